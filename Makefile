@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Builds the user-space side of Tux3 into build/.
+#
+#	make			library, programs
+#	make unit		unit tests: build and run
+#	make unit VARIANT=asan	the same under AddressSanitizer and UBSan (or VARIANT=tsan: ThreadSanitizer)
+#	make install		DESTDIR=, PREFIX=/usr/local
+#	make clean
+#
+# The release variant goes to build/, the others to build/<variant>/; objects to build/obj/<variant>/.
+# Sources are found by wildcard.  A program whose main source is not there is left out.
+
+VARIANT ?= release
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+SBINDIR ?= $(PREFIX)/sbin
+BINDIR ?= $(PREFIX)/bin
+DESTDIR ?=
+VERSION := 0.1.0
+SONAME := libtux3.so.0
+
+# Sanitizers make gcc see uninitialized variables where there are none; the release build looks for them.
+FLAGS_release := -O2 -g
+FLAGS_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
+	-Wno-maybe-uninitialized
+FLAGS_tsan := -O1 -g -fno-omit-frame-pointer -fsanitize=thread -Wno-maybe-uninitialized
+ifeq ($(FLAGS_$(VARIANT)),)
+$(error VARIANT is release, asan or tsan, not "$(VARIANT)")
+endif
+
+OUT := build$(if $(filter-out release,$(VARIANT)),/$(VARIANT))
+OBJ := build/obj/$(VARIANT)
+
+PKG_CONFIG ?= pkg-config
+pkg = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && $(PKG_CONFIG) $(2) $(1))
+
+# Without liburing large writes are done in threads.
+HAVE_LIBURING := $(shell echo '\#include <liburing.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+
+CFLAGS ?=
+TUX3_CFLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
+	-pthread -D_GNU_SOURCE= -DTUX3_VERSION='"$(VERSION)"' \
+	-Iuser/env -I. -Iuser/lib -fPIC -fvisibility=hidden $(FLAGS_$(VARIANT))
+LDLIBS_BASE := -pthread
+ifeq ($(HAVE_LIBURING),yes)
+TUX3_CFLAGS += -DTUX3_HAVE_LIBURING
+LDLIBS_BASE += -luring
+endif
+LDLIBS_TOOLS := -Wl,--as-needed -luuid -lblkid
+FUSE_CFLAGS := $(call pkg,fuse3,--cflags)
+FUSE_LIBS := $(call pkg,fuse3,--libs)
+
+objects = $(patsubst %.c,$(OBJ)/%.o,$(1))
+
+CORE_SRC := $(wildcard core/*.c)
+ENV_SRC := $(wildcard user/env/*.c)
+LIB_SRC := $(wildcard user/lib/*.c)
+FUSE_SRC := $(wildcard user/fuse/*.c)
+SIM_SRC := $(wildcard sim/*.c)
+TOOLS_SRC := $(wildcard user/tools/*.c)
+COMMON_SRC := $(filter user/tools/common%.c,$(TOOLS_SRC))
+MKFS_SRC := $(filter user/tools/mkfs%.c,$(TOOLS_SRC))
+FSCK_SRC := $(filter user/tools/fsck%.c,$(TOOLS_SRC))
+TUX3_SRC := $(filter-out $(COMMON_SRC) $(MKFS_SRC) $(FSCK_SRC),$(TOOLS_SRC))
+UNIT_SRC := $(wildcard tests/unit/test_*.c)
+SUPPORT_SRC := $(wildcard tests/unit/support*.c)
+
+# What tools, daemon, simulator and tests link: internal names included.
+INTERNAL := $(call objects,$(CORE_SRC) $(ENV_SRC) $(LIB_SRC))
+COMMON := $(call objects,$(COMMON_SRC))
+UNIT := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(UNIT_SRC))
+
+LIBRARIES := $(if $(LIB_SRC),$(OUT)/libtux3.a $(OUT)/libtux3.so $(if $(wildcard user/lib/tux3.pc.in),$(OUT)/tux3.pc))
+TOOLS := $(if $(wildcard user/tools/mkfs.c),$(OUT)/mkfs.tux3) \
+	$(if $(wildcard user/tools/fsck.c),$(OUT)/fsck.tux3) \
+	$(if $(wildcard user/tools/tux3.c),$(OUT)/tux3)
+FUSE := $(if $(FUSE_SRC),$(OUT)/tux3-fuse)
+SIM := $(if $(SIM_SRC),$(OUT)/tux3-sim)
+
+.PHONY: all unit install clean
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(INTERNAL) $(LIBRARIES) $(TOOLS) $(FUSE) $(SIM)
+
+# Objects are made anew when the compiler flags change.
+$(OBJ)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(subst ','\'',$(TUX3_CFLAGS) $(CFLAGS) $(FUSE_CFLAGS))' | cmp -s - $@ || \
+		echo '$(CC) $(subst ','\'',$(TUX3_CFLAGS) $(CFLAGS) $(FUSE_CFLAGS))' >$@
+FORCE:
+
+$(OBJ)/user/fuse/%.o: TUX3_CFLAGS += $(FUSE_CFLAGS)
+
+$(OBJ)/%.o: %.c $(OBJ)/flags
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	@$(CC) $(TUX3_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# One object whose hidden names are local, so that they cannot meet those of the program.
+$(OBJ)/libtux3.o: $(INTERNAL)
+	@$(LD) -r -o $@.tmp $^
+	@objcopy --localize-hidden $@.tmp $@
+	@rm -f $@.tmp
+
+$(OUT)/libtux3.a: $(OBJ)/libtux3.o
+	@echo "  AR    $@"
+	@rm -f $@
+	@$(AR) rcs $@ $<
+
+$(OUT)/$(SONAME): $(INTERNAL)
+	@echo "  LD    $@"
+	@$(CC) $(TUX3_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $^ $(LDLIBS_BASE)
+
+$(OUT)/libtux3.so: $(OUT)/$(SONAME)
+	@ln -sf $(SONAME) $@
+
+$(OUT)/tux3.pc: user/lib/tux3.pc.in Makefile
+	@sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
+		-e 's|@VERSION@|$(VERSION)|g' -e 's|@LIBS_PRIVATE@|$(LDLIBS_BASE)|g' $< >$@
+
+define link
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@$(CC) $(TUX3_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(1) $(LDLIBS_BASE)
+endef
+
+$(OUT)/mkfs.tux3: $(call objects,$(MKFS_SRC)) $(COMMON) $(INTERNAL)
+	$(call link,$(LDLIBS_TOOLS))
+$(OUT)/fsck.tux3: $(call objects,$(FSCK_SRC)) $(COMMON) $(INTERNAL)
+	$(call link,$(LDLIBS_TOOLS))
+$(OUT)/tux3: $(call objects,$(TUX3_SRC)) $(COMMON) $(INTERNAL)
+	$(call link,$(LDLIBS_TOOLS))
+$(OUT)/tux3-fuse: $(call objects,$(FUSE_SRC)) $(INTERNAL)
+	$(call link,$(FUSE_LIBS))
+$(OUT)/tux3-sim: $(call objects,$(SIM_SRC)) $(INTERNAL)
+	$(call link)
+$(OUT)/tests/%: $(OBJ)/tests/unit/%.o $(call objects,$(SUPPORT_SRC)) $(INTERNAL)
+	$(call link,-lcmocka)
+
+# A line for each suite; the whole output of one that fails.
+unit: $(UNIT)
+	@failed=0; total=0; \
+	for test in $(UNIT); do \
+		begun=$$(date +%s.%N); \
+		if $$test >$$test.log 2>&1; then word=passed; else word=FAILED; failed=$$((failed + 1)); fi; \
+		passed=$$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' $$test.log | awk '{n += $$1} END {print n + 0}'); \
+		total=$$((total + passed)); \
+		[ $$word = passed ] || cat $$test.log; \
+		printf '%-6s %-24s %3d tests passed %6.1f s\n' $$word $$(basename $$test) $$passed \
+			$$(echo "$$(date +%s.%N) $$begun" | awk '{print $$1 - $$2}'); \
+	done; \
+	echo "$(VARIANT): $$total tests passed, $$failed of $(words $(UNIT)) suites failed"; \
+	[ $$failed = 0 ]
+
+install: all
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(SBINDIR) $(DESTDIR)$(BINDIR)
+ifneq ($(LIBRARIES),)
+	install -m 644 $(OUT)/libtux3.a $(DESTDIR)$(LIBDIR)/
+	install -m 755 $(OUT)/$(SONAME) $(DESTDIR)$(LIBDIR)/
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libtux3.so
+	install -m 644 user/lib/tux3.h $(DESTDIR)$(INCLUDEDIR)/
+	$(if $(filter %.pc,$(LIBRARIES)),install -m 644 $(OUT)/tux3.pc $(DESTDIR)$(LIBDIR)/pkgconfig/)
+endif
+	$(foreach p,$(filter %/mkfs.tux3 %/fsck.tux3,$(TOOLS)),install -m 755 $(p) $(DESTDIR)$(SBINDIR)/;)
+	$(foreach p,$(filter %/tux3,$(TOOLS)) $(FUSE) $(SIM),install -m 755 $(p) $(DESTDIR)$(BINDIR)/;)
+
+clean:
+	rm -rf build
+
+# The lead's targets (run, test and whatever else drives the whole project) go here.
+
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Files and block devices as devices, through the page cache: reads by pread(), writes by
+ * write_queue.c, flushes by fdatasync().  A completed write is in the page cache, which is
+ * the volatile cache that core/device.h speaks of.
+ *
+ * Two programs must not write one volume.  Open-file-description locks over the whole file say who uses
+ * it (not flock(): udev takes that on block devices for a moment at any time); for a block device O_EXCL also
+ * keeps mounted filesystems, RAID and the like out.
+ *
+ * Locking: nothing here changes after the device was opened.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "device_file.h"
+#include "write_queue.h"
+
+struct device_file {
+	struct tux3_device dev;
+	int fd;
+	bool block_device;
+	struct write_queue *queue;	/* NULL if read-only */
+};
+
+static struct device_file *device_file(struct tux3_device *dev)
+{
+	return container_of(dev, struct device_file, dev);
+}
+
+static int file_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	size_t left = (size_t)count * dev->block_size;
+	off_t offset = addr * dev->block_size;
+	char *at = data;
+
+	while (left) {
+		ssize_t got = pread(device_file(dev)->fd, at, left, offset);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0) {
+			int err = got ? errno : EIO;
+
+			pr_err("%s: cannot read %zu bytes at offset %lld: %s\n", dev->name, left,
+			       (long long)offset, got ? strerror(err) : "the file has become shorter");
+			return -err;
+		}
+		at += got;
+		offset += got;
+		left -= got;
+	}
+	return 0;
+}
+
+static void file_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs,
+		       unsigned int flags, struct io_wait *wait)
+{
+	io_wait_begin(wait);
+	write_queue_submit(device_file(dev)->queue, addr * dev->block_size, vec, vecs, wait);
+}
+
+static int file_flush(struct tux3_device *dev)
+{
+	int err;
+
+	if (!fdatasync(device_file(dev)->fd))
+		return 0;
+	err = errno;
+	pr_err("%s: cannot make writes durable: %s\n", dev->name, strerror(err));
+	return -err;
+}
+
+/* A hint: whether it can be taken does not matter. */
+static int file_discard(struct tux3_device *dev, u64 addr, u64 count)
+{
+	struct device_file *file = device_file(dev);
+	u64 range[2] = { addr * dev->block_size, count * dev->block_size };
+
+	if (file->block_device)
+		ioctl(file->fd, BLKDISCARD, range);
+	else
+		fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range[0], range[1]);
+	return 0;
+}
+
+static void file_close(struct tux3_device *dev)
+{
+	struct device_file *file = device_file(dev);
+
+	if (file->queue)
+		write_queue_close(file->queue);
+	close(file->fd);
+	kfree(dev->name);
+	kfree(file);
+}
+
+static const struct tux3_device_ops file_ops = {
+	.read = file_read,
+	.write = file_write,
+	.flush = file_flush,
+	.discard = file_discard,
+	.close = file_close,
+};
+
+int device_file_set_rate(struct tux3_device *dev, u64 bytes_per_second)
+{
+	struct device_file *file = device_file(dev);
+
+	return file->queue ? write_queue_set_rate(file->queue, bytes_per_second) : 0;
+}
+
+const char *device_file_method(struct tux3_device *dev)
+{
+	struct device_file *file = device_file(dev);
+
+	return file->queue ? write_queue_method(file->queue) : "none";
+}
+
+struct opening {
+	const char *path;
+	bool write;
+	char *why;
+	size_t why_size;
+};
+
+static int __printf(3, 4) refuse(struct opening *opening, int err, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	if (opening->why_size)
+		vsnprintf(opening->why, opening->why_size, fmt, args);
+	va_end(args);
+	return err;
+}
+
+/* open(2) says EACCES both for a read-only disk and for one that is not ours. */
+static bool is_read_only_disk(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int read_only = 0;
+
+	if (fd < 0)
+		return false;
+	if (ioctl(fd, BLKROGET, &read_only))
+		read_only = 0;
+	close(fd);
+	return read_only;
+}
+
+static int explain_open(struct opening *opening, int err)
+{
+	const char *path = opening->path;
+
+	switch (err) {
+	case ENOENT:
+		return refuse(opening, -err, "%s does not exist", path);
+	case EACCES:
+	case EPERM:
+		if (opening->write && is_read_only_disk(path))
+			return refuse(opening, -EROFS, "%s is a read-only device", path);
+		return refuse(opening, -err, "no permission to open %s for %s", path,
+			      opening->write ? "writing" : "reading");
+	case EROFS:
+		return refuse(opening, -err, "%s is read-only or on a read-only filesystem", path);
+	case EBUSY:
+		return refuse(opening, -err, "%s is in use by another program (mounted?)", path);
+	case ENXIO:
+	case ENODEV:
+		return refuse(opening, -err, "there is no device behind %s", path);
+	}
+	return refuse(opening, -err, "cannot open %s: %s", path, strerror(err));
+}
+
+static int check_kind(struct opening *opening, mode_t mode)
+{
+	if (S_ISREG(mode) || S_ISBLK(mode))
+		return 0;
+	if (S_ISDIR(mode))
+		return refuse(opening, -EISDIR, "%s is a directory, not a file or block device",
+			      opening->path);
+	return refuse(opening, -ENOTBLK, "%s is neither a file nor a block device", opening->path);
+}
+
+static int lock_file(struct opening *opening, int fd)
+{
+	struct flock lock = {
+		.l_type = opening->write ? F_WRLCK : F_RDLCK,
+		.l_whence = SEEK_SET,
+	};
+
+	if (!fcntl(fd, F_OFD_SETLK, &lock))
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return explain_open(opening, EBUSY);
+	return refuse(opening, -errno, "cannot lock %s: %s", opening->path, strerror(errno));
+}
+
+/* Opens, locks and measures.  The descriptor, or -errno. */
+static int open_and_lock(struct opening *opening, struct device_file *file)
+{
+	struct stat st;
+	int fd, err;
+
+	/* Before opening: to open a FIFO or tape has consequences. */
+	if (stat(opening->path, &st))
+		return explain_open(opening, errno);
+	err = check_kind(opening, st.st_mode);
+	if (err)
+		return err;
+	fd = open(opening->path, O_CLOEXEC | (opening->write ? O_RDWR : O_RDONLY) |
+		  (opening->write && S_ISBLK(st.st_mode) ? O_EXCL : 0));
+	if (fd < 0)
+		return explain_open(opening, errno);
+
+	err = fstat(fd, &st) ? explain_open(opening, errno) : check_kind(opening, st.st_mode);
+	if (!err)
+		err = lock_file(opening, fd);
+	if (err)
+		goto fail;
+	file->block_device = S_ISBLK(st.st_mode);
+	file->dev.size_bytes = st.st_size;
+	if (file->block_device && ioctl(fd, BLKGETSIZE64, &file->dev.size_bytes)) {
+		err = refuse(opening, -errno, "cannot get the size of %s: %s", opening->path,
+			     strerror(errno));
+		goto fail;
+	}
+	if (file->block_device && opening->write && is_read_only_disk(opening->path)) {
+		err = refuse(opening, -EROFS, "%s is a read-only device", opening->path);
+		goto fail;
+	}
+	return fd;
+
+fail:
+	close(fd);
+	return err;
+}
+
+int device_open_file(const char *path, unsigned int flags, struct tux3_device **dev,
+		     char *why, size_t why_size)
+{
+	struct opening opening = {
+		.path = path,
+		.write = flags & DEVICE_OPEN_WRITE,
+		.why = why,
+		.why_size = why_size,
+	};
+	struct device_file *file = kzalloc(sizeof(*file), GFP_KERNEL);
+	char *name = kmemdup(path, strlen(path) + 1, GFP_KERNEL);
+	int err;
+
+	if (!file || !name) {
+		err = refuse(&opening, -ENOMEM, "not enough memory to open %s", path);
+		goto fail;
+	}
+	file->fd = open_and_lock(&opening, file);
+	if (file->fd < 0) {
+		err = file->fd;
+		goto fail;
+	}
+	if (opening.write) {
+		err = write_queue_open(file->fd, flags & DEVICE_OPEN_SYNC_IO, &file->queue);
+		if (err) {
+			refuse(&opening, err, "cannot start threads to write %s: %s", path,
+			       strerror(-err));
+			close(file->fd);
+			goto fail;
+		}
+	}
+	file->dev.ops = &file_ops;
+	file->dev.name = name;
+	file->dev.block_size = 4096;
+	file->dev.read_only = !opening.write;
+	file->dev.volatile_cache = true;
+	*dev = &file->dev;
+	return 0;
+
+fail:
+	kfree(name);
+	kfree(file);
+	return err;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A file or block device as the device of core/device.h.  Close it with dev->ops->close(dev). */
+#ifndef TUX3_DEVICE_FILE_H
+#define TUX3_DEVICE_FILE_H
+
+#include "core/device.h"
+
+#define DEVICE_OPEN_WRITE	(1u << 0)	/* else the device is read_only */
+#define DEVICE_OPEN_SYNC_IO	(1u << 1)	/* pwritev(2) in threads, not io_uring */
+
+/*
+ * Writers lock out everybody, readers lock out writers, until the device is closed.  0 or -errno: then
+ * `why` is a sentence (without a full stop) for the user.  Starts threads: not before a fork().
+ */
+int device_open_file(const char *path, unsigned int flags, struct tux3_device **dev,
+		     char *why, size_t why_size);
+
+/* Writes complete no faster than this from now on; 0: as fast as they can.  -errno if it cannot be. */
+int device_file_set_rate(struct tux3_device *dev, u64 bytes_per_second);
+
+/* How large writes get done: "io_uring", "threads", or "none" if the device is read-only. */
+const char *device_file_method(struct tux3_device *dev);
+
+#endif

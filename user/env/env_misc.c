@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What core/env.h promises of memory, time, chance, messages and strings; and the hooks that tests
+ * have into them: fault.h, clock.h, log.h.  No locks here, only atomics.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include "core/env.h"
+#include "clock.h"
+#include "fault.h"
+#include "log.h"
+
+/* Memory. */
+
+static bool alloc_counting;
+static long alloc_count;
+static long alloc_fail_at;	/* a value of alloc_count; negative: from -alloc_fail_at on */
+
+void env_fail_alloc_at(long nth)
+{
+	long now = __atomic_load_n(&alloc_count, __ATOMIC_SEQ_CST);
+	long at = nth > 0 ? now + nth : nth < 0 ? nth - now : 0;
+
+	__atomic_store_n(&alloc_fail_at, at, __ATOMIC_SEQ_CST);
+	if (nth)
+		WRITE_ONCE(alloc_counting, true);
+}
+
+long env_alloc_count(void)
+{
+	WRITE_ONCE(alloc_counting, true);
+	return __atomic_load_n(&alloc_count, __ATOMIC_SEQ_CST);
+}
+
+static noinline bool count_allocation(gfp_t flags)
+{
+	long nr = __atomic_add_fetch(&alloc_count, 1, __ATOMIC_SEQ_CST);
+	long at = __atomic_load_n(&alloc_fail_at, __ATOMIC_SEQ_CST);
+
+	if (!at || flags & __GFP_NOFAIL)
+		return false;
+	return at > 0 ? nr == at : nr >= -at;
+}
+
+static inline bool alloc_fails(gfp_t flags)
+{
+	return unlikely(READ_ONCE(alloc_counting)) && count_allocation(flags);
+}
+
+void *kmalloc(size_t bytes, gfp_t flags)
+{
+	if (alloc_fails(flags))
+		return NULL;
+	return flags & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes);
+}
+
+void *kmalloc_array(size_t n, size_t bytes, gfp_t flags)
+{
+	size_t total;
+
+	return __builtin_mul_overflow(n, bytes, &total) ? NULL : kmalloc(total, flags);
+}
+
+void *kcalloc(size_t n, size_t bytes, gfp_t flags)
+{
+	return kmalloc_array(n, bytes, flags | __GFP_ZERO);
+}
+
+void *krealloc(const void *ptr, size_t bytes, gfp_t flags)
+{
+	return alloc_fails(flags) ? NULL : realloc((void *)(uintptr_t)ptr, bytes);
+}
+
+void *kmemdup(const void *src, size_t bytes, gfp_t flags)
+{
+	void *copy = kmalloc(bytes, flags);
+
+	return copy ? memcpy(copy, src, bytes) : NULL;
+}
+
+void kfree(const void *ptr)
+{
+	free((void *)(uintptr_t)ptr);
+}
+
+struct kmem_cache {
+	size_t bytes;
+	size_t align;
+	void (*ctor)(void *object);
+};
+
+struct kmem_cache *kmem_cache_create(const char *name, unsigned int bytes, unsigned int align,
+				     unsigned int flags, void (*ctor)(void *object))
+{
+	struct kmem_cache *cache = kmalloc(sizeof(*cache), GFP_KERNEL);
+
+	if (!cache)
+		return NULL;
+	if (flags & SLAB_HWCACHE_ALIGN && align < 64)
+		align = 64;
+	*cache = (struct kmem_cache){ .bytes = bytes, .align = align, .ctor = ctor };
+	return cache;
+}
+
+void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
+{
+	void *object;
+
+	if (cache->align <= 16) {
+		object = kmalloc(cache->bytes, flags);
+	} else {
+		object = alloc_fails(flags) ? NULL :
+			aligned_alloc(cache->align, roundup(cache->bytes, cache->align));
+		if (object && flags & __GFP_ZERO)
+			memset(object, 0, cache->bytes);
+	}
+	if (object && cache->ctor)
+		cache->ctor(object);
+	return object;
+}
+
+void kmem_cache_free(struct kmem_cache *cache, void *object)
+{
+	free(object);
+}
+
+void kmem_cache_destroy(struct kmem_cache *cache)
+{
+	kfree(cache);
+}
+
+void *env_alloc_percpu(size_t stride)
+{
+	void *ptr = alloc_fails(GFP_KERNEL) ? NULL : aligned_alloc(ENV_PERCPU_ALIGN, stride * env_cpus);
+
+	return ptr ? memset(ptr, 0, stride * env_cpus) : NULL;
+}
+
+void free_percpu(void __percpu *ptr)
+{
+	free(ptr);
+}
+
+/* Time. */
+
+static u64 (*test_clock)(void);
+
+void env_set_clock(u64 (*real_ns)(void))
+{
+	__atomic_store_n(&test_clock, real_ns, __ATOMIC_RELEASE);
+}
+
+u64 ktime_get_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
+}
+
+void ktime_get_real_ts64(struct timespec64 *ts)
+{
+	u64 (*clock)(void) = __atomic_load_n(&test_clock, __ATOMIC_ACQUIRE);
+	struct timespec now;
+
+	if (clock) {
+		u64 ns = clock();
+
+		now = (struct timespec){ .tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC };
+	} else {
+		clock_gettime(CLOCK_REALTIME, &now);
+	}
+	*ts = (struct timespec64){ .tv_sec = now.tv_sec, .tv_nsec = now.tv_nsec };
+}
+
+/* Chance. */
+
+#define WEYL_STEP 0x9e3779b97f4a7c15ULL
+
+static bool random_seeded;
+static u64 random_state;
+
+void env_set_random_seed(u64 seed)
+{
+	__atomic_store_n(&random_state, seed, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&random_seeded, seed != 0, __ATOMIC_SEQ_CST);
+}
+
+/* SplitMix64: a counter, mixed.  Threads take numbers from it without a lock. */
+static u64 random_from_seed(void)
+{
+	u64 x = __atomic_add_fetch(&random_state, WEYL_STEP, __ATOMIC_RELAXED);
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+void get_random_bytes(void *buf, size_t bytes)
+{
+	u8 *at = buf;
+
+	while (bytes) {
+		size_t some = min_t(size_t, bytes, sizeof(u64));
+
+		if (READ_ONCE(random_seeded)) {
+			u64 x = random_from_seed();
+
+			memcpy(at, &x, some);
+		} else {
+			ssize_t got = getrandom(at, min_t(size_t, bytes, 256), 0);
+
+			if (got < 0)
+				continue;	/* EINTR: nothing else can happen */
+			some = got;
+		}
+		at += some;
+		bytes -= some;
+	}
+}
+
+u64 get_random_u64(void)
+{
+	u64 x;
+
+	get_random_bytes(&x, sizeof(x));
+	return x;
+}
+
+u32 get_random_u32(void)
+{
+	return get_random_u64();
+}
+
+/* Messages. */
+
+static void log_to_stderr(int level, const char *message)
+{
+	fprintf(stderr, "tux3: %s\n", message);
+}
+
+static void (*log_fn)(int level, const char *message) = log_to_stderr;
+
+void env_set_log(void (*fn)(int level, const char *message))
+{
+	__atomic_store_n(&log_fn, fn ? fn : log_to_stderr, __ATOMIC_RELEASE);
+}
+
+void env_printk(int level, const char *fmt, ...)
+{
+	void (*fn)(int level, const char *message) = __atomic_load_n(&log_fn, __ATOMIC_ACQUIRE);
+	char message[1024];
+	va_list args;
+	int len;
+
+	va_start(args, fmt);
+	len = vscnprintf(message, sizeof(message), fmt, args);
+	va_end(args);
+	if (len && message[len - 1] == '\n')
+		message[len - 1] = 0;
+	fn(level, message);
+}
+
+void env_warn(const char *file, int line, const char *condition)
+{
+	env_printk(ENV_LOG_WARN, "internal inconsistency at %s:%d: %s", file, line, condition);
+}
+
+/* Strings. */
+
+int vscnprintf(char *buf, size_t size, const char *fmt, va_list args)
+{
+	int len = vsnprintf(buf, size, fmt, args);
+
+	if (len < 0 || !size)
+		return 0;
+	return min_t(size_t, len, size - 1);
+}
+
+int scnprintf(char *buf, size_t size, const char *fmt, ...)
+{
+	va_list args;
+	int len;
+
+	va_start(args, fmt);
+	len = vscnprintf(buf, size, fmt, args);
+	va_end(args);
+	return len;
+}
+
+void *memchr_inv(const void *start, int c, size_t bytes)
+{
+	const u8 *p = start;
+	size_t i = 0;
+
+	/* If the first byte is right and each of the rest is as the one before it, all are right. */
+	if (bytes > 64 && p[0] == (u8)c && !memcmp(p, p + 1, bytes - 1))
+		return NULL;
+	while (i < bytes && p[i] == (u8)c)
+		i++;
+	return i < bytes ? (void *)(uintptr_t)(p + i) : NULL;
+}
+
+ssize_t strscpy(char *dest, const char *src, size_t size)
+{
+	size_t len = strnlen(src, size);
+
+	if (!size)
+		return -E2BIG;
+	if (len == size) {
+		memcpy(dest, src, size - 1);
+		dest[size - 1] = 0;
+		return -E2BIG;
+	}
+	memcpy(dest, src, len + 1);
+	return len;
+}

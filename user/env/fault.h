@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Memory that runs out on purpose, for tests.  Counted are all allocations by the kernel's names, of
+ * all threads.  When neither function was ever called it costs one predictable branch.
+ */
+#ifndef TUX3_ENV_FAULT_H
+#define TUX3_ENV_FAULT_H
+
+/*
+ * The nth allocation from now (1: the next one), and only that one, returns NULL.  -n: so does every
+ * one from the nth on.  0: no more of this.  __GFP_NOFAIL allocations count but do not fail.
+ */
+void env_fail_alloc_at(long nth);
+
+/* Allocations so far.  Counting begins with the first call of either: use differences. */
+long env_alloc_count(void);
+
+#endif

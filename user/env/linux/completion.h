@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * User-space stand-in for the kernel's header: see core/env.h.
+ *
+ * As in the kernel, a completion may be freed as soon as wait_for_completion() has returned:
+ * complete() reads and changes it in one atomic step and then knows no more than its address.
+ */
+#ifndef TUX3_ENV_COMPLETION_H
+#define TUX3_ENV_COMPLETION_H
+
+#include <linux/types.h>
+
+struct completion {
+	u32 state;		/* low half: completions not yet waited for; high half: waiters */
+};
+
+static inline void init_completion(struct completion *done)
+{
+	__atomic_store_n(&done->state, 0, __ATOMIC_RELAXED);
+}
+
+static inline void reinit_completion(struct completion *done)
+{
+	init_completion(done);
+}
+
+void complete(struct completion *done);
+void complete_all(struct completion *done);
+void wait_for_completion(struct completion *done);
+bool completion_done(struct completion *done);
+
+#endif
