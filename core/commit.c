@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Committing a delta: what the back end does with a group of finished changes.
+ *
+ *	transition	the delta is frozen (delta.c)
+ *	place		for each dirty inode: blocks for its data, submitted at once; its records logged
+ *			and applied to the tree in memory (so mappings exist before pages turn clean)
+ *	log		the log blocks are submitted beside the data
+ *	durable		all writes completed, one flush
+ *	done		committed moves; overlays of the delta are dropped, what it freed may be reused
+ *
+ * A delta with more than DATA_FIRST_BYTES of data, or a volume without data checksums, has its data
+ * flushed before its log is written (two flushes): otherwise replay recognises by the checksums
+ * that data of the last commit is missing.
+ *
+ * Any error on the way aborts: the volume becomes read-only and every waiter hears of it.
+ * What was applied in memory by then is never written, since no unify starts after an error.
+ *
+ * commit_mutex held throughout.
+ */
+#include "volume.h"
+#include "data.h"
+#include "xattr.h"
+
+#define DATA_FIRST_BYTES (4u << 20)
+
+/* Read the inode's state at the end of the delta.  Returns its dirty bits. */
+static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr)
+{
+	struct inode_slot *slot = &inode->slot[delta & 1];
+	u32 dirty;
+
+	spin_lock(&inode->lock);
+	*attr = slot->frozen ? slot->attr : inode->attr;
+	slot->taken = true;
+	dirty = slot->dirty;
+	spin_unlock(&inode->lock);
+	return dirty;
+}
+
+static int commit_record(struct volume *vol, const struct tree_key *key, enum tux3_record_type type,
+			 const void *payload, u32 len, const void *tail, u32 tail_len)
+{
+	int err;
+
+	tree_prefetch(vol, key);
+	tree_edit_begin(vol);
+	err = log_record(vol, type, payload, len, tail, tail_len);
+	tree_edit_end(vol);
+	return err;
+}
+
+static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
+{
+	struct record_attr record = { .ino = cpu_to_le64(inode->ino) };
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	int err;
+
+	attr_to_disk(&record.attr, attr, inode->blocks);
+	err = commit_record(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+	if (!err)
+		inode->in_tree = true;
+	return err;
+}
+
+/* An inode without a name but still in use must be found at mount, should the machine crash. */
+static int commit_orphan(struct tux3_inode *inode, bool orphan)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
+	struct disk_orphan item = { .kind = cpu_to_le32(TUX3_ORPHAN_DELETE) };
+	struct record_item record;
+	int err;
+
+	if (inode->orphan_in_tree == orphan)
+		return 0;
+	tree_key_to_disk(&record.key, &key);
+	if (orphan)
+		err = commit_record(inode->vol, &key, TUX3_RECORD_ITEM_SET, &record, sizeof(record), &item,
+				    sizeof(item));
+	else
+		err = commit_record(inode->vol, &key, TUX3_RECORD_ITEM_DELETE, &record, sizeof(record), NULL, 0);
+	if (!err)
+		inode->orphan_in_tree = orphan;
+	return err;
+}
+
+static int commit_kill(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	int err;
+
+	inode->deleted = true;
+	if (!inode->in_tree) {
+		count_add(vol, TUX3_COUNT_INODES_VANISHED, 1);
+		return 0;
+	}
+	err = delete_inode(vol, inode->ino, inode->blocks, inode->orphan_in_tree);
+	/* A long delete gives the number back when it is over. */
+	inode->number_returned = delete_in_progress(vol, inode->ino);
+	return err;
+}
+
+static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
+{
+	struct volume *vol = inode->vol;
+	struct tux3_attr attr;
+	u32 dirty = commit_take_attr(inode, delta, &attr);
+	int err = 0;
+
+	if (inode->deleted)
+		return 0;
+	if (!attr.nlink && vol->host->inode_kill(inode))
+		return commit_kill(inode);
+
+	if (dirty & INODE_DIRTY_NAMES)
+		err = name_commit(inode, delta);
+	vol->log.blocks_delta = 0;
+	if (!err && dirty & INODE_DIRTY_XATTRS)
+		err = xattr_commit(inode, delta, wait);
+	if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
+		err = data_commit(inode, delta, &attr, wait);
+	if (err)
+		return err;
+	if (vol->log.blocks_delta) {
+		spin_lock(&inode->lock);
+		inode->blocks += vol->log.blocks_delta;
+		spin_unlock(&inode->lock);
+	}
+	err = commit_orphan(inode, !attr.nlink);
+	if (!err)
+		err = commit_attr(inode, &attr);
+	count_add(vol, TUX3_COUNT_INODES_COMMITTED, 1);
+	return err;
+}
+
+/* The delta is durable, or given up: its slots are free again. */
+static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
+{
+	struct volume *vol = inode->vol;
+	struct inode_slot *slot = &inode->slot[delta & 1];
+	LIST_HEAD(ranges);
+	u32 dirty = slot->dirty;
+	bool last;
+
+	if (dirty & INODE_DIRTY_NAMES)
+		name_done(inode, delta);
+	if (dirty & INODE_DIRTY_XATTRS)
+		xattr_done(inode, delta);
+	if (dirty & INODE_DIRTY_DATA)
+		vol->host->data_done(inode, delta, err);
+	spin_lock(&inode->lock);
+	slot->dirty = 0;
+	slot->frozen = false;
+	slot->taken = false;
+	list_splice_init(&slot->removed, &ranges);
+	list_splice_init(&slot->prealloc, &ranges);
+	last = !inode->slot[~delta & 1].dirty;
+	spin_unlock(&inode->lock);
+	file_ranges_free(&ranges);
+	if (inode->deleted && last && !inode->number_returned) {
+		inode->number_returned = true;
+		ialloc_free(vol, inode->ino);
+	}
+	vol->host->inode_release(inode);
+}
+
+/* Flush, unless the device needs none.  Everything completed before is durable then. */
+static int commit_flush(struct volume *vol)
+{
+	u64 start = ktime_get_ns();
+	int err = unify_poll(vol);	/* what a unify has completed by now, this flush makes durable too */
+
+	if (err || !vol->dev->volatile_cache)
+		return err;
+	if (!vol->opts.drop_flush)
+		err = device_flush(vol->dev);
+	count_add(vol, TUX3_COUNT_FLUSHES, 1);
+	count_add(vol, TUX3_COUNT_DEVICE_NS, ktime_get_ns() - start);
+	if (!err)
+		unify_flushed(vol);
+	return err;
+}
+
+static int commit_wait_io(struct volume *vol, struct io_wait *wait)
+{
+	u64 start = ktime_get_ns();
+	int err;
+
+	device_kick(vol->dev);
+	err = io_wait_finish(wait);
+	count_add(vol, TUX3_COUNT_DEVICE_NS, ktime_get_ns() - start);
+	return err;
+}
+
+/* Data and log have been placed: make them durable.  *err: what went wrong before, if anything. */
+static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, u64 data_blocks, int err)
+{
+	bool data_first = data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
+					  !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM));
+	int io_err;
+
+	if (data_first) {
+		io_err = commit_wait_io(vol, wait);
+		io_wait_init(wait);
+		if (!err)
+			err = io_err;
+		if (!err)
+			err = commit_flush(vol);
+	}
+	if (!err)
+		err = log_write_commit(vol, delta, data_first ? TUX3_COMMIT_DATA_FLUSHED : 0, wait);
+	io_err = commit_wait_io(vol, wait);
+	if (!err)
+		err = io_err;
+	return err ? err : commit_flush(vol);
+}
+
+/* Everything that the delta changed, as records; data is submitted on the way. */
+static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta, struct io_wait *wait)
+{
+	struct tux3_inode *inode, *next;
+	int err = 0;
+
+	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1]) {
+		err = commit_inode(inode, delta, wait);
+		if (err)
+			return err;
+		cond_resched();
+	}
+	return delete_continue(vol);
+}
+
+static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
+{
+	struct delta_state *state = &vol->delta;
+	struct tux3_inode *inode, *next;
+
+	/* First the counts, so that who waits for committed finds them right. */
+	atomic64_set(&state->dirty_bytes[delta & 1], 0);
+	atomic64_set(&state->changes[delta & 1], 0);
+	atomic64_set(&state->first_change_ns[delta & 1], 0);
+	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1])
+		commit_inode_done(inode, delta, err);
+	delete_done(vol, err);
+	WRITE_ONCE(state->committed, delta);
+}
+
+int commit_delta(struct volume *vol)
+{
+	u64 start = ktime_get_ns(), delta, data_before;
+	struct llist_node *inodes;
+	struct io_wait wait;
+	s64 charged;
+	int err;
+
+	delta = delta_transition(vol, &charged);
+	inodes = llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1]));
+	vol->delta.applying = delta;
+	data_before = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
+	io_wait_init(&wait);
+	log_begin_commit(vol);
+
+	err = commit_place(vol, inodes, delta, &wait);
+	if (!err && !vol->log.records && !vol->log.torn) {
+		err = io_wait_finish(&wait);
+		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
+	} else {
+		err = commit_write(vol, delta, &wait,
+				   atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data_before, err);
+		count_add(vol, TUX3_COUNT_DELTAS, 1);
+	}
+	log_end_commit(vol);
+	if (err)
+		volume_abort(vol, err, "a commit failed");
+	else
+		vol->log.torn = false;
+	commit_done(vol, inodes, delta, err);
+	if (!err)
+		err = balloc_release(vol, &vol->log.freed);
+	if (!err)
+		space_settle(vol, charged);
+	count_add(vol, TUX3_COUNT_COMMIT_NS, ktime_get_ns() - start);
+	wake_up_all(&vol->delta.commit_queue);
+	if (!err)
+		err = unify_poll(vol);
+	return err;
+}
+
+void commit_give_up(struct volume *vol, unsigned int slot)
+{
+	struct llist_node *inodes = llist_del_all(&vol->delta.dirty[slot]);
+	struct tux3_inode *inode, *next;
+
+	llist_for_each_entry_safe(inode, next, inodes, dirty_node[slot])
+		commit_inode_done(inode, slot, -ESHUTDOWN);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Everything a volume counts, since it was opened.  Shown by `tux3 stat`, /sys/fs/tux3 and tests.
+ *	X(NAME, "name", "unit", "what")
+ */
+#ifndef TUX3_COUNTERS_H
+#define TUX3_COUNTERS_H
+
+#include "env.h"
+
+#define TUX3_COUNTERS(X) \
+	X(OPS,		  "ops",	    "operations",   "front-end operations entered") \
+	X(ENTER_WAITS,	  "enter_waits",    "operations",   "of these, had to wait for space or for the back end") \
+	X(ENOSPC,	  "enospc",	    "operations",   "refused for want of space") \
+	X(DELTAS,	  "deltas",	    "deltas",	    "committed") \
+	X(DELTAS_EMPTY,	  "deltas_empty",   "deltas",	    "had no net change and cost no write") \
+	X(DATA_BLOCKS,	  "data_blocks",    "blocks",	    "file data and xattr values written") \
+	X(LOG_BLOCKS,	  "log_blocks",	    "blocks",	    "log blocks written") \
+	X(LOG_BYTES,	  "log_bytes",	    "bytes",	    "records logged") \
+	X(RECORDS,	  "records",	    "records",	    "records logged") \
+	X(FLUSHES,	  "flushes",	    "flushes",	    "flushes asked of the device") \
+	X(UNIFIES,	  "unifies",	    "unifies",	    "anchors moved") \
+	X(NODE_BLOCKS,	  "node_blocks",    "blocks",	    "tree nodes written by unify") \
+	X(MAP_BLOCKS,	  "map_blocks",	    "blocks",	    "free-map slots written by unify") \
+	X(ANCHOR_BLOCKS,  "anchor_blocks",  "blocks",	    "anchors written") \
+	X(INODES_COMMITTED, "inodes_committed", "inodes",   "inodes whose changes a delta committed") \
+	X(INODES_DELETED, "inodes_deleted", "inodes",	    "deleted from the tree") \
+	X(INODES_VANISHED, "inodes_vanished", "inodes",	    "made and removed within a delta: no tree or log work") \
+	X(NAMES_VANISHED, "names_vanished", "names",	    "added and removed within a delta: no tree or log work") \
+	X(PRIVATE_COPIES, "private_copies", "blocks",	    "file blocks copied because the back delta still needed them") \
+	X(WRITE_WAITS,	  "write_waits",    "blocks",	    "file block changes that waited for I/O in flight") \
+	X(REPLAYED,	  "replayed",	    "deltas",	    "replayed at mount") \
+	X(CSUM_ERRORS,	  "csum_errors",    "blocks",	    "data blocks read with a wrong checksum") \
+	X(COMMIT_NS,	  "commit_ns",	    "ns",	    "time from transition to durable, summed") \
+	X(DRAIN_NS,	  "drain_ns",	    "ns",	    "of that, waiting for operations to leave") \
+	X(DEVICE_NS,	  "device_ns",	    "ns",	    "of that, waiting for the device")
+
+enum tux3_counter {
+#define X(NAME, name, unit, what) TUX3_COUNT_##NAME,
+	TUX3_COUNTERS(X)
+#undef X
+	TUX3_COUNTER_COUNT
+};
+
+#endif

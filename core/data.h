@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Where file data is.  The host caches it; see host.h for who keeps what.
+ *
+ * A write by the host:
+ *	get the blocks into its cache (read those it will change in part), outside a delta;
+ *	delta_enter(vol, &op, space_cost_data(vol, blocks, blocks), 0);
+ *	copy the bytes, mark each block dirty in op.delta (private copies: see host.h); delta_refund() blocks
+ *	    that were dirty in op.delta already; delta_add_dirty_bytes(newly dirty);
+ *	data_dirty(&op, inode); attr = inode_change_begin(); size, mtime, ctime; inode_change_end();
+ *	delta_leave(&op);
+ * At most DATA_BATCH_MAX blocks in one operation.
+ *
+ * If attr.flags has TUX3_ATTR_INLINE, block 0 must be in the cache and dirtied by every operation that
+ * changes the file's data or size.  (Clearing and setting the flag is the back end's.)
+ *
+ * A truncate: delta_enter(.., space_cost_items(vol, 3), DELTA_FREES); data_remove(from the first block
+ * beyond the new end, ~0); the host drops its cached blocks there and zeroes the rest of the last one
+ * in its cache (without making it dirty); size and times; leave.  Whoever moves the end of a file
+ * forward from within a block makes that block dirty, if it is not a hole, so that the zeros beyond the old end reach the disk.
+ */
+#ifndef TUX3_DATA_H
+#define TUX3_DATA_H
+
+#include "env.h"
+#include "inode.h"
+
+struct io_wait;
+
+#define DATA_BATCH_MAX 256u
+#define DATA_END (~0ULL)
+
+static inline u32 data_inline_max(u32 block_size)	/* files up to this many bytes live in the tree */
+{
+	return block_size / 8;
+}
+
+enum data_kind { DATA_HOLE, DATA_UNWRITTEN, DATA_MAPPED, DATA_INLINE };
+
+struct data_extent {
+	enum data_kind kind;
+	u64 block;		/* file block asked for */
+	u64 count;		/* blocks from there on of this kind, contiguous on disk if MAPPED */
+	u64 addr;		/* MAPPED, UNWRITTEN: disk block of block */
+	bool has_csum;		/* MAPPED: csum[] filled for the first min(count, csum_max) blocks */
+};
+
+/*
+ * What is at file block `block`, for up to max blocks, as the newest state that is not in the host's
+ * cache.  Outside a delta or not, any thread; reads the tree.  0, -EIO, -ENOMEM.
+ */
+int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent,
+	     __le32 *csum, u32 csum_max);
+/* The same from the tree alone, for extent->count blocks from extent->block on: for the back end. */
+int data_map_tree(struct tux3_inode *inode, struct data_extent *extent, __le32 *csum, u32 csum_max);
+/* Inline data: copies up to size bytes, returns the length. */
+int data_read_inline(struct tux3_inode *inode, void *data, u32 size);
+/* Check one block read from disk; on mismatch prints file, block, address, expected and found; -EIO. */
+int data_verify(struct tux3_inode *inode, u64 block, u64 addr, const void *data, __le32 csum);
+/* The next file block >= block with data (or with none, hole true) in the tree; DATA_END: none.  Unwritten counts as hole. */
+int data_seek(struct tux3_inode *inode, u64 block, bool hole, u64 *found);
+
+/* Inside a delta. */
+void data_dirty(struct delta_op *op, struct tux3_inode *inode);
+/* These blocks are gone (count DATA_END: to the end).  -ENOMEM, and then nothing changed. */
+int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
+/*
+ * Holes in these blocks become allocated and read as zeros.  The operation was charged
+ * space_cost_data(vol, count, count).  -ENOMEM.  Sets TUX3_ATTR_PREALLOC.
+ */
+int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
+
+/*
+ * Back end (data_commit.c): place, submit and log what is dirty in delta.  attr: the copy that will be
+ * logged; the flags that say how the file is stored are changed in it.
+ */
+int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait);
+
+#endif

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Entering and leaving deltas, who commits them and when.  The picture is in delta.h.
+ *
+ * Triggers of a commit: the age of the front delta, its dirty data, its number of changes, somebody who
+ * needs one (sync, space), and long deletes that go on.  Of a unify: log length, dirty nodes, idle
+ * time, somebody who needs space.  The volume's thread looks at them; without it (manual) the
+ * operation that finds one does the work before it enters.
+ */
+#include "volume.h"
+
+#define IDLE_UNIFY_MS	15000u	/* nothing happened for so long: unify, so that the next mount has no log */
+#define POLL_MS		10u	/* while a unify has I/O in flight */
+
+int delta_init(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	int i, cpu;
+
+	mutex_init(&delta->commit_mutex);
+	init_waitqueue_head(&delta->commit_queue);
+	init_waitqueue_head(&delta->drain_queue);
+	init_waitqueue_head(&delta->thread_queue);
+	INIT_LIST_HEAD(&delta->deletes);
+	for (i = 0; i < 2; i++) {
+		init_llist_head(&delta->dirty[i]);
+		atomic64_set(&delta->dirty_bytes[i], 0);
+		atomic64_set(&delta->changes[i], 0);
+		atomic64_set(&delta->first_change_ns[i], 0);
+	}
+	delta->cpu = alloc_percpu(struct delta_cpu);
+	if (!delta->cpu)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu) {
+		struct delta_cpu *counts = per_cpu_ptr(delta->cpu, cpu);
+
+		for (i = 0; i < 2; i++) {
+			atomic64_set(&counts->entered[i], 0);
+			atomic64_set(&counts->left[i], 0);
+			atomic64_set(&counts->charged[i], 0);
+		}
+	}
+	return 0;
+}
+
+void delta_exit(struct volume *vol)
+{
+	free_percpu(vol->delta.cpu);
+}
+
+static void delta_wake_thread(struct volume *vol)
+{
+	if (vol->delta.thread)
+		wake_up(&vol->delta.thread_queue);
+}
+
+void delta_request(struct volume *vol)
+{
+	if (!atomic_read(&vol->delta.wanted)) {
+		atomic_set(&vol->delta.wanted, 1);
+		delta_wake_thread(vol);
+	}
+}
+
+static bool delta_slot_full(struct volume *vol, unsigned int slot, unsigned int factor)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return atomic64_read(&delta->changes[slot]) >= (s64)(vol->opts.overlay_entries * factor) ||
+	       atomic64_read(&delta->dirty_bytes[slot]) >=
+	       (s64)(factor == 1 ? vol->opts.dirty_bytes : vol->opts.dirty_limit_bytes);
+}
+
+/* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
+static int delta_throttle(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 front = READ_ONCE(delta->front);
+
+	if (likely(!delta_slot_full(vol, front & 1, 1)))
+		return 0;
+	if (!delta->thread)
+		return delta_commit(vol);
+	delta_request(vol);
+	if (!delta_slot_full(vol, front & 1, 8))
+		return 0;
+	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
+	wait_event(delta->commit_queue, READ_ONCE(delta->front) != front || volume_error(vol));
+	return volume_error(vol);
+}
+
+int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
+{
+	struct delta_state *delta = &vol->delta;
+	unsigned int attempt = 0;
+	int err = volume_error(vol);
+
+	if (vol->read_only)
+		err = -EROFS;
+	if (!err)
+		err = delta_throttle(vol);
+	while (!err && unlikely(!space_charge(vol, cost, flags)))
+		err = space_wait(vol, cost, flags, attempt++);
+	if (err)
+		return err;
+	op->vol = vol;
+	op->charged = cost;
+	op->cpu = raw_cpu_ptr(delta->cpu);
+	for (;;) {
+		op->delta = READ_ONCE(delta->front);
+		atomic64_inc(&op->cpu->entered[op->delta & 1]);
+		smp_mb();	/* pairs with delta_transition(): it sees us, or we see its new front */
+		if (likely(READ_ONCE(delta->front) == op->delta))
+			break;
+		atomic64_inc(&op->cpu->left[op->delta & 1]);
+		smp_mb();
+		if (atomic_read(&delta->draining))
+			wake_up(&delta->drain_queue);
+	}
+	atomic64_add(cost, &op->cpu->charged[op->delta & 1]);
+	if (flags & DELTA_FREES)
+		atomic64_inc(&vol->space.freed);	/* that the volume is full is to be found out anew */
+	count_add(vol, TUX3_COUNT_OPS, 1);
+	return 0;
+}
+
+void delta_leave(struct delta_op *op)
+{
+	struct delta_state *delta = &op->vol->delta;
+
+	smp_mb();		/* our changes are visible before we count as gone */
+	atomic64_inc(&op->cpu->left[op->delta & 1]);
+	smp_mb();		/* pairs with delta_drain() */
+	if (unlikely(atomic_read(&delta->draining)))
+		wake_up(&delta->drain_queue);
+	else if (unlikely(delta_slot_full(op->vol, op->delta & 1, 1)))
+		delta_request(op->vol);
+	else if (unlikely(atomic_read(&delta->sleeping)) && atomic_cmpxchg(&delta->sleeping, 1, 0) == 1)
+		delta_wake_thread(op->vol);
+}
+
+void delta_refund(struct delta_op *op, u64 blocks)
+{
+	atomic64_sub(blocks, &op->cpu->charged[op->delta & 1]);
+	space_uncharge(op->vol, blocks);
+}
+
+void delta_add_dirty_bytes(struct delta_op *op, u64 bytes)
+{
+	atomic64_add(bytes, &op->vol->delta.dirty_bytes[op->delta & 1]);
+}
+
+/* Has everybody who entered the delta of this slot left?  left[] is summed first: see delta.h. */
+static bool delta_drained(struct delta_state *delta, unsigned int slot)
+{
+	s64 left = 0, entered = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		left += atomic64_read(&per_cpu_ptr(delta->cpu, cpu)->left[slot]);
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		entered += atomic64_read(&per_cpu_ptr(delta->cpu, cpu)->entered[slot]);
+	return left == entered;
+}
+
+/* The front delta becomes the back delta; returns its number and what it was charged. */
+u64 delta_transition(struct volume *vol, s64 *charged)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 back = delta->front, start = ktime_get_ns();
+	int cpu;
+
+	atomic_set(&delta->draining, 1);
+	WRITE_ONCE(delta->front, back + 1);
+	smp_mb();		/* pairs with delta_enter() */
+	wait_event(delta->drain_queue, delta_drained(delta, back & 1));
+	atomic_set(&delta->draining, 0);
+	count_add(vol, TUX3_COUNT_DRAIN_NS, ktime_get_ns() - start);
+	wake_up_all(&delta->commit_queue);	/* for delta_throttle() */
+	*charged = 0;
+	for_each_possible_cpu(cpu)
+		*charged += atomic64_xchg(&per_cpu_ptr(delta->cpu, cpu)->charged[back & 1], 0);
+	return back;
+}
+
+bool delta_has_changes(struct volume *vol)
+{
+	return !llist_empty(&vol->delta.dirty[vol->delta.front & 1]) || !list_empty(&vol->delta.deletes);
+}
+
+/* In manual mode nobody else looks after the unify. */
+static int delta_unify_inline(struct volume *vol)
+{
+	int err = unify_poll(vol);
+
+	if (!err && vol->unify.phase == UNIFY_IDLE && unify_wanted(vol))
+		err = unify_start(vol);
+	return err;
+}
+
+int delta_commit(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 target = READ_ONCE(delta->front);
+	int err = 0;
+
+	if (vol->read_only)
+		return volume_error(vol);
+	mutex_lock(&delta->commit_mutex);
+	if (volume_error(vol))
+		err = volume_error(vol);
+	else if (delta->front == target && delta_has_changes(vol))
+		err = commit_delta(vol);
+	if (!err && !delta->thread)
+		err = delta_unify_inline(vol);
+	mutex_unlock(&delta->commit_mutex);
+	if (delta->thread && unify_wanted(vol))
+		delta_request(vol);
+	return err;
+}
+
+int delta_commit_unify(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	int err;
+
+	if (vol->read_only)
+		return volume_error(vol);
+	mutex_lock(&delta->commit_mutex);
+	err = volume_error(vol);
+	while (!err && delta_has_changes(vol))
+		err = commit_delta(vol);
+	if (!err)
+		err = unify_finish(vol);	/* one that was under way */
+	if (!err && (vol->tree.dirty_count || vol->log.length)) {
+		err = unify_start(vol);
+		if (!err)
+			err = unify_finish(vol);
+	}
+	mutex_unlock(&delta->commit_mutex);
+	return err;
+}
+
+/* ---- the back-end thread ---- */
+
+static u64 delta_age_ns(struct volume *vol)
+{
+	u64 first = atomic64_read(&vol->delta.first_change_ns[vol->delta.front & 1]);
+	u64 now = ktime_get_ns();
+
+	return first && now > first ? now - first : 0;
+}
+
+/* What the thread does when it wakes up. */
+static void delta_work(struct volume *vol, u64 *idle_since)
+{
+	struct delta_state *delta = &vol->delta;
+	bool wanted = atomic_xchg(&delta->wanted, 0), idle = false;
+
+	mutex_lock(&delta->commit_mutex);
+	if (!volume_error(vol) && delta_has_changes(vol)) {
+		*idle_since = ktime_get_ns();
+		if (wanted || !list_empty(&delta->deletes) ||
+		    delta_age_ns(vol) >= vol->opts.age_ms * 1000000ULL)
+			commit_delta(vol);
+	} else if (ktime_get_ns() - *idle_since > IDLE_UNIFY_MS * 1000000ULL) {
+		idle = true;
+	}
+	if (!volume_error(vol) && !unify_poll(vol)) {
+		if (vol->unify.phase == UNIFY_WRITTEN || vol->unify.phase == UNIFY_ANCHORED) {
+			if (!delta_has_changes(vol) || idle)
+				unify_finish(vol);	/* no commit will flush for us soon */
+		} else if (vol->unify.phase == UNIFY_IDLE &&
+			   (unify_wanted(vol) || (idle && (vol->tree.dirty_count || vol->log.length)))) {
+			int err = unify_start(vol);
+
+			if (err)
+				volume_warn(vol, "unify put off: error %d", err);
+		}
+	}
+	mutex_unlock(&delta->commit_mutex);
+}
+
+/* How long the thread may sleep, in ms; 0: until woken. */
+static u64 delta_sleep_ms(struct volume *vol, u64 idle_since)
+{
+	struct delta_state *delta = &vol->delta;
+
+	if (vol->unify.phase != UNIFY_IDLE)
+		return POLL_MS;
+	if (!list_empty(&delta->deletes))
+		return 1;
+	if (!llist_empty(&delta->dirty[delta->front & 1])) {
+		u64 age_ms = delta_age_ns(vol) / 1000000;
+
+		return age_ms < vol->opts.age_ms ? vol->opts.age_ms - age_ms + 1 : 1;
+	}
+	return vol->log.length || vol->tree.dirty_count ? IDLE_UNIFY_MS / 4 : 0;
+}
+
+static bool delta_thread_must_wake(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return atomic_read(&delta->stopping) || atomic_read(&delta->wanted) || kthread_should_stop();
+}
+
+static int delta_thread(void *data)
+{
+	struct volume *vol = data;
+	struct delta_state *delta = &vol->delta;
+	u64 idle_since = ktime_get_ns();
+
+	while (!kthread_should_stop()) {
+		u64 ms;
+
+		delta_work(vol, &idle_since);
+		mutex_lock(&delta->commit_mutex);
+		ms = volume_error(vol) ? 0 : delta_sleep_ms(vol, idle_since);
+		mutex_unlock(&delta->commit_mutex);
+		if (ms) {
+			wait_event_timeout(delta->thread_queue, delta_thread_must_wake(vol), msecs_to_jiffies(ms));
+			continue;
+		}
+		atomic_set(&delta->sleeping, 1);
+		smp_mb();	/* a change made before this is seen by the condition, one after it wakes us */
+		wait_event(delta->thread_queue, delta_thread_must_wake(vol) || !atomic_read(&delta->sleeping) ||
+			   (!volume_error(vol) && !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1])));
+		atomic_set(&delta->sleeping, 0);
+	}
+	return 0;
+}
+
+int delta_start(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	delta->front = delta->committed + 1;
+	if (vol->read_only || vol->opts.manual)
+		return 0;
+	delta->thread = kthread_run(delta_thread, vol, "tux3-back");
+	if (IS_ERR(delta->thread)) {
+		int err = PTR_ERR(delta->thread);
+
+		delta->thread = NULL;
+		return err;
+	}
+	return 0;
+}
+
+void delta_stop(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	if (!delta->thread)
+		return;
+	atomic_set(&delta->stopping, 1);
+	wake_up(&delta->thread_queue);
+	kthread_stop(delta->thread);
+	delta->thread = NULL;
+}

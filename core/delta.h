@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The delta machine: what separates the front end from the back end.
+ *
+ * Front end: delta_enter() - change memory - delta_leave().  All that happens in between becomes
+ * durable as part of one delta, or not at all.  Inside, never wait for I/O, for a commit, or for a
+ * lock whose holder may do so.  Allocate memory before entering where that can fail.
+ *
+ *	delta.front = N		operations enter N
+ *	  -- transition (back end): front = N + 1, wait until all that entered N have left -->
+ *	N is the back delta	its changes are frozen: the front end only writes the slots of N + 1
+ *	  -- commit: place data, log, apply to the tree, one flush -->
+ *	delta.committed = N	durable; overlay slots of N are free for N + 2
+ *
+ * delta & 1 chooses the slot: of the per-CPU counts, of an inode's attributes and ranges, of a name.
+ * Who holds commit_mutex is the back end: the volume's thread, or a caller who needs a commit now.
+ *
+ * The counts follow the scheme of SRCU: an operation adds to entered[slot] of its CPU and then looks
+ * at front again; the back end changes front and then sums left[] before entered[] over all CPUs.
+ */
+#ifndef TUX3_DELTA_H
+#define TUX3_DELTA_H
+
+#include "env.h"
+
+struct volume;
+struct tux3_inode;
+
+struct delta_cpu {
+	atomic64_t entered[2];
+	atomic64_t left[2];
+	atomic64_t charged[2];	/* blocks, see space.h */
+};
+
+struct delta_op {
+	struct volume *vol;
+	struct delta_cpu *cpu;	/* where this operation was counted */
+	u64 delta;
+	s64 charged;
+};
+
+struct delta_state {
+	u64 front;		/* written with commit_mutex held, read anywhere */
+	u64 committed;		/* likewise; the newest durable delta */
+	u64 applying;		/* delta whose records go to the tree now; commit_mutex */
+	struct delta_cpu __percpu *cpu;
+	struct mutex commit_mutex;
+	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
+	atomic64_t dirty_bytes[2];	/* file data, as told by delta_add_dirty_bytes */
+	atomic64_t changes[2];		/* dirty inodes and changed names */
+	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
+	struct list_head deletes;	/* commit_mutex: struct delete_work, long deletes that go on */
+	wait_queue_head_t commit_queue;	/* woken when committed, unify or error move */
+	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
+	atomic_t draining;
+	wait_queue_head_t thread_queue;
+	struct task_struct *thread;	/* NULL: manual */
+	atomic_t wanted;		/* somebody wants a commit soon */
+	atomic_t sleeping;		/* the thread sleeps without a timeout: wake it on the first change */
+	atomic_t stopping;
+};
+
+#define DELTA_FREES	1u	/* the operation frees space in the end: it may use the reserve */
+
+/*
+ * Enter the front delta; may first wait (for space, or because writers outran the device).
+ * cost: blocks, from space.h.  0, -ENOSPC, -EROFS, or the volume's error.
+ */
+int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags);
+void delta_leave(struct delta_op *op);
+/* Inside: the operation turned out to be cheaper. */
+void delta_refund(struct delta_op *op, u64 blocks);
+/* Inside: file data became dirty in op->delta. */
+void delta_add_dirty_bytes(struct delta_op *op, u64 bytes);
+
+/* Everything changed before the call is durable on return 0.  Not inside a delta. */
+int delta_commit(struct volume *vol);
+/* Ask for a commit soon, do not wait. */
+void delta_request(struct volume *vol);
+/* Commit, then unify until the anchor holds everything. */
+int delta_commit_unify(struct volume *vol);
+
+int delta_start(struct volume *vol);	/* state at open: delta.committed is known; starts the thread */
+void delta_stop(struct volume *vol);	/* stops the thread */
+int delta_init(struct volume *vol);
+void delta_exit(struct volume *vol);
+
+/* The front delta becomes the back delta; waits until its operations have left.  commit_mutex held. */
+u64 delta_transition(struct volume *vol, s64 *charged);
+/* commit.c: commit the delta that is now the front one; commit_mutex held. */
+int commit_delta(struct volume *vol);
+/* At the end of a volume that is abandoned: release the inodes dirty in this slot. */
+void commit_give_up(struct volume *vol, unsigned int slot);
+bool delta_has_changes(struct volume *vol);	/* the front delta, or long deletes */
+
+/* delete.c: deleting inodes, long ones in slices; commit_mutex held. */
+int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree);
+int delete_continue(struct volume *vol);	/* a slice of each delete under way, into the current commit */
+void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
+bool delete_in_progress(struct volume *vol, u64 ino);
+int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
+void delete_exit(struct volume *vol);
+
+#endif

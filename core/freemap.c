@@ -1,0 +1,670 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Free maps: allocation groups between disk and memory.
+ *
+ * The fixed blocks of a volume are everything up to and including the slots of group 0, the first
+ * two blocks of every other group (its slots) and the last 128 KiB (anchors 2 and 3).  In a last group
+ * that is so short that all its blocks are fixed, slots and anchors may overlap: its slots are neither
+ * read nor written.
+ *
+ * Which slot of a group counts?  Slots are written in place, alternately, so at most one of them can
+ * have been cut off, and it is the one that no anchor stands for.  Hence, on first load:
+ *
+ *	valid, delta <= mount_delta	the higher delta is the current slot
+ *	valid, delta > mount_delta	left over from a unify whose anchor was never written
+ *	ours, but damaged		cut off while being written
+ *	anything else			never written
+ *
+ * A left-over would count as soon as a later anchor overtakes its delta.  So a group that has one is
+ * taken as changed: the next snapshot overwrites it.  (Groups that nobody would load before the next
+ * anchor are found by GROUP_TOUCHED records: see balloc.h.)
+ *
+ * What is on the disk of a group never loaded since the mount was there at the mount: so the threshold is
+ * the anchor's delta of that time.  Later loads of the same group ask for the slot that was current.
+ *
+ * Locking: balloc->lock, taken by the functions that balloc.h lists, held in all others.
+ */
+#include "freemap.h"
+#include "volume.h"
+
+#define MAP_TAIL_BYTES	(2 * TUX3_ANCHOR_STRIDE)	/* anchors 2 and 3 */
+#define MAP_HEAD_BYTES	(3 * TUX3_ANCHOR_STRIDE)	/* boot area, anchors 0 and 1 */
+
+/* ---- geometry ---- */
+
+u64 balloc_group_start(struct volume *vol, u64 group)
+{
+	return group * vol->group_blocks;
+}
+
+u64 balloc_slot_addr(struct volume *vol, u64 group, unsigned int slot)
+{
+	if (!group)
+		return (MAP_HEAD_BYTES >> vol->block_shift) + slot;
+	return balloc_group_start(vol, group) + slot;
+}
+
+u32 group_length(struct volume *vol, u64 index)
+{
+	return min_t(u64, vol->group_blocks, vol->total_blocks - balloc_group_start(vol, index));
+}
+
+/* The blocks of a group below *head and from *tail on are fixed; head <= tail <= its length. */
+static void group_fixed_bounds(struct volume *vol, u64 index, u32 *head, u32 *tail)
+{
+	u64 start = balloc_group_start(vol, index);
+	u64 tail_addr = vol->total_blocks - (MAP_TAIL_BYTES >> vol->block_shift);
+	u32 length = group_length(vol, index);
+
+	*head = min_t(u64, length, balloc_slot_addr(vol, index, MAP_SLOTS) - start);
+	*tail = tail_addr > start ? min_t(u64, length, tail_addr - start) : 0;
+	*tail = max(*head, *tail);
+}
+
+static u32 range_overlap(u32 from, u32 to, u32 low, u32 high)
+{
+	from = max(from, low);
+	to = min(to, high);
+	return to > from ? to - from : 0;
+}
+
+u32 group_fixed_blocks(struct volume *vol, u64 index, u32 from, u32 len)
+{
+	u32 head, tail;
+
+	group_fixed_bounds(vol, index, &head, &tail);
+	return range_overlap(from, from + len, 0, head) +
+	       range_overlap(from, from + len, tail, group_length(vol, index));
+}
+
+bool balloc_is_fixed(struct volume *vol, u64 addr)
+{
+	if (addr >= vol->total_blocks)
+		return true;
+	return group_fixed_blocks(vol, addr / vol->group_blocks, addr % vol->group_blocks, 1);
+}
+
+u64 balloc_fixed_blocks(struct volume *vol)
+{
+	u64 last = (vol->total_blocks - 1) / vol->group_blocks;
+	u64 count = 0, index;
+
+	/* Only the first group and the last two differ from the others. */
+	for (index = last; index + 2 > last; index--) {
+		count += group_fixed_blocks(vol, index, 0, group_length(vol, index));
+		if (!index)
+			return count;
+	}
+	count += group_fixed_blocks(vol, 0, 0, vol->group_blocks);
+	return count + MAP_SLOTS * index;
+}
+
+/* ---- slots ---- */
+
+static u32 map_crc(struct volume *vol, const void *data)
+{
+	const u8 *bytes = data;
+	const size_t at = offsetof(struct disk_map, crc);
+	__le32 zero = 0;
+	u32 crc;
+
+	crc = crc32c(~0u, bytes, at);
+	crc = crc32c(crc, &zero, sizeof(zero));
+	return crc32c(crc, bytes + at + sizeof(zero), vol->block_size - at - sizeof(zero));
+}
+
+/* 0: this block was written as that map, whole.  -ENOENT: it is no map of ours.  -EIO: it was meant to be. */
+static int map_check_seal(struct volume *vol, const void *data, u64 addr, u64 group, char *why, size_t why_size)
+{
+	struct disk_map map;
+	u32 crc;
+
+	memcpy(&map, data, sizeof(map));
+	if (le32_to_cpu(map.magic) != TUX3_MAP_MAGIC) {
+		scnprintf(why, why_size, "magic 0x%x is not that of a free map", le32_to_cpu(map.magic));
+		return -ENOENT;
+	}
+	if (le64_to_cpu(map.volume_id) != vol->id) {
+		scnprintf(why, why_size, "belongs to volume 0x%llx, not to 0x%llx",
+			  (unsigned long long)le64_to_cpu(map.volume_id), (unsigned long long)vol->id);
+		return -ENOENT;
+	}
+	crc = map_crc(vol, data);
+	if (le32_to_cpu(map.crc) != crc) {
+		scnprintf(why, why_size, "checksum 0x%x, expected 0x%x", le32_to_cpu(map.crc), crc);
+		return -EIO;
+	}
+	if (le64_to_cpu(map.addr) != addr || le64_to_cpu(map.group) != group) {
+		scnprintf(why, why_size, "was written for group %llu at block %llu",
+			  (unsigned long long)le64_to_cpu(map.group), (unsigned long long)le64_to_cpu(map.addr));
+		return -EIO;
+	}
+	return 0;
+}
+
+/* The first clear bit in [from, to), or to. */
+static u32 map_first_clear(const u8 *bits, u32 from, u32 to)
+{
+	while (from < to) {
+		if (from % 64 == 0 && get_unaligned_le64(bits + from / 8) == U64_MAX)
+			from += 64;
+		else if (bits[from / 8] & 1u << from % 8)
+			from++;
+		else
+			return from;
+	}
+	return to;
+}
+
+/* What a sealed map says must be possible for this volume. */
+static int map_check_bits(struct volume *vol, const void *data, u64 group, char *why, size_t why_size)
+{
+	const struct disk_map *map = data;
+	const u8 *bits = (const u8 *)data + sizeof(*map);
+	u32 length = group_length(vol, group);
+	u32 head, tail, bit, free = 0, claimed;
+
+	if (memchr_inv((const u8 *)data + offsetof(struct disk_map, spare), 0, sizeof(map->spare))) {
+		scnprintf(why, why_size, "spare bytes are not zero");
+		return -EIO;
+	}
+	group_fixed_bounds(vol, group, &head, &tail);
+	bit = map_first_clear(bits, 0, head);
+	if (bit == head)
+		bit = map_first_clear(bits, tail, length);
+	if (bit != length) {
+		scnprintf(why, why_size, "fixed block %llu is marked free",
+			  (unsigned long long)(balloc_group_start(vol, group) + bit));
+		return -EIO;
+	}
+	bit = map_first_clear(bits, length, vol->group_blocks);
+	if (bit != vol->group_blocks) {
+		scnprintf(why, why_size, "block %llu beyond the end of the volume is marked free",
+			  (unsigned long long)(balloc_group_start(vol, group) + bit));
+		return -EIO;
+	}
+	for (bit = 0; bit < vol->group_blocks; bit += 64) {
+		unsigned long word = ~get_unaligned_le64(bits + bit / 8);
+
+		free += bitmap_weight(&word, 64);
+	}
+	claimed = get_unaligned_le32((const u8 *)data + offsetof(struct disk_map, free));
+	if (free != claimed) {
+		scnprintf(why, why_size, "says %u blocks are free, marks %u so", claimed, free);
+		return -EIO;
+	}
+	return 0;
+}
+
+int map_check(struct volume *vol, const void *data, u64 addr, u64 group, char *why, size_t why_size)
+{
+	if (map_check_seal(vol, data, addr, group, why, why_size))
+		return -EIO;
+	return map_check_bits(vol, data, group, why, why_size);
+}
+
+static void map_fill(struct volume *vol, struct balloc_group *group, u64 addr, u64 delta, void *data)
+{
+	struct disk_map *map = data;
+	__le64 *bits = (__le64 *)map->bits;
+	u32 words = vol->group_blocks / 64, i;
+
+	memset(map, 0, sizeof(*map));
+	map->magic = cpu_to_le32(TUX3_MAP_MAGIC);
+	map->volume_id = cpu_to_le64(vol->id);
+	map->addr = cpu_to_le64(addr);
+	map->group = cpu_to_le64(group->index);
+	map->delta = cpu_to_le64(delta);
+	map->free = cpu_to_le32(vol->group_blocks - bitmap_weight(group->disk, vol->group_blocks));
+	for (i = 0; i < words; i++)
+		bits[i] = cpu_to_le64(group->disk[i]);
+	map->crc = cpu_to_le32(map_crc(vol, data));
+}
+
+static u64 map_delta(const void *data)
+{
+	return get_unaligned_le64((const u8 *)data + offsetof(struct disk_map, delta));
+}
+
+/* ---- loading ---- */
+
+struct group_info *group_info(struct volume *vol, u64 index)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_chunk **place = &balloc->chunks[index / CHUNK_GROUPS];
+	u64 first = rounddown(index, CHUNK_GROUPS);
+	u32 count = min_t(u64, CHUNK_GROUPS, balloc->group_count - first);
+
+	if (!*place) {
+		*place = kvzalloc(sizeof(**place) + count * sizeof(struct group_info), GFP_NOFS);
+		if (!*place)
+			return NULL;
+		(*place)->count = count;
+	}
+	return &(*place)->info[index - first];
+}
+
+static struct balloc_group *group_create(struct volume *vol, u64 index, struct group_info *info)
+{
+	u32 words = vol->group_blocks / BITS_PER_LONG;
+	struct balloc_group *group;
+
+	group = kvzalloc(sizeof(*group) + 2 * words * sizeof(long), GFP_NOFS);
+	if (!group)
+		return NULL;
+	INIT_LIST_HEAD(&group->link);
+	INIT_LIST_HEAD(&group->untold_link);
+	group->info = info;
+	group->chunk = vol->balloc.chunks[index / CHUNK_GROUPS];
+	group->index = index;
+	group->start = balloc_group_start(vol, index);
+	group->blocks = group_length(vol, index);
+	group->disk = group->words;
+	group->busy = group->words + words;
+	return group;
+}
+
+/* What a group without a map has in use. */
+static void group_fill_fixed(struct volume *vol, struct balloc_group *group)
+{
+	u32 head, tail;
+
+	group_fixed_bounds(vol, group->index, &head, &tail);
+	bitmap_set(group->disk, 0, head);
+	bitmap_set(group->disk, tail, vol->group_blocks - tail);
+}
+
+static void group_fill_bits(struct volume *vol, struct balloc_group *group, const void *data)
+{
+	const u8 *bits = (const u8 *)data + sizeof(struct disk_map);
+	u32 i;
+
+	for (i = 0; i < vol->group_blocks / BITS_PER_LONG; i++)
+		group->disk[i] = get_unaligned_le64(bits + i * sizeof(u64));
+}
+
+/* Which of the two slots in buf counts (or MAP_NONE)?  *stale: the other one is a left-over. */
+static int group_pick_slot(struct volume *vol, struct balloc_group *group, const void *buf, bool *stale,
+			   char *why, size_t why_size)
+{
+	int pick = MAP_NONE, slot, left_over = 0;
+
+	for (slot = 0; slot < MAP_SLOTS; slot++) {
+		const void *data = (const u8 *)buf + slot * vol->block_size;
+		u64 addr = balloc_slot_addr(vol, group->index, slot);
+		int err = map_check_seal(vol, data, addr, group->index, why, why_size);
+
+		if (err == -ENOENT)
+			continue;
+		if (err) {
+			if (!left_over)
+				group->redo_slot = slot;
+		} else if (map_delta(data) > vol->balloc.mount_delta) {
+			*stale = true;
+			left_over++;
+			group->redo_slot = slot;
+		} else if (pick == MAP_NONE || map_delta(data) > group->slot_delta) {
+			pick = slot;
+			group->slot_delta = map_delta(data);
+		}
+	}
+	if (left_over == MAP_SLOTS) {
+		scnprintf(why, why_size, "both slots are newer than the anchor");
+		return -EIO;
+	}
+	return pick;
+}
+
+/* First load: read both slots.  Later: just the current one. */
+static int group_read(struct volume *vol, struct balloc_group *group, bool *stale, char *why, size_t why_size)
+{
+	struct group_info *info = group->info;
+	bool again = info->state == GROUP_KNOWN;
+	u32 slots = again ? 1 : MAP_SLOTS;
+	u64 addr = balloc_slot_addr(vol, group->index, again ? info->slot : 0);
+	int slot = again ? info->slot : MAP_NONE;
+	const void *data;
+	void *buf;
+	int err;
+
+	if ((again && info->slot == MAP_NONE) ||
+	    group_fixed_blocks(vol, group->index, 0, group->blocks) == group->blocks) {
+		group_fill_fixed(vol, group);
+		return MAP_NONE;
+	}
+	buf = kvmalloc((size_t)slots * vol->block_size, GFP_NOFS);
+	if (!buf)
+		return -ENOMEM;
+	err = device_read(vol->dev, addr, slots, buf);
+	if (err) {
+		scnprintf(why, why_size, "read error %d at block %llu", err, (unsigned long long)addr);
+		err = err == -ENOMEM ? err : -EIO;
+		goto out;
+	}
+	data = buf;
+	if (again) {
+		err = map_check_seal(vol, buf, addr, group->index, why, why_size) ? -EIO : 0;
+		group->slot_delta = map_delta(buf);
+	} else {
+		slot = group_pick_slot(vol, group, buf, stale, why, why_size);
+		err = min(slot, 0);
+		data = (const u8 *)buf + (slot > 0 && slot != MAP_NONE ? vol->block_size : 0);
+	}
+	if (!err && slot != MAP_NONE)
+		err = map_check_bits(vol, data, group->index, why, why_size);
+	if (err)
+		goto out;
+	if (slot == MAP_NONE)
+		group_fill_fixed(vol, group);
+	else
+		group_fill_bits(vol, group, data);
+out:
+	kvfree(buf);
+	return err ? err : slot;
+}
+
+/* Drop what can be read again. */
+static void group_evict(struct volume *vol)
+{
+	struct balloc *balloc = &vol->balloc;
+	u64 keep = max(GROUPS_KEPT_BYTES / (2 * vol->group_blocks / 8), GROUPS_KEPT_MIN);
+
+	while (balloc->loaded > keep && !list_empty(&balloc->clean))
+		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
+}
+
+/* Bits are read: take the group into the books. */
+static int group_adopt(struct volume *vol, struct balloc_group *group, int slot, char *why, size_t why_size)
+{
+	struct group_info *info = group->info;
+	u32 free = vol->group_blocks - bitmap_weight(group->disk, vol->group_blocks);
+
+	if (info->state == GROUP_KNOWN && info->free != free) {
+		scnprintf(why, why_size, "%u blocks are free, there were %u when it was dropped from memory",
+			  free, info->free);
+		return -EIO;
+	}
+	memcpy(group->busy, group->disk, vol->group_blocks / 8);
+	if (info->state != GROUP_KNOWN) {
+		if (info->state == GROUP_UNKNOWN)
+			vol->balloc.unknown_groups--;
+		else
+			vol->balloc.bad_groups--;
+		info->state = GROUP_KNOWN;
+		info->slot = slot;
+		info->free = free;
+		info->longest = free;
+		group->chunk->longest = max(group->chunk->longest, free);
+	}
+	info->group = group;
+	return 0;
+}
+
+/* Nothing is allocated there, nor is it tried for each allocation. */
+static void group_give_up(struct volume *vol, u64 index, struct group_info *info, const char *why)
+{
+	struct balloc *balloc = &vol->balloc;
+
+	if (info->state == GROUP_UNKNOWN) {
+		balloc->unknown_groups--;
+		balloc->bad_groups++;
+		info->state = GROUP_BAD;
+	} else if (info->longest) {
+		balloc->bad_groups++;
+		info->longest = 0;
+	}
+	volume_warn(vol, "free map of group %llu cannot be used: %s; no block of the group is allocated or freed",
+		    (unsigned long long)index, why);
+}
+
+static int group_load(struct volume *vol, u64 index, struct group_info *info)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group = group_create(vol, index, info);
+	bool stale = false;
+	char why[100] = "";
+	int slot, err;
+
+	if (!group)
+		return -ENOMEM;
+	slot = group_read(vol, group, &stale, why, sizeof(why));
+	err = slot < 0 ? slot : group_adopt(vol, group, slot, why, sizeof(why));
+	if (err) {
+		kvfree(group);
+		if (err != -ENOMEM)
+			group_give_up(vol, index, info, why);
+		return err;
+	}
+	group_evict(vol);
+	balloc->loaded++;
+	atomic64_inc(&balloc->group_loads);
+	if (stale)
+		group_mark_changed(balloc, group);
+	else
+		group_place(balloc, group);
+	return 0;
+}
+
+int group_get(struct volume *vol, u64 index, struct balloc_group **group)
+{
+	struct group_info *info = group_info(vol, index);
+	int err;
+
+	if (!info)
+		return -ENOMEM;
+	if (!info->group) {
+		err = group_load(vol, index, info);
+		if (err)
+			return err;
+	} else if (info->group->on == GROUP_ON_CLEAN) {
+		list_move_tail(&info->group->link, &vol->balloc.clean);
+	}
+	*group = info->group;
+	return 0;
+}
+
+/* ---- lists ---- */
+
+void group_place(struct balloc *balloc, struct balloc_group *group)
+{
+	u8 on = GROUP_ON_CLEAN;
+
+	if (group->changed)
+		on = GROUP_ON_CHANGED;
+	else if (group->extra || group->writing || !list_empty(&group->untold_link))
+		on = GROUP_ON_PINNED;
+	if (group->on == on)
+		return;
+	if (group->on == GROUP_ON_CHANGED)
+		balloc->changed_count--;
+	if (on == GROUP_ON_CHANGED)
+		balloc->changed_count++;
+	group->on = on;
+	list_move_tail(&group->link, on == GROUP_ON_CHANGED ? &balloc->changed :
+		       on == GROUP_ON_PINNED ? &balloc->pinned : &balloc->clean);
+}
+
+void group_mark_changed(struct balloc *balloc, struct balloc_group *group)
+{
+	group->changed = true;
+	if (!group->told && list_empty(&group->untold_link))
+		list_add_tail(&group->untold_link, &balloc->untold);
+	group_place(balloc, group);
+}
+
+void group_destroy(struct balloc *balloc, struct balloc_group *group)
+{
+	if (group->on == GROUP_ON_CHANGED)
+		balloc->changed_count--;
+	list_del(&group->link);
+	list_del(&group->untold_link);
+	group->info->group = NULL;
+	balloc->loaded--;
+	kvfree(group);
+}
+
+u32 balloc_touched(struct volume *vol, u64 *groups, u32 max)
+{
+	struct balloc *balloc = &vol->balloc;
+	u32 count = 0;
+
+	mutex_lock(&balloc->lock);
+	while (count < max && !list_empty(&balloc->untold)) {
+		struct balloc_group *group = list_first_entry(&balloc->untold, struct balloc_group, untold_link);
+
+		groups[count++] = group->index;
+		group->told = group->changed;
+		list_del_init(&group->untold_link);
+		group_place(balloc, group);
+	}
+	mutex_unlock(&balloc->lock);
+	return count;
+}
+
+int balloc_touch(struct volume *vol, u64 index)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	int err;
+
+	if (index >= balloc->group_count) {
+		volume_warn(vol, "the log names group %llu, the volume has %llu; not replayed",
+			    (unsigned long long)index, (unsigned long long)balloc->group_count);
+		return -EIO;
+	}
+	mutex_lock(&balloc->lock);
+	err = group_get(vol, index, &group);
+	if (!err) {
+		/* The log from the anchor on has a record for it already. */
+		group->told = true;
+		list_del_init(&group->untold_link);
+		group_mark_changed(balloc, group);
+	}
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+int balloc_copy_group(struct volume *vol, u64 index, u8 *bits)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	u32 i;
+	int err;
+
+	if (index >= balloc->group_count)
+		return -EIO;
+	mutex_lock(&balloc->lock);
+	err = group_get(vol, index, &group);
+	for (i = 0; !err && i < vol->group_blocks / BITS_PER_LONG; i++)
+		put_unaligned_le64(group->disk[i], bits + i * sizeof(u64));
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+/* ---- unify ---- */
+
+static void snapshot_free(struct list_head *writes)
+{
+	struct map_write *write, *next;
+
+	list_for_each_entry_safe(write, next, writes, link) {
+		kvfree(write->data);
+		kfree(write);
+	}
+	INIT_LIST_HEAD(writes);
+}
+
+/*
+ * Memory for a block to write for each changed group, before anything is changed.  A group that is there only
+ * for its left-over slot, and whose map has this very delta, can wait for the next snapshot.
+ */
+static int snapshot_prepare(struct volume *vol, u64 delta, struct list_head *writes)
+{
+	struct balloc_group *group;
+	struct map_write *write;
+
+	list_for_each_entry(group, &vol->balloc.changed, link) {
+		if (group->info->slot != MAP_NONE && group->slot_delta >= delta) {
+			if (!group->edited)
+				continue;
+			volume_warn(vol, "group %llu has a free map for delta %llu, cannot write another for delta %llu",
+				    (unsigned long long)group->index, (unsigned long long)group->slot_delta,
+				    (unsigned long long)delta);
+			return -EINVAL;
+		}
+		write = kzalloc(sizeof(*write), GFP_NOFS);
+		if (!write)
+			return -ENOMEM;
+		write->group = group->index;
+		list_add_tail(&write->link, writes);
+		write->data = kvmalloc(vol->block_size, GFP_NOFS);
+		if (!write->data)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void snapshot_take(struct volume *vol, u64 delta, struct list_head *writes)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct map_write *write;
+
+	list_for_each_entry(write, writes, link) {
+		struct balloc_group *group = group_info(vol, write->group)->group;
+		u8 slot = group->info->slot;
+
+		write->slot = slot == MAP_NONE ? group->redo_slot : MAP_SLOTS - 1 - slot;
+		write->addr = balloc_slot_addr(vol, group->index, write->slot);
+		map_fill(vol, group, write->addr, delta, write->data);
+		group->changed = false;
+		group->edited = false;
+		group->told = false;
+		group->writing = true;
+		group_place(balloc, group);
+	}
+	balloc->writing = !list_empty(writes);
+}
+
+int balloc_snapshot(struct volume *vol, u64 delta, struct list_head *writes)
+{
+	struct balloc *balloc = &vol->balloc;
+	int err = -EBUSY;
+
+	INIT_LIST_HEAD(writes);
+	mutex_lock(&balloc->lock);
+	if (!WARN_ON_ONCE(balloc->writing))
+		err = snapshot_prepare(vol, delta, writes);
+	if (err)
+		snapshot_free(writes);
+	else
+		snapshot_take(vol, delta, writes);
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct map_write *write;
+
+	mutex_lock(&balloc->lock);
+	list_for_each_entry(write, writes, link) {
+		struct group_info *info = group_info(vol, write->group);
+		struct balloc_group *group = info->group;
+
+		group->writing = false;
+		if (ok) {
+			info->slot = write->slot;
+			group->slot_delta = map_delta(write->data);
+			group_place(balloc, group);
+		} else {
+			group->edited = true;
+			group_mark_changed(balloc, group);
+		}
+	}
+	if (!list_empty(writes))
+		balloc->writing = false;
+	snapshot_free(writes);
+	group_evict(vol);
+	mutex_unlock(&balloc->lock);
+}

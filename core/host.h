@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the core asks of its host (libtux3 or the VFS binding): the upper half of the host interface.
+ *
+ * The host owns the inode objects (each embeds a struct tux3_inode) and the cached file data; the
+ * core places, maps and accounts for it.  "Dirty in delta N" is a property of each cached file
+ * block, kept by the host: a block changed inside an operation of delta N is dirty in N until
+ * data_done(N).  A block dirty in the back delta that the front delta wants to change: if the back
+ * end has not taken it (data_write), the host gives the back end a private copy of the old bytes;
+ * if its I/O is in flight, the host waits for that block.
+ *
+ * The back end calls these, from its own thread or from one that needs a commit, with
+ * delta.commit_mutex held.  They must not enter a delta, and must not take locks that are held by a
+ * caller who is inside a delta and sleeps for the back end.
+ */
+#ifndef TUX3_HOST_H
+#define TUX3_HOST_H
+
+#include "env.h"
+
+struct tux3_inode;
+struct io_wait;
+
+struct tux3_host_ops {
+	/* A delta pins the inode / lets it go; the last reference may be dropped here, freeing the object. */
+	void (*inode_grab)(struct tux3_inode *inode);
+	void (*inode_release)(struct tux3_inode *inode);
+
+	/* The first run of blocks dirty in delta at or after file block from.  0 and *block, *count; or -ENOENT. */
+	int (*data_next)(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count);
+	/*
+	 * Write those blocks (all dirty in delta) to count disk blocks at addr: compute csum[] (crc32c(~0) of
+	 * each whole block; csum NULL: not wanted), submit with device_writev, return.  Bytes beyond the
+	 * end of the file are written as zeros.
+	 */
+	int (*data_write)(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count,
+			  __le32 *csum, struct io_wait *wait);
+	/* Copy the first len bytes of a block dirty in delta: for data that goes inline into the tree. */
+	int (*data_copy)(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len);
+	/* Delta is durable (err 0) or will never be: blocks dirty in it are clean, its private copies go. */
+	void (*data_done)(struct tux3_inode *inode, u64 delta, int err);
+
+	/*
+	 * The inode has no name (nlink 0): is it also out of use, but for the pins of deltas?  If so, mark it
+	 * dead, so that no lookup by number finds it, and return true.  Its cached data may go.
+	 */
+	bool (*inode_kill)(struct tux3_inode *inode);
+};
+
+#endif

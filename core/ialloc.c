@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Inode numbers: which are in use, and which one a new inode gets.
+ *
+ * Bitmaps of windows of 4096 numbers, in memory only.  A window is filled from the tree when it is first
+ * needed, and then kept: it also knows numbers that are not in the tree yet, and numbers in the tree that the
+ * front end has given up.  Every number for which the tree has any item counts as used, so that an
+ * inode never inherits stray items.
+ *
+ * Invariants
+ *  1. Numbers below TUX3_INO_FIRST are set in window 0.
+ *  2. A number can only be handed out while its window is in memory.  So while a window is not, the tree
+ *     knows all about it, and its bitmap may be filled without the lock.
+ *  3. A number given back while its window is being filled must not stay set.  ialloc_free() counts
+ *     such cases in frees_missed; who sees the count move fills the window again.
+ *
+ * Directories go to stretches of 32 numbers of which none is in use, each behind the one before, from the
+ * highest number of the tree on; files to the next free number after their parent or its last child.
+ *
+ * Locking: ialloc->lock; the tree is read without it.  Any thread.
+ */
+#include "volume.h"
+
+#define WINDOW_SHIFT	12
+#define WINDOW_NUMBERS	(1u << WINDOW_SHIFT)
+#define WINDOW_LAST	(TUX3_INO_MAX >> WINDOW_SHIFT)
+#define DIR_STRETCH	32u
+#define FILL_ITEMS	48u	/* items of one inode looked at before skipping to the next inode */
+#define FILL_TRIES	8u
+
+struct ialloc_window {
+	struct rb_node node;
+	u64 index;
+	u64 skip;		/* a search that found this window full went on there; 0: nothing is known */
+	u32 free;
+	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* set: used */
+};
+
+void ialloc_init(struct volume *vol)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+
+	memset(ialloc, 0, sizeof(*ialloc));
+	mutex_init(&ialloc->lock);
+	ialloc->windows = RB_ROOT;
+}
+
+void ialloc_exit(struct volume *vol)
+{
+	struct ialloc_window *window, *next;
+
+	rbtree_postorder_for_each_entry_safe(window, next, &vol->ialloc.windows, node)
+		kfree(window);
+	vol->ialloc.windows = RB_ROOT;
+	vol->ialloc.count = 0;
+}
+
+static struct ialloc_window *window_find(struct ialloc *ialloc, u64 index)
+{
+	struct rb_node *node = ialloc->windows.rb_node;
+
+	while (node) {
+		struct ialloc_window *window = rb_entry(node, struct ialloc_window, node);
+
+		if (index == window->index)
+			return window;
+		node = index < window->index ? node->rb_left : node->rb_right;
+	}
+	return NULL;
+}
+
+static void window_insert(struct ialloc *ialloc, struct ialloc_window *window)
+{
+	struct rb_node **place = &ialloc->windows.rb_node, *parent = NULL;
+
+	while (*place) {
+		struct ialloc_window *other = rb_entry(*place, struct ialloc_window, node);
+
+		parent = *place;
+		place = window->index < other->index ? &parent->rb_left : &parent->rb_right;
+	}
+	rb_link_node(&window->node, parent, place);
+	rb_insert_color(&window->node, &ialloc->windows);
+	ialloc->count++;
+}
+
+struct window_fill {
+	struct ialloc_window *window;
+	u64 ino;		/* the last one seen */
+	u32 items;		/* of it */
+};
+
+static int window_fill_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct window_fill *fill = ctx;
+
+	if (key->ino != fill->ino) {
+		fill->ino = key->ino;
+		fill->items = 0;
+		__set_bit(key->ino % WINDOW_NUMBERS, fill->window->bits);
+	}
+	return ++fill->items >= FILL_ITEMS;
+}
+
+/* All inodes of the window in one scan, but for those with many items, which are skipped by a new scan. */
+static int window_fill(struct volume *vol, struct ialloc_window *window)
+{
+	u64 first = window->index << WINDOW_SHIFT;
+	u64 last = first + WINDOW_NUMBERS - 1;
+	struct window_fill fill = { .window = window };
+	u64 from = max_t(u64, first, TUX3_INO_FIRST);
+	int more;
+
+	bitmap_zero(window->bits, WINDOW_NUMBERS);
+	if (first < TUX3_INO_FIRST)
+		bitmap_set(window->bits, first, TUX3_INO_FIRST - first);
+	do {
+		struct tree_key low = tree_key(from, 0, 0);
+		struct tree_key high = tree_key(last, U8_MAX, U64_MAX);
+
+		more = tree_scan(vol, &low, &high, window_fill_item, &fill);
+		if (more < 0)
+			return more;
+		from = fill.ino + 1;
+	} while (more && from <= last);
+	window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
+	return 0;
+}
+
+/* With the lock held: the window, or NULL after it was dropped and taken again, to look anew; or an error. */
+static struct ialloc_window *window_get(struct volume *vol, u64 index)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window = window_find(ialloc, index);
+	u64 missed;
+	u32 tries;
+	int err = 0;
+
+	if (window)
+		return window;
+	missed = ialloc->frees_missed;
+	mutex_unlock(&ialloc->lock);
+	window = kzalloc(sizeof(*window), GFP_NOFS);
+	if (!window)
+		err = -ENOMEM;
+	for (tries = 0; !err; tries++) {
+		window->index = index;
+		err = window_fill(vol, window);
+		mutex_lock(&ialloc->lock);
+		/* At worst, numbers given back just now stay used until the next mount. */
+		if (err || missed == ialloc->frees_missed || tries >= FILL_TRIES)
+			break;
+		missed = ialloc->frees_missed;
+		mutex_unlock(&ialloc->lock);
+	}
+	if (!window)
+		mutex_lock(&ialloc->lock);
+	if (!err && !window_find(ialloc, index)) {
+		window_insert(ialloc, window);
+		window = NULL;
+	}
+	kfree(window);
+	return err ? ERR_PTR(err) : NULL;
+}
+
+/* With the lock held, which is dropped for a while if the window is not in memory. */
+static int window_load(struct volume *vol, u64 index, struct ialloc_window **window)
+{
+	do {
+		*window = window_get(vol, index);
+	} while (!*window);
+	return IS_ERR(*window) ? PTR_ERR(*window) : 0;
+}
+
+/* The first of stretch free numbers, aligned to it, from this one of the window on; or WINDOW_NUMBERS. */
+static u32 window_search(struct ialloc_window *window, u32 from, u32 stretch)
+{
+	if (window->free < stretch)
+		return WINDOW_NUMBERS;
+	if (stretch == 1)
+		return find_next_zero_bit(window->bits, WINDOW_NUMBERS, from);
+	for (from = roundup(from, stretch); from < WINDOW_NUMBERS; from += stretch)
+		if (find_next_bit(window->bits, from + stretch, from) == from + stretch)
+			return from;
+	return WINDOW_NUMBERS;
+}
+
+/* From this number on to the highest, and then from the first. */
+static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
+{
+	struct ialloc_window *window, *full = NULL;
+	u64 index, turn;
+	u32 at;
+	int err;
+
+	from = clamp_t(u64, from, TUX3_INO_FIRST, TUX3_INO_MAX);
+	index = from >> WINDOW_SHIFT;
+	at = from % WINDOW_NUMBERS;
+	for (turn = 0; turn <= WINDOW_LAST + 1; turn++) {
+		err = window_load(vol, index, &window);
+		if (err)
+			return err;
+		at = window_search(window, at, stretch);
+		if (at < WINDOW_NUMBERS) {
+			if (full && stretch == 1)
+				full->skip = index;
+			__set_bit(at, window->bits);
+			window->free--;
+			*ino = (index << WINDOW_SHIFT) + at;
+			return 0;
+		}
+		if (!window->free && !full)
+			full = window;
+		/* Windows are never dropped, so full stays what it is. */
+		index = stretch == 1 && !window->free && window->skip > index ? window->skip : index + 1;
+		if (index > WINDOW_LAST)
+			index = 0;
+		at = 0;
+	}
+	return -ENOSPC;
+}
+
+/* Where directories begin after a mount: behind the highest number of the tree. */
+static int ialloc_find_next_dir(struct volume *vol, u64 *next)
+{
+	struct tree_key at = tree_key(TUX3_INO_MAX, U8_MAX, U64_MAX);
+	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), found;
+	int len = tree_lookup_before(vol, &at, &from, &found, NULL, 0);
+
+	if (len < 0 && len != -ENOENT)
+		return len;
+	*next = roundup(len < 0 ? TUX3_INO_FIRST : found.ino + 1, DIR_STRETCH);
+	if (*next > TUX3_INO_MAX)
+		*next = TUX3_INO_FIRST;
+	return 0;
+}
+
+int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	u64 next = 0;
+	int err;
+
+	mutex_lock(&ialloc->lock);
+	if (!is_dir) {
+		err = ialloc_search(vol, (hint ? hint : parent) + 1, 1, ino);
+		goto out;
+	}
+	if (!ialloc->next_dir) {
+		mutex_unlock(&ialloc->lock);
+		err = ialloc_find_next_dir(vol, &next);
+		mutex_lock(&ialloc->lock);
+		if (err)
+			goto out;
+		/* Files made meanwhile may lie behind it: the search passes over them. */
+		if (!ialloc->next_dir)
+			ialloc->next_dir = next;
+	}
+	err = ialloc_search(vol, ialloc->next_dir, DIR_STRETCH, ino);
+	if (!err)
+		ialloc->next_dir = *ino + DIR_STRETCH;
+	else if (err == -ENOSPC)
+		err = ialloc_search(vol, parent + 1, 1, ino);
+out:
+	mutex_unlock(&ialloc->lock);
+	return err;
+}
+
+void ialloc_free(struct volume *vol, u64 ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+	u32 bit = ino % WINDOW_NUMBERS;
+
+	if (WARN_ON_ONCE(ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX))
+		return;
+	mutex_lock(&ialloc->lock);
+	window = window_find(ialloc, ino >> WINDOW_SHIFT);
+	if (!window) {
+		ialloc->frees_missed++;
+	} else if (test_bit(bit, window->bits)) {
+		__clear_bit(bit, window->bits);
+		window->free++;
+	}
+	mutex_unlock(&ialloc->lock);
+}
+
+int ialloc_mark(struct volume *vol, u64 ino)
+{
+	struct ialloc_window *window;
+	int err;
+
+	if (!ino || ino > TUX3_INO_MAX)
+		return -EIO;
+	mutex_lock(&vol->ialloc.lock);
+	err = window_load(vol, ino >> WINDOW_SHIFT, &window);
+	if (!err && !__test_and_set_bit(ino % WINDOW_NUMBERS, window->bits))
+		window->free--;
+	mutex_unlock(&vol->ialloc.lock);
+	return err;
+}
+
+int ialloc_test(struct volume *vol, u64 ino)
+{
+	struct ialloc_window *window;
+	int result;
+
+	if (!ino || ino > TUX3_INO_MAX)
+		return 0;
+	mutex_lock(&vol->ialloc.lock);
+	result = window_load(vol, ino >> WINDOW_SHIFT, &window);
+	if (!result)
+		result = test_bit(ino % WINDOW_NUMBERS, window->bits);
+	mutex_unlock(&vol->ialloc.lock);
+	return result;
+}

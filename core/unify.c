@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Unify: dirty tree nodes and free maps go to disk, the anchor moves, the log starts afresh.
+ *
+ * The state diagram is in unify.h; unify_step() makes each transition.  Nothing is allocated: a dirty
+ * node got its new block when it was redirected, and free maps have fixed slots.
+ *
+ * Invariants
+ *  1. The snapshot is taken right after a commit became durable, so the log on disk holds all that
+ *     it holds, and names every group whose free map it writes (GROUP_TOUCHED).  So after a crash
+ *     half-way the next unify writes those groups again, and slots left behind here never count.
+ *  2. The anchor is written only after everything it leads to is durable.
+ *  3. Blocks that only the old anchor needs (node_frees, old log blocks) are released only when the
+ *     new one is durable.
+ *  4. The slot written is never that of the newest durable anchor.
+ */
+#include "volume.h"
+#include "apply.h"
+
+/* The order in which slots are used, so that consecutive anchors lie in different places. */
+static const unsigned int slot_order[TUX3_ANCHOR_SLOTS] = { 0, 2, 1, 3 };
+
+void unify_init(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+
+	INIT_LIST_HEAD(&unify->nodes);
+	INIT_LIST_HEAD(&unify->maps);
+	range_list_init(&unify->node_frees);
+	unify->phase = UNIFY_IDLE;
+	unify->since_delta = le64_to_cpu(vol->anchor.delta);
+}
+
+void unify_exit(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+
+	if (unify->phase == UNIFY_WRITING || unify->phase == UNIFY_ANCHORING)
+		io_wait_finish(&unify->wait);
+	if (!list_empty(&unify->nodes))
+		tree_snapshot_done(vol, &unify->nodes, false);
+	balloc_snapshot_done(vol, &unify->maps, false);
+	range_list_exit(&unify->node_frees);
+	kvfree(unify->anchor_block);
+	unify->anchor_block = NULL;
+	unify->phase = UNIFY_IDLE;
+}
+
+bool unify_wanted(struct volume *vol)
+{
+	return vol->log.length >= vol->opts.log_blocks || vol->tree.dirty_count >= vol->opts.dirty_nodes;
+}
+
+static unsigned int unify_next_slot(struct volume *vol)
+{
+	unsigned int i;
+
+	for (i = 0; i < TUX3_ANCHOR_SLOTS; i++) {
+		if (slot_order[i] == vol->anchor_slot)
+			break;
+	}
+	return slot_order[(i + 1) % TUX3_ANCHOR_SLOTS];
+}
+
+static void unify_fill_anchor(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	struct disk_anchor *anchor = &unify->anchor;
+	struct timespec64 now;
+
+	ktime_get_real_ts64(&now);
+	*anchor = vol->anchor;
+	unify->slot = unify_next_slot(vol);
+	anchor->slot_offset = cpu_to_le64(anchor_slot_offset(vol->total_blocks << vol->block_shift, unify->slot));
+	anchor->generation = cpu_to_le64(le64_to_cpu(vol->anchor.generation) + 1);
+	anchor->delta = cpu_to_le64(vol->delta.committed);
+	anchor->root_addr = cpu_to_le64(vol->tree.root_addr);
+	anchor->root_birth = cpu_to_le64(vol->tree.root_birth);
+	anchor->root_level = cpu_to_le32(vol->tree.root_level);
+	anchor->log_addr = cpu_to_le64(vol->log.next_addr);
+	anchor->log_seq = cpu_to_le64(vol->log.next_seq);
+	anchor->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.disk_used));
+	anchor->data_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
+	anchor->inodes = cpu_to_le64(vol->tree_inodes);
+	anchor->written_ns = cpu_to_le64(now.tv_sec * 1000000000ULL + now.tv_nsec);
+	anchor_seal(anchor);
+}
+
+static int node_order(void *priv, const struct list_head *a, const struct list_head *b)
+{
+	u64 x = list_entry(a, struct node_buffer, lru_link)->addr;
+	u64 y = list_entry(b, struct node_buffer, lru_link)->addr;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Submit all nodes, runs of neighbours as one write. */
+static void unify_write_nodes(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	struct node_buffer *node;
+	struct kvec vec[32];
+	u32 count = 0;
+	u64 start = 0;
+
+	list_sort(NULL, &unify->nodes, node_order);
+	list_for_each_entry(node, &unify->nodes, lru_link) {
+		if (count && (count == ARRAY_SIZE(vec) || node->addr != start + count)) {
+			device_writev(vol->dev, start, vec, count, 0, &unify->wait);
+			count = 0;
+		}
+		if (!count)
+			start = node->addr;
+		vec[count].iov_base = node->data;
+		vec[count++].iov_len = vol->block_size;
+	}
+	if (count)
+		device_writev(vol->dev, start, vec, count, 0, &unify->wait);
+}
+
+int unify_start(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	struct map_write *map;
+	int err;
+
+	if (WARN_ON_ONCE(unify->phase != UNIFY_IDLE))
+		return -EBUSY;
+	if (!unify->anchor_block) {
+		unify->anchor_block = kvzalloc(vol->block_size, GFP_NOFS);
+		if (!unify->anchor_block)
+			return -ENOMEM;
+	}
+	err = balloc_snapshot(vol, vol->delta.committed, &unify->maps);
+	if (err) {
+		balloc_snapshot_done(vol, &unify->maps, false);
+		return err;
+	}
+	tree_edit_begin(vol);
+	tree_snapshot(vol, &unify->nodes, &unify->node_count);
+	unify_fill_anchor(vol);
+	tree_edit_end(vol);
+	range_list_move(&unify->node_frees, &vol->balloc.node_frees);
+	range_list_move(&vol->log.old_blocks, &vol->log.blocks);
+	unify->since_delta = vol->delta.committed;
+
+	io_wait_init(&unify->wait);
+	unify_write_nodes(vol);
+	list_for_each_entry(map, &unify->maps, link) {
+		device_write(vol->dev, map->addr, map->data, 1, 0, &unify->wait);
+		count_add(vol, TUX3_COUNT_MAP_BLOCKS, 1);
+	}
+	device_kick(vol->dev);
+	count_add(vol, TUX3_COUNT_NODE_BLOCKS, unify->node_count);
+	unify->phase = UNIFY_WRITING;
+	return 0;
+}
+
+static void unify_write_anchor(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+
+	memcpy(unify->anchor_block, &unify->anchor, sizeof(unify->anchor));
+	io_wait_init(&unify->wait);
+	device_write(vol->dev, le64_to_cpu(unify->anchor.slot_offset) >> vol->block_shift, unify->anchor_block, 1,
+		     vol->dev->has_fua ? DEVICE_FUA : 0, &unify->wait);
+	device_kick(vol->dev);
+	count_add(vol, TUX3_COUNT_ANCHOR_BLOCKS, 1);
+	unify->phase = UNIFY_ANCHORING;
+}
+
+/* The anchor is durable: what only its predecessor needed may be used again. */
+static int unify_anchored(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	int err;
+
+	vol->anchor = unify->anchor;
+	vol->anchor_slot = unify->slot;
+	balloc_snapshot_done(vol, &unify->maps, true);
+	vol->log.length -= vol->log.old_blocks.blocks;
+	err = balloc_release(vol, &vol->log.old_blocks);
+	if (!err)
+		err = balloc_release(vol, &unify->node_frees);
+	unify->phase = UNIFY_IDLE;
+	count_add(vol, TUX3_COUNT_UNIFIES, 1);
+	space_settle(vol, 0);
+	wake_up_all(&vol->delta.commit_queue);
+	return err;
+}
+
+static bool unify_durable(struct volume *vol)
+{
+	return vol->unify.flushes > vol->unify.flushes_seen || !vol->dev->volatile_cache;
+}
+
+/* Is the I/O of this phase over?  Its first error in *err.  wait: block until it is. */
+static bool unify_io_over(struct volume *vol, bool wait, int *err)
+{
+	if (!wait)
+		return io_wait_done(&vol->unify.wait, err);
+	*err = io_wait_finish(&vol->unify.wait);
+	return true;
+}
+
+/* One transition if it is possible now (or, with wait, once the I/O under way is over): 1, else 0; or -errno. */
+static int unify_step(struct volume *vol, bool wait)
+{
+	struct unify *unify = &vol->unify;
+	int err = 0;
+
+	switch (unify->phase) {
+	case UNIFY_IDLE:
+		return 0;
+	case UNIFY_WRITING:
+		if (!unify_io_over(vol, wait, &err))
+			return 0;
+		tree_edit_begin(vol);
+		tree_snapshot_done(vol, &unify->nodes, !err);
+		tree_edit_end(vol);
+		unify->phase = UNIFY_WRITTEN;
+		unify->flushes_seen = unify->flushes;
+		return err ? err : 1;
+	case UNIFY_WRITTEN:
+		if (!unify_durable(vol))
+			return 0;
+		unify_write_anchor(vol);
+		return 1;
+	case UNIFY_ANCHORING:
+		if (!unify_io_over(vol, wait, &err))
+			return 0;
+		unify->phase = UNIFY_ANCHORED;
+		unify->flushes_seen = unify->flushes - !!vol->dev->has_fua;	/* FUA: durable as it is */
+		return err ? err : 1;
+	case UNIFY_ANCHORED:
+		if (!unify_durable(vol))
+			return 0;
+		err = unify_anchored(vol);
+		return err ? err : 1;
+	}
+	return 0;
+}
+
+static int unify_advance(struct volume *vol, bool wait)
+{
+	int err;
+
+	do {
+		err = volume_error(vol) ? volume_error(vol) : unify_step(vol, wait);
+	} while (err > 0);
+	if (err && !volume_error(vol))
+		volume_abort(vol, err, "writing tree nodes, free maps or the anchor failed");
+	return err;
+}
+
+int unify_poll(struct volume *vol)
+{
+	return unify_advance(vol, false);
+}
+
+void unify_flushed(struct volume *vol)
+{
+	vol->unify.flushes++;
+}
+
+int unify_finish(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	int err;
+
+	for (;;) {
+		err = unify_advance(vol, true);
+		if (err || unify->phase == UNIFY_IDLE)
+			return err;
+		err = device_flush(vol->dev);
+		count_add(vol, TUX3_COUNT_FLUSHES, 1);
+		if (err) {
+			volume_abort(vol, err, "a flush failed");
+			return err;
+		}
+		unify_flushed(vol);
+	}
+}

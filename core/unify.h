@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Unify: write the dirty tree nodes and free maps, then move the anchor, so that the log may start
+ * afresh.  Commits go on meanwhile.
+ *
+ *	IDLE --unify_start: snapshot after a durable commit--> WRITING nodes and maps
+ *	WRITING --all I/O completed--> WRITTEN --a flush (the next commit's, or our own)--> DURABLE
+ *	DURABLE --anchor submitted--> ANCHORING --completed--> ANCHORED --a flush--> IDLE (space released)
+ *
+ * All of it runs in the back end (commit_mutex held); unify_poll() makes whatever transition is
+ * possible without waiting.
+ */
+#ifndef TUX3_UNIFY_H
+#define TUX3_UNIFY_H
+
+#include "env.h"
+#include "format.h"
+#include "device.h"
+#include "balloc.h"
+
+struct volume;
+
+enum unify_phase { UNIFY_IDLE, UNIFY_WRITING, UNIFY_WRITTEN, UNIFY_ANCHORING, UNIFY_ANCHORED };
+
+struct unify {
+	enum unify_phase phase;
+	u64 flushes_seen;		/* device flushes completed when the phase was entered */
+	struct io_wait wait;
+	struct list_head nodes;		/* node_buffer.lru_link */
+	u64 node_count;
+	struct list_head maps;		/* struct map_write */
+	struct range_list node_frees;	/* blocks that the present anchor still needs */
+	struct disk_anchor anchor;	/* the one being made */
+	unsigned int slot;
+	void *anchor_block;
+	u64 flushes;			/* completed by the back end */
+	u64 since_delta;		/* delta of the last snapshot */
+};
+
+void unify_init(struct volume *vol);
+void unify_exit(struct volume *vol);
+bool unify_wanted(struct volume *vol);		/* by log length, dirty nodes */
+int unify_start(struct volume *vol);		/* phase must be IDLE */
+int unify_poll(struct volume *vol);		/* 0 or error */
+int unify_finish(struct volume *vol);		/* wait until IDLE */
+/* The back end flushed the device: whatever had completed before is durable. */
+void unify_flushed(struct volume *vol);
+
+#endif

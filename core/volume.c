@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Opening and closing a volume: anchors, options, the order in which the parts of the core come to life.
+ */
+#include "volume.h"
+#include "apply.h"
+
+#define DEFAULT_AGE_MS		5000u
+#define DEFAULT_DIRTY_BYTES	(64ULL << 20)
+#define DEFAULT_OVERLAY		100000u
+#define DEFAULT_LOG_BLOCKS	4096u
+#define DEFAULT_CACHE_BYTES	(256ULL << 20)
+#define DEFAULT_NAMES		1000000u
+
+void volume_warn(struct volume *vol, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	pr_warn("%s: %s\n", vol->dev->name ? vol->dev->name : "volume", text);
+}
+
+void volume_abort(struct volume *vol, int err, const char *what)
+{
+	if (atomic_cmpxchg(&vol->error, 0, err) == 0)
+		volume_warn(vol, "%s (error %d): nothing more is written, the volume is read-only now; what was acknowledged before is safe",
+			    what, err);
+	wake_up_all(&vol->delta.commit_queue);
+}
+
+/* ---- anchors ---- */
+
+u64 anchor_slot_offset(u64 volume_bytes, unsigned int slot)
+{
+	if (slot < 2)
+		return (slot + 1) * (u64)TUX3_ANCHOR_STRIDE;
+	return volume_bytes - (TUX3_ANCHOR_SLOTS - slot) * (u64)TUX3_ANCHOR_STRIDE;
+}
+
+static u32 anchor_crc(const struct disk_anchor *anchor)
+{
+	struct disk_anchor copy = *anchor;
+
+	copy.crc = 0;
+	return crc32c(~0u, &copy, sizeof(copy));
+}
+
+void anchor_seal(struct disk_anchor *anchor)
+{
+	anchor->crc = cpu_to_le32(anchor_crc(anchor));
+}
+
+static int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t why_size)
+{
+	u32 shift = le32_to_cpu(anchor->block_shift);
+	u64 total = le64_to_cpu(anchor->total_blocks);
+
+	if (le64_to_cpu(anchor->magic) != TUX3_ANCHOR_MAGIC)
+		snprintf(why, why_size, "there is no Tux3 volume here (no anchor)");
+	else if (le32_to_cpu(anchor->version) > TUX3_FORMAT_VERSION)
+		snprintf(why, why_size, "the volume has format version %u, newer than this program knows (%u)",
+			 le32_to_cpu(anchor->version), TUX3_FORMAT_VERSION);
+	else if (anchor_crc(anchor) != le32_to_cpu(anchor->crc))
+		snprintf(why, why_size, "the anchor at byte %llu has checksum %08x instead of %08x",
+			 (unsigned long long)offset, anchor_crc(anchor), le32_to_cpu(anchor->crc));
+	else if (le64_to_cpu(anchor->slot_offset) != offset)
+		snprintf(why, why_size, "the anchor at byte %llu belongs at byte %llu", (unsigned long long)offset,
+			 (unsigned long long)le64_to_cpu(anchor->slot_offset));
+	else if (shift < TUX3_MIN_BLOCK_SHIFT || shift > TUX3_MAX_BLOCK_SHIFT ||
+		 le32_to_cpu(anchor->group_blocks) != ((1u << shift) - sizeof(struct disk_map)) * 8 ||
+		 total > (U64_MAX >> 1) >> shift || total << shift < TUX3_MIN_VOLUME_BYTES ||
+		 (total << shift) % TUX3_ANCHOR_STRIDE || le32_to_cpu(anchor->root_level) > TUX3_MAX_LEVEL)
+		snprintf(why, why_size, "the anchor at byte %llu describes an impossible volume",
+			 (unsigned long long)offset);
+	else
+		return 0;
+	if (le64_to_cpu(anchor->magic) != TUX3_ANCHOR_MAGIC)
+		return -EINVAL;
+	return le32_to_cpu(anchor->version) > TUX3_FORMAT_VERSION ? -EOPNOTSUPP : -EIO;
+}
+
+/* An anchor at this byte; the device's block size is 4096 at this time, or that of the volume. */
+static int anchor_read_at(struct tux3_device *dev, u64 offset, struct disk_anchor *anchor, char *why, size_t why_size)
+{
+	u8 *block = kvmalloc(dev->block_size, GFP_KERNEL);
+	int err;
+
+	if (!block)
+		return -ENOMEM;
+	if (offset + dev->block_size > dev->size_bytes || offset > dev->size_bytes) {
+		snprintf(why, why_size, "there is no Tux3 volume here (only %llu bytes)",
+			 (unsigned long long)dev->size_bytes);
+		err = -EINVAL;
+	} else {
+		err = device_read(dev, offset / dev->block_size, 1, block);
+		if (err)
+			snprintf(why, why_size, "the anchor at byte %llu cannot be read (error %d)",
+				 (unsigned long long)offset, err);
+	}
+	if (!err) {
+		memcpy(anchor, block, sizeof(*anchor));
+		err = anchor_check(anchor, offset, why, why_size);
+	}
+	kvfree(block);
+	return err;
+}
+
+/* Where slot n would be: the volume's size is in every anchor, else take the device's. */
+int volume_read_anchor_slot(struct tux3_device *dev, unsigned int n, struct disk_anchor *anchor,
+			    char *why, size_t why_size)
+{
+	u64 size = round_down(dev->size_bytes, (u64)TUX3_ANCHOR_STRIDE);
+	struct disk_anchor first;
+	char ignored[8];
+	unsigned int i;
+
+	if (n >= TUX3_ANCHOR_SLOTS)
+		return -EINVAL;
+	for (i = 0; i < 2 && n >= 2; i++) {
+		if (!anchor_read_at(dev, anchor_slot_offset(0, i), &first, ignored, sizeof(ignored))) {
+			size = le64_to_cpu(first.total_blocks) << le32_to_cpu(first.block_shift);
+			break;
+		}
+	}
+	if (size < TUX3_MIN_VOLUME_BYTES) {
+		snprintf(why, why_size, "there is no Tux3 volume here (only %llu bytes)",
+			 (unsigned long long)dev->size_bytes);
+		return -EINVAL;
+	}
+	return anchor_read_at(dev, anchor_slot_offset(size, n), anchor, why, why_size);
+}
+
+int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsigned int *slot,
+		       char *why, size_t why_size)
+{
+	struct disk_anchor found;
+	unsigned int n, best = 0;
+	int err = -EINVAL, this;
+	char reason[160];
+
+	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
+		this = volume_read_anchor_slot(dev, n, &found, reason, sizeof(reason));
+		if (this) {
+			/* What is most worth saying: damage rather than absence, the first rather than later. */
+			if (err && (n == 0 || (err == -EINVAL && this != -EINVAL))) {
+				err = this;
+				strscpy(why, reason, why_size);
+			}
+			continue;
+		}
+		if (err || le64_to_cpu(found.generation) > le64_to_cpu(anchor->generation)) {
+			*anchor = found;
+			best = n;
+		}
+		err = 0;
+	}
+	if (slot)
+		*slot = best;
+	return err;
+}
+
+/* ---- opening ---- */
+
+static int volume_check_features(struct volume *vol, char *why, size_t why_size)
+{
+	u64 incompat = vol->feature_incompat & ~TUX3_FEATURE_INCOMPAT_KNOWN;
+	u64 ro_compat = vol->feature_ro_compat & ~TUX3_FEATURE_RO_COMPAT_KNOWN;
+
+	if (incompat) {
+		snprintf(why, why_size, "the volume uses features that this program does not know (incompatible feature bits %#llx): a newer version is needed",
+			 (unsigned long long)incompat);
+		return -EOPNOTSUPP;
+	}
+	if (ro_compat && !vol->opts.read_only) {
+		snprintf(why, why_size, "the volume uses features that this program does not know (feature bits %#llx): it can only be opened read-only",
+			 (unsigned long long)ro_compat);
+		return -EROFS;
+	}
+	return 0;
+}
+
+static int volume_set_geometry(struct volume *vol, char *why, size_t why_size)
+{
+	const struct disk_anchor *anchor = &vol->anchor;
+	u64 bytes;
+
+	vol->block_shift = le32_to_cpu(anchor->block_shift);
+	vol->block_size = 1u << vol->block_shift;
+	vol->group_blocks = le32_to_cpu(anchor->group_blocks);
+	vol->total_blocks = le64_to_cpu(anchor->total_blocks);
+	vol->group_count = DIV_ROUND_UP(vol->total_blocks, vol->group_blocks);
+	vol->id = le64_to_cpu(anchor->volume_id);
+	vol->feature_compat = le64_to_cpu(anchor->feature_compat);
+	vol->feature_ro_compat = le64_to_cpu(anchor->feature_ro_compat);
+	vol->feature_incompat = le64_to_cpu(anchor->feature_incompat);
+	vol->created_ns = le64_to_cpu(anchor->created_ns);
+	memcpy(&vol->hash_key, anchor->hash_seed, sizeof(vol->hash_key));
+	memcpy(vol->uuid, anchor->uuid, sizeof(vol->uuid));
+	memcpy(vol->label, anchor->label, sizeof(vol->label));
+	bytes = vol->total_blocks << vol->block_shift;
+	if (bytes > vol->dev->size_bytes) {
+		snprintf(why, why_size, "the volume has %llu bytes but the device or file only %llu: it was cut short",
+			 (unsigned long long)bytes, (unsigned long long)vol->dev->size_bytes);
+		return -EIO;
+	}
+	vol->dev->block_size = vol->block_size;
+	if (vol->dev->read_only && !vol->opts.read_only) {
+		snprintf(why, why_size, "the device is read-only: open the volume read-only");
+		return -EROFS;
+	}
+	return volume_check_features(vol, why, why_size);
+}
+
+static void volume_default_options(struct volume *vol)
+{
+	struct volume_options *opts = &vol->opts;
+
+	if (!opts->age_ms)
+		opts->age_ms = DEFAULT_AGE_MS;
+	if (!opts->dirty_bytes)
+		opts->dirty_bytes = DEFAULT_DIRTY_BYTES;
+	if (!opts->dirty_limit_bytes)
+		opts->dirty_limit_bytes = 8 * opts->dirty_bytes;
+	if (!opts->overlay_entries)
+		opts->overlay_entries = DEFAULT_OVERLAY;
+	if (!opts->log_blocks)
+		opts->log_blocks = DEFAULT_LOG_BLOCKS;
+	if (!opts->cache_bytes)
+		opts->cache_bytes = DEFAULT_CACHE_BYTES;
+	if (!opts->names_cached)
+		opts->names_cached = DEFAULT_NAMES;
+}
+
+/* Once the geometry is known. */
+static int volume_init_parts(struct volume *vol)
+{
+	struct volume_options *opts = &vol->opts;
+	u64 log_max = max_t(u64, vol->total_blocks / 16, 4);
+	int err;
+
+	opts->log_blocks = min(opts->log_blocks, log_max);
+	if (!opts->dirty_nodes)
+		opts->dirty_nodes = max_t(u64, opts->cache_bytes / 4 >> vol->block_shift, 64);
+	opts->dirty_nodes = min(opts->dirty_nodes, log_max);
+	err = cache_init(vol, opts->cache_bytes);
+	if (err)
+		return err;
+	tree_init(vol);
+	ialloc_init(vol);
+	name_cache_init(vol);
+	err = balloc_init(vol, le64_to_cpu(vol->anchor.used_blocks));
+	if (!err)
+		err = log_init(vol);
+	if (!err)
+		err = delta_init(vol);
+	unify_init(vol);
+	return err;
+}
+
+static void volume_free(struct volume *vol)
+{
+	if (vol->block_size && vol->delta.cpu) {
+		delete_exit(vol);
+		unify_exit(vol);
+		delta_exit(vol);
+	}
+	if (vol->log.record)
+		log_exit(vol);
+	if (vol->balloc.chunks)
+		balloc_exit(vol);
+	if (vol->cache.shards[0].buckets) {
+		ialloc_exit(vol);
+		tree_discard(vol);
+		cache_exit(vol);
+	}
+	vol->dev->block_size = 1u << TUX3_MIN_BLOCK_SHIFT;
+	kvfree(vol);
+}
+
+/* The state of the anchor, then of the log. */
+static int volume_load(struct volume *vol, char *why, size_t why_size)
+{
+	const struct disk_anchor *anchor = &vol->anchor;
+	int err;
+
+	tree_set_root(vol, le64_to_cpu(anchor->root_addr), le64_to_cpu(anchor->root_birth),
+		      le32_to_cpu(anchor->root_level));
+	vol->delta.committed = vol->delta.applying = le64_to_cpu(anchor->delta);
+	vol->log.next_addr = le64_to_cpu(anchor->log_addr);
+	vol->log.next_seq = le64_to_cpu(anchor->log_seq);
+	vol->tree_inodes = le64_to_cpu(anchor->inodes);
+	atomic64_set(&vol->balloc.data_used, le64_to_cpu(anchor->data_blocks));
+	if (!vol->opts.no_recovery || !vol->opts.read_only) {
+		err = replay_log(vol, why, why_size);
+		if (err)
+			return err;
+	}
+	atomic64_set(&vol->inodes, vol->tree_inodes);
+	return 0;
+}
+
+/* A writable volume: overwrite a torn commit, go on with deletes that a crash interrupted. */
+static int volume_start(struct volume *vol, char *why, size_t why_size)
+{
+	int err = 0;
+
+	space_init(vol);
+	if (!vol->read_only)
+		err = delete_orphans(vol);
+	if (!err)
+		err = delta_start(vol);
+	if (!err && !vol->read_only && (vol->log.torn || vol->opts.manual)) {
+		mutex_lock(&vol->delta.commit_mutex);
+		while (!err && (vol->log.torn || (vol->opts.manual && delta_has_changes(vol))))
+			err = commit_delta(vol);
+		mutex_unlock(&vol->delta.commit_mutex);
+	}
+	if (err)
+		snprintf(why, why_size, "the volume cannot be made ready for writing (error %d)", err);
+	else if (!vol->read_only && delta_has_changes(vol))
+		delta_request(vol);
+	return err;
+}
+
+int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
+		const struct volume_options *opts, struct volume **volp, char *why, size_t why_size)
+{
+	struct volume *vol = kvzalloc(sizeof(*vol), GFP_KERNEL);
+	int err;
+
+	if (!vol) {
+		snprintf(why, why_size, "out of memory");
+		return -ENOMEM;
+	}
+	vol->dev = dev;
+	vol->host = host;
+	vol->opts = *opts;
+	vol->read_only = opts->read_only;
+	dev->block_size = 1u << TUX3_MIN_BLOCK_SHIFT;
+	volume_default_options(vol);
+	err = volume_read_anchor(dev, &vol->anchor, &vol->anchor_slot, why, why_size);
+	if (!err)
+		err = volume_set_geometry(vol, why, why_size);
+	if (!err) {
+		snprintf(why, why_size, "out of memory");	/* if anything, in what follows */
+		err = volume_init_parts(vol);
+		if (err && err != -ENOMEM)
+			snprintf(why, why_size, "the volume cannot be opened (error %d, see the messages)", err);
+	}
+	if (!err)
+		err = volume_load(vol, why, why_size);
+	if (!err)
+		err = volume_start(vol, why, why_size);
+	if (err) {
+		if (vol->delta.cpu)
+			delta_stop(vol);
+		volume_free(vol);
+		return err;
+	}
+	*volp = vol;
+	return 0;
+}
+
+int volume_close(struct volume *vol)
+{
+	unsigned int n;
+	int err;
+
+	delta_stop(vol);
+	err = vol->read_only ? 0 : delta_commit_unify(vol);
+	if (volume_error(vol)) {
+		err = volume_error(vol);
+		for (n = 0; n < 2; n++)		/* what could not be committed */
+			commit_give_up(vol, n);
+	}
+	volume_free(vol);
+	return err;
+}
+
+void volume_abandon(struct volume *vol)
+{
+	unsigned int n;
+
+	atomic_cmpxchg(&vol->error, 0, -ESHUTDOWN);
+	delta_stop(vol);
+	mutex_lock(&vol->delta.commit_mutex);
+	mutex_unlock(&vol->delta.commit_mutex);
+	for (n = 0; n < 2; n++)
+		commit_give_up(vol, n);
+	volume_free(vol);
+}

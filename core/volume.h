@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * One open volume: its geometry, and the state of each part of the core.
+ *
+ * Lock order, outermost first (a lock to the left is never taken with one to the right held):
+ *
+ *	host's directory and file locks
+ *	  > inside a delta (delta_enter .. delta_leave: never wait for a commit here)
+ *	delta.commit_mutex (the back end's role; host locks must not be wanted by its holder)
+ *	  > tree.sem > dir->lock, inode->xattr_mutex > inode->lock > ialloc.lock > balloc.lock > cache shard lock
+ */
+#ifndef TUX3_VOLUME_H
+#define TUX3_VOLUME_H
+
+#include "env.h"
+#include "format.h"
+#include "device.h"
+#include "host.h"
+#include "counters.h"
+#include "tree.h"
+#include "balloc.h"
+#include "log.h"
+#include "space.h"
+#include "delta.h"
+#include "unify.h"
+#include "name.h"
+
+struct volume_options {
+	bool read_only;
+	bool no_recovery;	/* with read_only: the state of the anchor, the log is not replayed */
+	bool manual;		/* no back-end thread: commits happen in the calls that need one, and in
+				   delta_commit(); for the simulator and single-threaded embedders */
+	u32 age_ms;		/* commit a delta at most this long after its first change; 0: 5000 */
+	u64 dirty_bytes;	/* commit when the front delta holds this much file data; 0: 64 MiB */
+	u64 dirty_limit_bytes;	/* writers wait when the front delta holds this much; 0: 8 x dirty_bytes */
+	u64 overlay_entries;	/* commit when it holds this many changed names and inodes; 0: 100,000 */
+	u64 log_blocks;		/* unify when the log is this long; 0: 4096 */
+	u64 dirty_nodes;	/* unify when this many tree nodes are dirty; 0: a quarter of the cache */
+	u64 cache_bytes;	/* limit for clean tree nodes; 0: 256 MiB */
+	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */
+	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
+	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
+};
+
+struct volume {
+	struct tux3_device *dev;
+	const struct tux3_host_ops *host;
+	struct volume_options opts;
+
+	/* Geometry and identity: constant while open. */
+	u32 block_shift, block_size;
+	u32 group_blocks;
+	u64 total_blocks, group_count;
+	u64 id;
+	u64 feature_compat, feature_ro_compat, feature_incompat;
+	siphash_key_t hash_key;
+	u8 uuid[16];
+	u8 label[TUX3_LABEL_MAX];
+	u64 created_ns;
+	bool read_only;
+
+	atomic_t error;			/* first fatal error (-errno): nothing is committed any more */
+
+	struct disk_anchor anchor;	/* the durable one; unify (commit_mutex) */
+	unsigned int anchor_slot;
+
+	struct node_cache cache;
+	struct tree tree;
+	struct balloc balloc;
+	struct ialloc ialloc;
+	struct log log;
+	struct space space;
+	struct delta_state delta;
+	struct unify unify;
+	struct name_cache names;
+
+	atomic64_t inodes;		/* in use, as the front end sees it */
+	u64 tree_inodes;		/* in the tree; commit_mutex */
+	atomic64_t counters[TUX3_COUNTER_COUNT];
+};
+
+static inline void count_add(struct volume *vol, enum tux3_counter which, u64 n)
+{
+	atomic64_add(n, &vol->counters[which]);
+}
+
+/* ---- volume.c ---- */
+
+/*
+ * Open: read the anchors, replay the log, finish what orphans say, start the back end.  The device is
+ * used until volume_close, which does not close it.  host may be NULL for a read_only open by tools.
+ * On failure a sentence for the user is in why.
+ */
+int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
+		const struct volume_options *opts, struct volume **volp, char *why, size_t why_size);
+/*
+ * Commit everything, unify, stop the back end, free the volume.  The host has dropped all its
+ * inode references before but those pinned by deltas.  Returns the first error of the volume's life.
+ */
+int volume_close(struct volume *vol);
+/* As a crash would leave it: stop, write nothing more, free everything. Dirty inodes are released. */
+void volume_abandon(struct volume *vol);
+
+/* Find the anchor that counts, without opening: for tools and volume_open.  slot may be NULL. */
+int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsigned int *slot,
+		       char *why, size_t why_size);
+/* One slot as it is on the disk (n < TUX3_ANCHOR_SLOTS): 0 and valid, or -errno and why. */
+int volume_read_anchor_slot(struct tux3_device *dev, unsigned int n, struct disk_anchor *anchor,
+			    char *why, size_t why_size);
+u64 anchor_slot_offset(u64 volume_bytes, unsigned int slot);	/* bytes */
+void anchor_seal(struct disk_anchor *anchor);			/* set its checksum */
+
+struct format_options {
+	u64 size_bytes;		/* 0: that of the device; rounded down to 64 KiB */
+	u32 block_size;		/* 0: 4096 */
+	u8 uuid[16];		/* all zero: random */
+	char label[TUX3_LABEL_MAX];
+	bool no_data_csum;
+	bool quota;
+	u32 root_uid, root_gid, root_mode;	/* mode 0: 0755 */
+};
+/* mkfs.  Writes the root node, one free-map slot and the anchors, flushes. -- mkfs.c */
+int volume_format(struct tux3_device *dev, const struct format_options *opts, char *why, size_t why_size);
+
+/* A message about this volume, one sentence: "tux3 <device>: ...". */
+__printf(2, 3) void volume_warn(struct volume *vol, const char *format, ...);
+/* Fatal: print, remember err, make the volume read-only, wake every waiter. what: what failed. */
+void volume_abort(struct volume *vol, int err, const char *what);
+static inline int volume_error(struct volume *vol)
+{
+	return atomic_read(&vol->error);
+}
+
+/* 63-bit hash of a name in a directory (or of an xattr name); of a parent pointer. */
+u64 name_hash(struct volume *vol, const char *name, unsigned int len);
+u64 parent_hash(struct volume *vol, u64 dir, const char *name, unsigned int len);
+
+#endif

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Extended attributes.  Changes live in inode->xattrs, one entry for each name with a value for each
+ * of the two deltas, until the back end has applied them; then only the tree has them.
+ *
+ * The host holds the inode's lock for xattr_set.  xattr_mutex protects the list; the back end holds it
+ * while it collects and drops entries, never across I/O.
+ */
+#include "volume.h"
+#include "xattr.h"
+#include "apply.h"
+
+struct xattr_value {
+	bool dirty;
+	bool present;		/* false: the attribute is removed */
+	u32 size;
+	u8 *data;		/* rounded up to whole blocks with zeros if it gets blocks of its own */
+};
+
+struct xattr_change {
+	struct list_head link;
+	struct xattr_value slot[2];
+	unsigned int newest;	/* which slot is the current value */
+	u8 len;
+	char name[];
+};
+
+/* xattr_mutex held. */
+static struct xattr_change *change_find(struct tux3_inode *inode, const char *name, u32 len)
+{
+	struct xattr_change *change;
+
+	list_for_each_entry(change, &inode->xattrs, link) {
+		if (change->len == len && !memcmp(change->name, name, len))
+			return change;
+	}
+	return NULL;
+}
+
+static void value_free(struct xattr_value *value)
+{
+	kvfree(value->data);
+	memset(value, 0, sizeof(*value));
+}
+
+static void change_free(struct xattr_change *change)
+{
+	list_del(&change->link);
+	value_free(&change->slot[0]);
+	value_free(&change->slot[1]);
+	kfree(change);
+}
+
+/* ---- reading ---- */
+
+/* Read a value that has blocks of its own, and verify it. */
+static int pieces_read(struct tux3_inode *inode, const struct disk_xattr *entry, void *value, size_t size)
+{
+	struct volume *vol = inode->vol;
+	const struct disk_xattr_piece *piece = (const void *)(entry->name + entry->len);
+	u32 left = le32_to_cpu(entry->value_len), crc = ~0u, i, b, n;
+	u8 *block = kvmalloc(vol->block_size, GFP_NOFS), *to = value;
+	int err = block ? 0 : -ENOMEM;
+
+	for (i = 0; i < entry->pieces && !err; i++, piece++) {
+		u64 addr = get_unaligned_le64(&piece->addr);
+
+		for (b = 0; b < get_unaligned_le32(&piece->len) && left && !err; b++) {
+			err = apply_blocks_valid(vol, addr + b, 1) ? device_read(vol->dev, addr + b, 1, block) : -EIO;
+			n = min(left, vol->block_size);
+			crc = crc32c(crc, block, n);
+			if (to && !err) {
+				memcpy(to, block, min_t(size_t, n, size));
+				to += min_t(size_t, n, size);
+				size -= min_t(size_t, n, size);
+			}
+			left -= n;
+		}
+	}
+	kvfree(block);
+	if (!err && (left || crc != le32_to_cpu(entry->value_crc))) {
+		volume_warn(vol, "file %llu: the value of an extended attribute has checksum %08x instead of %08x",
+			    (unsigned long long)inode->ino, crc, le32_to_cpu(entry->value_crc));
+		err = -EIO;
+	}
+	return err;
+}
+
+static int entry_read(struct tux3_inode *inode, const struct disk_xattr *entry, void *value, size_t size)
+{
+	u32 len = le32_to_cpu(entry->value_len);
+	int err = 0;
+
+	if (len > TUX3_XATTR_SIZE_MAX)
+		return -EIO;
+	if (size && !entry->pieces)
+		memcpy(value, entry->name + entry->len, min_t(size_t, size, len));
+	else if (size)
+		err = pieces_read(inode, entry, value, size);
+	return err ? err : len;
+}
+
+static int tree_get(struct tux3_inode *inode, const char *name, u32 name_len, void *value, size_t size)
+{
+	struct volume *vol = inode->vol;
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, name_hash(vol, name, name_len));
+	u32 max = TUX3_ITEM_MAX(vol->block_size), at, step;
+	u8 *chain = kvmalloc(max, GFP_NOFS);
+	int len, result = -ENODATA;
+
+	if (!chain)
+		return -ENOMEM;
+	len = tree_lookup(vol, &key, chain, max);
+	if (len < 0 && len != -ENOENT)
+		result = len;
+	for (at = 0; len > 0 && at < len; at += step) {
+		const struct disk_xattr *entry = (const void *)(chain + at);
+
+		step = xattr_entry_size(entry, len - at);
+		if (!step) {
+			volume_warn(vol, "file %llu has an extended attribute that is not valid",
+				    (unsigned long long)inode->ino);
+			result = -EIO;
+			break;
+		}
+		if (entry->len == name_len && !memcmp(entry->name, name, name_len)) {
+			result = entry_read(inode, entry, value, size);
+			break;
+		}
+	}
+	kvfree(chain);
+	return result;
+}
+
+static bool has_xattrs(struct tux3_inode *inode)
+{
+	return READ_ONCE(inode->attr.flags) & TUX3_ATTR_XATTRS;
+}
+
+int xattr_get(struct tux3_inode *inode, const char *name, void *value, size_t size)
+{
+	u32 len = strlen(name);
+	struct xattr_change *change;
+	int result;
+
+	if (!has_xattrs(inode))
+		return -ENODATA;
+	mutex_lock(&inode->xattr_mutex);
+	change = change_find(inode, name, len);
+	if (change) {
+		struct xattr_value *now = &change->slot[change->newest];
+
+		result = now->present ? (int)now->size : -ENODATA;
+		if (now->present)
+			memcpy(value, now->data, min_t(size_t, size, now->size));
+		mutex_unlock(&inode->xattr_mutex);
+		return result;
+	}
+	mutex_unlock(&inode->xattr_mutex);
+	return tree_get(inode, name, len, value, size);
+}
+
+/* ---- listing ---- */
+
+struct xattr_listing {
+	struct tux3_inode *inode;
+	char *names;		/* length byte, then the name, one after another */
+	u32 used, size;
+};
+
+static int listing_add(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct xattr_listing *list = ctx;
+	u32 at, step;
+
+	for (at = 0; at < len; at += step) {
+		const struct disk_xattr *entry = (const void *)((const u8 *)data + at);
+
+		step = xattr_entry_size(entry, len - at);
+		if (!step || !entry->len)
+			return -EIO;
+		if (list->used + 1 + entry->len > list->size)
+			return -E2BIG;
+		list->names[list->used] = entry->len;
+		memcpy(list->names + list->used + 1, entry->name, entry->len);
+		list->used += 1 + entry->len;
+	}
+	return 0;
+}
+
+static int list_changes(struct tux3_inode *inode, xattr_fn fn, void *ctx)
+{
+	struct xattr_change *change;
+	int err = 0;
+
+	list_for_each_entry(change, &inode->xattrs, link) {
+		if (change->slot[change->newest].present)
+			err = fn(ctx, change->name, change->len);
+		if (err)
+			break;
+	}
+	return err;
+}
+
+int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx)
+{
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_XATTR, U64_MAX);
+	struct xattr_listing list = { .inode = inode, .size = TUX3_XATTR_SIZE_MAX * 4 };
+	u32 at;
+	int err;
+
+	if (!has_xattrs(inode))
+		return 0;
+	list.names = kvmalloc(list.size, GFP_NOFS);
+	if (!list.names)
+		return -ENOMEM;
+	/* The mutex from the tree to the changes: nothing is applied and dropped in between. */
+	mutex_lock(&inode->xattr_mutex);
+	err = tree_scan(inode->vol, &from, &to, listing_add, &list);
+	if (!err)
+		err = list_changes(inode, fn, ctx);
+	for (at = 0; at < list.used && !err; at += 1 + (u8)list.names[at]) {
+		if (!change_find(inode, list.names + at + 1, (u8)list.names[at]))
+			err = fn(ctx, list.names + at + 1, (u8)list.names[at]);
+	}
+	mutex_unlock(&inode->xattr_mutex);
+	kvfree(list.names);
+	return err;
+}
+
+/* ---- changing ---- */
+
+static u8 *value_copy(struct volume *vol, const void *value, size_t size)
+{
+	size_t room = size > TUX3_XATTR_INLINE_MAX ? round_up(size, (size_t)vol->block_size) : size;
+	u8 *data = kvzalloc(max_t(size_t, room, 1), GFP_NOFS);
+
+	if (data && size)
+		memcpy(data, value, size);
+	return data;
+}
+
+static int set_check(struct tux3_inode *inode, const char *name, const void *value, size_t size, unsigned int flags)
+{
+	u32 len = strlen(name);
+	int old;
+
+	if (!len || len > TUX3_NAME_MAX)
+		return -ERANGE;
+	if (size > TUX3_XATTR_SIZE_MAX)
+		return -E2BIG;
+	if (value && !flags)
+		return 0;
+	old = xattr_get(inode, name, NULL, 0);
+	if (old < 0 && old != -ENODATA)
+		return old;
+	if (flags & XATTR_OP_CREATE && old >= 0)
+		return -EEXIST;
+	return (flags & XATTR_OP_REPLACE || !value) && old < 0 ? -ENODATA : 0;
+}
+
+/* The change for this name, made if there is none; xattr_mutex held. */
+static struct xattr_change *change_get(struct tux3_inode *inode, const char *name)
+{
+	u32 len = strlen(name);
+	struct xattr_change *change = change_find(inode, name, len);
+
+	if (change)
+		return change;
+	change = kzalloc(sizeof(*change) + len + 1, GFP_NOFS);
+	if (!change)
+		return NULL;
+	change->len = len;
+	memcpy(change->name, name, len);
+	list_add_tail(&change->link, &inode->xattrs);
+	return change;
+}
+
+static int change_set(struct delta_op *op, struct tux3_inode *inode, const char *name, u8 *data, u32 size)
+{
+	unsigned int n = op->delta & 1;
+	struct xattr_change *change;
+
+	mutex_lock(&inode->xattr_mutex);
+	change = change_get(inode, name);
+	if (!change) {
+		mutex_unlock(&inode->xattr_mutex);
+		return -ENOMEM;
+	}
+	kvfree(change->slot[n].data);
+	change->slot[n] = (struct xattr_value){ .dirty = true, .present = data, .size = size, .data = data };
+	change->newest = n;
+	inode_mark_dirty(op, inode, INODE_DIRTY_XATTRS);
+	mutex_unlock(&inode->xattr_mutex);
+	return 0;
+}
+
+int xattr_set(struct tux3_inode *inode, const char *name, const void *value, size_t size, unsigned int flags,
+	      const u32 *new_mode)
+{
+	struct volume *vol = inode->vol;
+	struct tux3_time now = inode_now(vol);
+	u64 blocks = size > TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(size, vol->block_size) : 0;
+	struct tux3_attr *attr;
+	struct delta_op op;
+	u8 *data = NULL;
+	int err = set_check(inode, name, value, size, flags);
+
+	if (err)
+		return err;
+	if (value) {
+		data = value_copy(vol, value, size);
+		if (!data)
+			return -ENOMEM;
+	}
+	err = delta_enter(vol, &op, blocks + space_cost_items(vol, 3), value ? 0 : DELTA_FREES);
+	if (err) {
+		kvfree(data);
+		return err;
+	}
+	err = change_set(&op, inode, name, data, size);
+	if (!err) {
+		attr = inode_change_begin(&op, inode);
+		attr->ctime = now;
+		attr->flags |= TUX3_ATTR_XATTRS;
+		if (new_mode)
+			attr->mode = (attr->mode & S_IFMT) | (*new_mode & ~S_IFMT);
+		inode_change_end(inode);
+	} else {
+		kvfree(data);
+	}
+	delta_leave(&op);
+	return err;
+}
+
+/* ---- back end ---- */
+
+/* Find blocks for a large value, in as few pieces as there are, and submit it. */
+static int pieces_write(struct tux3_inode *inode, const struct xattr_value *value, struct disk_xattr_piece *pieces,
+			u8 *count, struct io_wait *wait)
+{
+	struct volume *vol = inode->vol;
+	u32 left = DIV_ROUND_UP(value->size, vol->block_size), run;
+	const u8 *data = value->data;
+	u64 addr;
+	int err;
+
+	for (*count = 0; left; (*count)++) {
+		err = balloc_alloc(vol, BALLOC_DATA, inode->goal, 1, left, &addr, &run);
+		if (err)
+			return err;
+		device_write(vol->dev, addr, data, run, 0, wait);
+		put_unaligned_le64(addr, &pieces[*count].addr);
+		put_unaligned_le32(run, &pieces[*count].len);
+		count_add(vol, TUX3_COUNT_DATA_BLOCKS, run);
+		data += (size_t)run << vol->block_shift;
+		left -= run;
+	}
+	return 0;
+}
+
+/* Log one change. */
+static int change_commit(struct tux3_inode *inode, struct xattr_change *change, const struct xattr_value *value,
+			 struct io_wait *wait)
+{
+	struct volume *vol = inode->vol;
+	u64 hash = name_hash(vol, change->name, change->len);
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
+	struct disk_xattr_piece pieces[TUX3_XATTR_SIZE_MAX >> TUX3_MIN_BLOCK_SHIFT];
+	u32 head = offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr), tail;
+	struct record_xattr record = { .ino = cpu_to_le64(inode->ino), .hash = cpu_to_le64(hash) };
+	u8 *buffer = kmalloc(TUX3_NAME_MAX + TUX3_XATTR_INLINE_MAX + sizeof(pieces), GFP_NOFS);
+	int err = 0;
+
+	if (!buffer)
+		return -ENOMEM;
+	record.entry.len = change->len;
+	memcpy(buffer, change->name, change->len);
+	tail = change->len;
+	if (value->present) {
+		record.entry.value_len = cpu_to_le32(value->size);
+		record.entry.value_crc = cpu_to_le32(crc32c(~0u, value->data, value->size));
+		if (value->size > TUX3_XATTR_INLINE_MAX) {
+			err = pieces_write(inode, value, pieces, &record.entry.pieces, wait);
+			memcpy(buffer + tail, pieces, record.entry.pieces * sizeof(*pieces));
+			tail += record.entry.pieces * sizeof(*pieces);
+		} else {
+			memcpy(buffer + tail, value->data, value->size);
+			tail += value->size;
+		}
+	}
+	if (!err) {
+		tree_prefetch(vol, &key);
+		tree_edit_begin(vol);
+		err = log_record(vol, value->present ? TUX3_RECORD_XATTR_SET : TUX3_RECORD_XATTR_DELETE, &record, head,
+				 buffer, tail);
+		tree_edit_end(vol);
+	}
+	kfree(buffer);
+	return err;
+}
+
+int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
+{
+	struct xattr_change *change;
+	int err = 0;
+
+	/*
+	 * Entries are removed only by xattr_done, and the front end only adds at the end and writes the other
+	 * slot: so the mutex is needed for following the links only.
+	 */
+	mutex_lock(&inode->xattr_mutex);
+	list_for_each_entry(change, &inode->xattrs, link) {
+		struct xattr_value *value = &change->slot[delta & 1];
+
+		if (!value->dirty)
+			continue;
+		mutex_unlock(&inode->xattr_mutex);
+		err = change_commit(inode, change, value, wait);
+		mutex_lock(&inode->xattr_mutex);
+		if (err)
+			break;
+	}
+	mutex_unlock(&inode->xattr_mutex);
+	return err;
+}
+
+void xattr_done(struct tux3_inode *inode, u64 delta)
+{
+	struct xattr_change *change, *next;
+
+	mutex_lock(&inode->xattr_mutex);
+	list_for_each_entry_safe(change, next, &inode->xattrs, link) {
+		value_free(&change->slot[delta & 1]);
+		if (!change->slot[0].dirty && !change->slot[1].dirty)
+			change_free(change);
+	}
+	mutex_unlock(&inode->xattr_mutex);
+}
+
+void xattr_free(struct tux3_inode *inode)
+{
+	struct xattr_change *change, *next;
+
+	list_for_each_entry_safe(change, next, &inode->xattrs, link)
+		change_free(change);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "support_lib.h"
+#include "core/check.h"
+
+void bed_assert_ok(long long result, const char *call, const char *file, int line)
+{
+	if (result < 0) {
+		print_error("%s: %lld\n", call, result);
+		_fail(file, line);
+	}
+}
+
+void bed_open(struct bed *bed)
+{
+	char why[256] = "";
+
+	if (tux3_open_device(bed->dev, false, &bed->opts, bed->data_cache_bytes, &bed->volume, why, sizeof(why)))
+		fail_msg("open: %s", why);
+	bed->root = tux3_root(bed->volume);
+}
+
+void bed_make(struct bed *bed, u64 bytes, u32 block_size)
+{
+	struct format_options format = { .block_size = block_size };
+	char why[256] = "";
+
+	bed->dev = device_memory_create(bytes);
+	assert_non_null(bed->dev);
+	if (volume_format(bed->dev, &format, why, sizeof(why)))
+		fail_msg("format: %s", why);
+	bed_open(bed);
+}
+
+void bed_close(struct bed *bed)
+{
+	tux3_node_put(bed->root, 1);
+	assert_ok(tux3_close(bed->volume));
+	bed->volume = NULL;
+}
+
+void bed_reopen(struct bed *bed)
+{
+	bed_close(bed);
+	bed_open(bed);
+}
+
+void bed_crash(struct bed *bed)
+{
+	tux3_abandon(bed->volume);
+	bed_open(bed);
+}
+
+static int tell_problem(void *ctx, const struct check_problem *problem)
+{
+	print_error("check: %s: %s\n", problem->name, problem->text);
+	return 0;
+}
+
+void bed_check(struct bed *bed)
+{
+	struct volume_options opts = { .read_only = true };
+	struct check_options check = { .data = true, .problem = tell_problem };
+	struct check_result result = {};
+	struct volume *vol;
+	char why[256] = "";
+
+	bed_close(bed);
+	if (volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)))
+		fail_msg("open for check: %s", why);
+	assert_ok(volume_check(vol, &check, &result));
+	assert_int_equal(result.problems, 0);
+	volume_close(vol);
+	bed_open(bed);
+}
+
+void bed_free(struct bed *bed)
+{
+	bed_check(bed);
+	bed_close(bed);
+	bed->dev->ops->close(bed->dev);
+}
+
+struct tux3_node *bed_file(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = NULL;
+
+	assert_ok(tux3_path(bed->volume, NULL, path, TUX3_CREATE | TUX3_PARENTS, 0644, &node));
+	return node;
+}
+
+u64 bed_random(u64 *state)
+{
+	u64 z = (*state += 0x9e3779b97f4a7c15ULL);
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}

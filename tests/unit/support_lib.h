@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A volume on a device in memory, for the tests of libtux3. */
+#ifndef SUPPORT_LIB_H
+#define SUPPORT_LIB_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "user/lib/internal.h"
+#include "user/env/device_memory.h"
+
+struct bed {
+	struct tux3_device *dev;
+	struct tux3 *volume;
+	struct tux3_node *root;
+	struct volume_options opts;
+	u64 data_cache_bytes;
+};
+
+#define assert_ok(call) bed_assert_ok(call, #call, __FILE__, __LINE__)
+void bed_assert_ok(long long result, const char *call, const char *file, int line);
+
+void bed_make(struct bed *bed, u64 bytes, u32 block_size);	/* formats and opens; bed->opts set before */
+void bed_open(struct bed *bed);
+void bed_close(struct bed *bed);
+void bed_reopen(struct bed *bed);
+void bed_crash(struct bed *bed);	/* abandon, open again */
+void bed_check(struct bed *bed);	/* the checker finds nothing; the volume is closed meanwhile */
+void bed_free(struct bed *bed);		/* closes, checks, frees */
+
+struct tux3_node *bed_file(struct bed *bed, const char *path);	/* made if need be */
+u64 bed_random(u64 *state);
+
+#endif

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "support_tree.h"
+#include "user/env/device_memory.h"
+
+u64 test_seed;
+const char *test_name = "";
+__thread bool test_in_thread;
+
+void check_failed(const char *what, const char *file, int line)
+{
+	print_error("%s:%d: %s\nTo run this case again: TUX3_TEST_SEED=%llu build/tests/test_tree '*%s'\n",
+		    file, line, what, test_seed, test_name);
+	if (test_in_thread)
+		abort();
+	fail();
+}
+
+/* xorshift64* */
+u64 test_random(u64 *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1dULL;
+}
+
+u32 test_below(u64 *state, u32 limit)
+{
+	return (test_random(state) >> 32) % limit;
+}
+
+/* ---- model ---- */
+
+u32 model_find(const struct model *model, const struct tree_key *key, bool *found)
+{
+	u32 low = 0, high = model->count;
+
+	while (low < high) {
+		u32 middle = (low + high) / 2;
+
+		if (tree_key_compare(&model->items[middle].key, key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*found = low < model->count && !tree_key_compare(&model->items[low].key, key);
+	return low;
+}
+
+static void model_room(struct model *model, u32 count)
+{
+	if (count <= model->capacity)
+		return;
+	model->capacity = 2 * count;
+	model->items = realloc(model->items, model->capacity * sizeof(*model->items));
+	check(model->items);
+}
+
+void model_set(struct model *model, const struct tree_key *key, u32 len, u32 version)
+{
+	bool found;
+	u32 pos = model_find(model, key, &found);
+
+	model_room(model, model->count + 1);
+	if (!found) {
+		memmove(model->items + pos + 1, model->items + pos, (model->count - pos) * sizeof(*model->items));
+		model->count++;
+	}
+	model->items[pos] = (struct model_item){ *key, len, version };
+}
+
+void model_delete(struct model *model, u32 from, u32 to)
+{
+	if (from < to)
+		memmove(model->items + from, model->items + to, (model->count - to) * sizeof(*model->items));
+	model->count -= to - from;
+}
+
+void model_copy(struct model *to, const struct model *from)
+{
+	model_room(to, from->count);
+	if (from->count)
+		memcpy(to->items, from->items, from->count * sizeof(*from->items));
+	to->count = from->count;
+}
+
+/* ---- item data ---- */
+
+void item_fill(void *data, const struct tree_key *key, u32 version, u32 len)
+{
+	u64 state = (key->ino << 8 ^ key->type ^ key->offset * 0x9e3779b97f4a7c15ULL ^ (u64)version << 32) | 1;
+	u32 i, part;
+	u64 word;
+
+	for (i = 0; i < len; i += part) {
+		word = i ? test_random(&state) : version;
+		part = min_t(u32, len - i, i ? sizeof(word) : sizeof(version));
+		memcpy((u8 *)data + i, &word, part);
+	}
+}
+
+bool item_is_sound(const struct tree_key *key, const void *data, u32 len)
+{
+	u8 *expected;
+	u32 version;
+	bool same;
+
+	if (len < sizeof(version))
+		return true;
+	memcpy(&version, data, sizeof(version));
+	expected = malloc(len);
+	item_fill(expected, key, version, len);
+	same = !memcmp(expected, data, len);
+	free(expected);
+	return same;
+}
+
+/* ---- the volume ---- */
+
+struct tree_fixture *fixture_open(u32 block_size, u64 blocks, u64 cache_bytes)
+{
+	struct tree_fixture *fixture = calloc(1, sizeof(*fixture));
+	struct volume *vol;
+	u64 addr;
+	u32 len;
+
+	check(fixture);
+	vol = &fixture->vol;
+	vol->dev = device_memory_create(blocks * block_size);
+	check(vol->dev);
+	vol->dev->block_size = block_size;
+	vol->block_size = block_size;
+	vol->block_shift = ilog2(block_size);
+	vol->group_blocks = (block_size - 64) * 8;
+	vol->total_blocks = blocks;
+	vol->group_count = DIV_ROUND_UP(blocks, vol->group_blocks);
+	vol->id = 0x1234567890abcdefULL;
+	vol->delta.applying = 1;
+	INIT_LIST_HEAD(&fixture->nodes);
+	range_list_init(&fixture->frees);
+	check(!balloc_init(vol, balloc_fixed_blocks(vol)));
+	check(!cache_init(vol, cache_bytes));
+	tree_init(vol);
+	check(!balloc_alloc(vol, BALLOC_NODE, 0, 1, 1, &addr, &len));
+	check(!tree_create(vol, addr));
+	return fixture;
+}
+
+void fixture_close(struct tree_fixture *fixture)
+{
+	struct volume *vol = &fixture->vol;
+
+	if (fixture->flushing)
+		tree_snapshot_done(vol, &fixture->nodes, true);
+	tree_discard(vol);
+	cache_exit(vol);
+	check(!atomic64_read(&vol->cache.bytes));
+	range_list_exit(&fixture->frees);
+	balloc_exit(vol);
+	vol->dev->ops->close(vol->dev);
+	free(fixture->model.items);
+	free(fixture->at_snapshot.items);
+	free(fixture->at_anchor.items);
+	free(fixture);
+}
+
+/* ---- changes ---- */
+
+int fixture_set(struct tree_fixture *fixture, const struct tree_key *key, u32 len)
+{
+	u32 version = ++fixture->versions;
+	u8 *data = malloc(len + 1);
+	int err;
+
+	item_fill(data, key, version, len);
+	tree_prefetch(&fixture->vol, key);
+	tree_edit_begin(&fixture->vol);
+	err = tree_set(&fixture->vol, key, data, len);
+	tree_edit_end(&fixture->vol);
+	if (!err)
+		model_set(&fixture->model, key, len, version);
+	free(data);
+	return err;
+}
+
+int fixture_delete(struct tree_fixture *fixture, const struct tree_key *key)
+{
+	bool found;
+	u32 pos = model_find(&fixture->model, key, &found);
+	int err;
+
+	tree_edit_begin(&fixture->vol);
+	err = tree_delete(&fixture->vol, key);
+	tree_edit_end(&fixture->vol);
+	if (!found)
+		check(err);
+	else if (!err)
+		model_delete(&fixture->model, pos, pos + 1);
+	return err;
+}
+
+struct seen {
+	const struct model *model;
+	u32 pos;
+};
+
+static int see_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct seen *seen = ctx;
+	const struct model_item *item = &seen->model->items[seen->pos];
+	u8 *expected;
+
+	check(seen->pos < seen->model->count);
+	check(!tree_key_compare(&item->key, key));
+	check(item->len == len);
+	expected = malloc(len + 1);
+	item_fill(expected, key, item->version, len);
+	check(!memcmp(expected, data, len));
+	free(expected);
+	seen->pos++;
+	return 0;
+}
+
+int fixture_delete_range(struct tree_fixture *fixture, const struct tree_key *from, const struct tree_key *to,
+			 u32 max)
+{
+	struct model *model = &fixture->model;
+	struct tree_key next = *from;
+	bool found;
+	u32 first = model_find(model, from, &found), last = model_find(model, to, &found) + found;
+	struct seen seen = { model, first };
+	int ret;
+
+	last = max(first, last);
+	if (last - first > max)
+		last = first + max;
+	tree_edit_begin(&fixture->vol);
+	ret = tree_delete_range(&fixture->vol, from, to, max, see_item, &seen, &next);
+	tree_edit_end(&fixture->vol);
+	if (ret < 0)
+		return ret;
+	check(ret == last - first);
+	check(seen.pos == last);
+	if (ret == max && last < model->count)
+		check(tree_key_compare(&next, &model->items[last].key) <= 0 ||
+		      tree_key_compare(&model->items[last].key, to) > 0);
+	if (ret == max && ret)
+		check(tree_key_compare(&next, &model->items[last - 1].key) > 0);
+	model_delete(model, first, last);
+	return ret;
+}
+
+/* ---- snapshots ---- */
+
+void fixture_snapshot(struct tree_fixture *fixture)
+{
+	struct volume *vol = &fixture->vol;
+	struct node_buffer *buffer;
+	struct io_wait wait;
+	u64 count, seen = 0;
+
+	check(!fixture->flushing);
+	check(!fixture->frees.count);
+	tree_edit_begin(vol);
+	tree_snapshot(vol, &fixture->nodes, &count);
+	fixture->root = (struct node_link){ vol->tree.root_addr, vol->tree.root_birth, vol->tree.root_level };
+	range_list_move(&fixture->frees, &vol->balloc.node_frees);
+	WRITE_ONCE(vol->delta.applying, vol->delta.applying + 1);
+	tree_edit_end(vol);
+	model_copy(&fixture->at_snapshot, &fixture->model);
+	io_wait_init(&wait);
+	list_for_each_entry(buffer, &fixture->nodes, lru_link) {
+		char why[NODE_WHY_MAX] = "";
+
+		if (node_check(vol, buffer->data, buffer->addr, buffer->birth, buffer->level, why, sizeof(why))) {
+			print_error("%s\n", why);
+			check(!"a node that is to be written is not valid");
+		}
+		device_write(vol->dev, buffer->addr, buffer->data, 1, 0, &wait);
+		seen++;
+	}
+	check(!io_wait_finish(&wait));
+	check(seen == count);
+	fixture->flushing = true;
+}
+
+void fixture_finish(struct tree_fixture *fixture)
+{
+	check(fixture->flushing);
+	tree_snapshot_done(&fixture->vol, &fixture->nodes, true);
+	check(list_empty(&fixture->nodes));
+	check(!balloc_release(&fixture->vol, &fixture->frees));
+	fixture->anchor_root = fixture->root;
+	model_copy(&fixture->at_anchor, &fixture->at_snapshot);
+	fixture->flushing = false;
+}
+
+void fixture_sync(struct tree_fixture *fixture)
+{
+	if (fixture->flushing)
+		fixture_finish(fixture);
+	fixture_snapshot(fixture);
+	fixture_finish(fixture);
+	check(!fixture->vol.tree.dirty_count);
+}
+
+void fixture_reopen(struct tree_fixture *fixture, u64 cache_bytes)
+{
+	struct volume *vol = &fixture->vol;
+	u64 delta = vol->tree.snapshot_delta;
+
+	check(!fixture->flushing);
+	tree_discard(vol);
+	cache_exit(vol);
+	check(!atomic64_read(&vol->cache.bytes));
+	check(!cache_init(vol, cache_bytes));
+	tree_init(vol);
+	vol->tree.snapshot_delta = delta;
+	tree_set_root(vol, fixture->anchor_root.addr, fixture->anchor_root.birth, fixture->anchor_root.level);
+}
+
+/* ---- comparing ---- */
+
+void fixture_compare(struct tree_fixture *fixture)
+{
+	struct seen seen = { &fixture->model, 0 };
+	struct tree_key from = tree_key(0, 0, 0), to = tree_key(U64_MAX, 0, 0);
+
+	check(!tree_scan(&fixture->vol, &from, &to, see_item, &seen));
+	check(seen.pos == fixture->model.count);
+}
+
+struct matched {
+	const struct model *model;
+	u32 pos;
+	bool same;
+};
+
+static int match_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct matched *matched = ctx;
+	const struct model_item *item = &matched->model->items[matched->pos];
+	u8 *expected = malloc(len + 1);
+
+	matched->same = matched->pos < matched->model->count && !tree_key_compare(&item->key, key) &&
+			item->len == len;
+	if (matched->same) {
+		item_fill(expected, key, item->version, len);
+		matched->same = !memcmp(expected, data, len);
+	}
+	free(expected);
+	matched->pos++;
+	return !matched->same;
+}
+
+bool fixture_equals(struct tree_fixture *fixture, const struct model *model)
+{
+	struct matched matched = { model, 0, true };
+	struct tree_key from = tree_key(0, 0, 0), to = tree_key(U64_MAX, 0, 0);
+
+	check(tree_scan(&fixture->vol, &from, &to, match_item, &matched) >= 0);
+	return matched.same && matched.pos == model->count;
+}
+
+/* ---- invariants ---- */
+
+struct checked {
+	struct tree_fixture *fixture;
+	struct shape *shape;
+	u8 *seen;				/* a byte for each block */
+	bool dirty[TUX3_MAX_LEVEL + 1];		/* of the node last visited at each level */
+	u64 addr[TUX3_MAX_LEVEL + 1];
+	u64 dirty_nodes;
+};
+
+static void check_keys(const struct tree_visit *visit)
+{
+	const struct disk_item *items = (const void *)(visit->data + 1);
+	const struct disk_branch *branches = (const void *)(visit->data + 1);
+	u32 count = le16_to_cpu(visit->data->count), i;
+	struct tree_key before = visit->low;
+
+	for (i = 0; i < count; i++) {
+		struct tree_key key = tree_key_from_disk(visit->level ? &branches[i].key : &items[i].key);
+		int order = tree_key_compare(&before, &key);
+
+		check(i ? order < 0 : order <= 0);
+		check(!visit->has_high || tree_key_compare(&key, &visit->high) < 0);
+		before = key;
+	}
+}
+
+static int check_node(void *ctx, const struct tree_visit *visit)
+{
+	struct checked *checked = ctx;
+	struct volume *vol = &checked->fixture->vol;
+	u32 count, level = visit->level;
+
+	if (!visit->data)
+		print_error("block %llu, level %u: %s\n", visit->addr, level, visit->why);
+	check(visit->data);
+	count = le16_to_cpu(visit->data->count);
+	check(visit->addr < vol->total_blocks && !checked->seen[visit->addr]);
+	checked->seen[visit->addr] = 1;
+	check(balloc_test(vol, visit->addr, 1) == 1);
+	check(le64_to_cpu(visit->data->addr) == visit->addr);
+	check(le64_to_cpu(visit->data->birth) == visit->birth);
+	check(le16_to_cpu(visit->data->level) == level);
+	check(count || !visit->parent_addr);
+	if (visit->parent_addr) {
+		check(checked->addr[level + 1] == visit->parent_addr);
+		check(!visit->dirty || checked->dirty[level + 1]);
+	} else {
+		checked->shape->height = level + 1;
+	}
+	checked->addr[level] = visit->addr;
+	checked->dirty[level] = visit->dirty;
+	checked->dirty_nodes += visit->dirty;
+	check_keys(visit);
+	checked->shape->nodes++;
+	if (!level) {
+		checked->shape->leaves++;
+		checked->shape->items += count;
+		checked->shape->leaf_bytes += count * sizeof(struct disk_item) +
+					      vol->block_size - le32_to_cpu(visit->data->data_start);
+	}
+	return 0;
+}
+
+static void walk_shape(struct tree_fixture *fixture, struct checked *checked)
+{
+	memset(checked->shape, 0, sizeof(*checked->shape));
+	checked->seen = calloc(fixture->vol.total_blocks, 1);
+	check(!tree_walk(&fixture->vol, check_node, checked));
+	free(checked->seen);
+}
+
+static u64 tree_blocks(struct tree_fixture *fixture)
+{
+	return atomic64_read(&fixture->vol.balloc.disk_used) - balloc_fixed_blocks(&fixture->vol);
+}
+
+u64 fixture_lost_blocks(struct tree_fixture *fixture)
+{
+	struct shape shape;
+	struct checked checked = { .fixture = fixture, .shape = &shape };
+
+	walk_shape(fixture, &checked);
+	return tree_blocks(fixture) - shape.nodes;
+}
+
+void fixture_check(struct tree_fixture *fixture, struct shape *shape)
+{
+	struct shape own;
+	struct checked checked = { .fixture = fixture, .shape = shape ? shape : &own };
+
+	walk_shape(fixture, &checked);
+	check(checked.shape->items == fixture->model.count);
+	check(checked.dirty_nodes == fixture->vol.tree.dirty_count);
+	check(tree_blocks(fixture) == checked.shape->nodes + fixture->leaked);
+}

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The core alone, under the smallest possible host: names, attributes, commit, replay, unify, orphans.
+ * File data has its tests with libtux3.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "core/volume.h"
+#include "core/data.h"
+#include "core/xattr.h"
+#include "core/check.h"
+#include "user/env/device_memory.h"
+
+/* ---- host: inodes without data, counted references ---- */
+
+struct node {
+	struct tux3_inode inode;
+	int pins, users;
+	bool dead;
+};
+
+static void host_grab(struct tux3_inode *inode)
+{
+	container_of(inode, struct node, inode)->pins++;
+}
+
+static void host_release(struct tux3_inode *inode)
+{
+	struct node *node = container_of(inode, struct node, inode);
+
+	assert_true(node->pins > 0);
+	if (!--node->pins && !node->users) {
+		inode_exit(inode);
+		free(node);
+	}
+}
+
+static int host_next(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count)
+{
+	return -ENOENT;
+}
+
+static int host_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum,
+		      struct io_wait *wait)
+{
+	return -EIO;
+}
+
+static int host_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len)
+{
+	return -EIO;
+}
+
+static void host_done(struct tux3_inode *inode, u64 delta, int err)
+{
+}
+
+static bool host_kill(struct tux3_inode *inode)
+{
+	struct node *node = container_of(inode, struct node, inode);
+
+	node->dead = !node->users;
+	return node->dead;
+}
+
+static const struct tux3_host_ops host = {
+	host_grab, host_release, host_next, host_write, host_copy, host_done, host_kill,
+};
+
+static void node_put(struct node *node)
+{
+	assert_true(node->users > 0);
+	node->pins++;		/* op_forget may commit, which may delete */
+	if (!--node->users && !node->inode.attr.nlink && !node->dead)
+		op_forget(&node->inode);
+	host_release(&node->inode);
+}
+
+/* ---- fixture ---- */
+
+struct world {
+	struct tux3_device *dev;
+	struct volume *vol;
+	struct node *root;
+	struct volume_options opts;
+};
+
+static struct node *node_alloc(struct world *w, u64 ino)
+{
+	struct node *node = calloc(1, sizeof(*node));
+
+	inode_init(w->vol, &node->inode, ino);
+	node->users = 1;
+	return node;
+}
+
+static struct node *node_read(struct world *w, u64 ino)
+{
+	struct node *node = node_alloc(w, ino);
+
+	assert_int_equal(inode_read(&node->inode), 0);
+	return node;
+}
+
+static void world_open(struct world *w)
+{
+	char why[256] = "";
+	int err = volume_open(w->dev, &host, &w->opts, &w->vol, why, sizeof(why));
+
+	if (err)
+		fail_msg("open: %d %s", err, why);
+	w->root = node_read(w, TUX3_INO_ROOT);
+}
+
+static void world_check(struct world *w)
+{
+	struct check_options opts = {};
+	struct check_result result = {};
+
+	assert_int_equal(volume_check(w->vol, &opts, &result), 0);
+	assert_int_equal(result.problems, 0);
+}
+
+static void world_close(struct world *w, bool crash)
+{
+	node_put(w->root);
+	if (crash)
+		volume_abandon(w->vol);
+	else
+		assert_int_equal(volume_close(w->vol), 0);
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	struct format_options opts = {};
+	char why[256] = "";
+
+	w->dev = device_memory_create(16 << 20);
+	w->opts.manual = true;
+	assert_int_equal(volume_format(w->dev, &opts, why, sizeof(why)), 0);
+	world_open(w);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	w->dev->ops->close(w->dev);
+	free(w);
+	return 0;
+}
+
+static struct node *make(struct world *w, struct node *dir, const char *name, u32 mode)
+{
+	struct node *node;
+	u64 ino;
+
+	assert_int_equal(ialloc_new(w->vol, dir->inode.ino, dir->inode.last_ino, S_ISDIR(mode), &ino), 0);
+	node = node_alloc(w, ino);
+	node->inode.attr.mode = mode;
+	assert_int_equal(op_create(&dir->inode, name, strlen(name), &node->inode, NULL, 0), 0);
+	return node;
+}
+
+static u64 lookup(struct node *dir, const char *name)
+{
+	u64 ino;
+	u8 type;
+	int err = name_lookup(&dir->inode, name, strlen(name), &ino, &type);
+
+	assert_true(!err || err == -ENOENT);
+	return err ? 0 : ino;
+}
+
+/* ---- tests ---- */
+
+static void empty_volume_reopens(void **state)
+{
+	struct world *w = *state;
+
+	world_check(w);
+	world_close(w, false);
+	world_open(w);
+	assert_int_equal(w->root->inode.attr.nlink, 2);
+	world_close(w, true);
+}
+
+static void committed_names_survive_a_crash(void **state)
+{
+	struct world *w = *state;
+	struct node *dir = make(w, w->root, "dir", S_IFDIR | 0755), *file = make(w, dir, "file", S_IFREG | 0644);
+	u64 dir_ino = dir->inode.ino, file_ino = file->inode.ino;
+
+	node_put(file);
+	assert_int_equal(delta_commit(w->vol), 0);
+	file = make(w, dir, "later", S_IFREG | 0644);
+	node_put(file);
+	node_put(dir);
+	world_close(w, true);
+	world_open(w);
+	assert_int_equal(lookup(w->root, "dir"), dir_ino);
+	dir = node_read(w, dir_ino);
+	assert_int_equal(dir->inode.parent, TUX3_INO_ROOT);
+	assert_int_equal(lookup(dir, "file"), file_ino);
+	assert_int_equal(lookup(dir, "later"), 0);
+	assert_int_equal(dir->inode.attr.size, 1);
+	node_put(dir);
+	world_check(w);
+	world_close(w, false);
+}
+
+static void many_files_through_unifies(void **state)
+{
+	struct world *w = *state;
+	struct node *node;
+	char name[32];
+	int i;
+
+	for (i = 0; i < 5000; i++) {
+		snprintf(name, sizeof(name), "file-%d", i);
+		node = make(w, w->root, name, S_IFREG | 0644);
+		node_put(node);
+		if (i % 500 == 499)
+			assert_int_equal(i % 1000 == 999 ? delta_commit_unify(w->vol) : delta_commit(w->vol), 0);
+	}
+	world_check(w);
+	world_close(w, true);
+	world_open(w);
+	assert_int_equal(w->root->inode.attr.size, 5000);
+	for (i = 0; i < 5000; i++) {
+		u64 ino;
+
+		snprintf(name, sizeof(name), "file-%d", i);
+		ino = lookup(w->root, name);
+		assert_true(ino);
+		if (i % 2)
+			continue;
+		node = node_read(w, ino);
+		assert_int_equal(op_unlink(&w->root->inode, name, strlen(name), &node->inode), 0);
+		node_put(node);
+	}
+	assert_int_equal(delta_commit(w->vol), 0);
+	world_check(w);
+	world_close(w, false);
+	world_open(w);
+	assert_int_equal(w->root->inode.attr.size, 2500);
+	assert_int_equal(w->vol->tree_inodes, 2501);
+	world_check(w);
+	world_close(w, false);
+}
+
+static void made_and_removed_costs_nothing(void **state)
+{
+	struct world *w = *state;
+	struct node *node;
+	u64 records, i;
+
+	node = make(w, w->root, "x", S_IFREG);	/* the directory is dirty anyway */
+	node_put(node);
+	assert_int_equal(delta_commit(w->vol), 0);
+	for (i = 0; i < 2; i++) {
+		u64 n, before = atomic64_read(&w->vol->counters[TUX3_COUNT_RECORDS]);
+
+		for (n = 0; n < (i ? 100 : 1); n++) {
+			node = make(w, w->root, "temporary", S_IFREG);
+			assert_int_equal(op_unlink(&w->root->inode, "temporary", 9, &node->inode), 0);
+			node_put(node);
+		}
+		assert_int_equal(delta_commit(w->vol), 0);
+		records = atomic64_read(&w->vol->counters[TUX3_COUNT_RECORDS]) - before;
+		assert_true(records <= 2);	/* the directory's times, at most a touched group */
+	}
+	world_check(w);
+	world_close(w, false);
+}
+
+static void orphan_goes_at_the_next_mount(void **state)
+{
+	struct world *w = *state;
+	struct node *node = make(w, w->root, "open", S_IFREG);
+
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(op_unlink(&w->root->inode, "open", 4, &node->inode), 0);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(w->vol->tree_inodes, 2);
+	volume_abort(w->vol, -ESHUTDOWN, "the test stops it");
+	node_put(node);
+	world_close(w, true);
+	world_open(w);
+	assert_int_equal(w->vol->tree_inodes, 1);
+	world_check(w);
+	world_close(w, false);
+}
+
+static int count_name(void *ctx, const struct name_found *found)
+{
+	(*(int *)ctx)++;
+	return 0;
+}
+
+static void colliding_names_live_together(void **state)
+{
+	struct world *w = *state;
+	u64 cookie = 0;
+	char name[16];
+	int i, count = 0;
+
+	world_close(w, false);
+	w->opts.name_hash_mask = 15;
+	w->opts.names_cached = 10;
+	world_open(w);
+	for (i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		node_put(make(w, w->root, name, S_IFREG));
+		if (i % 64 == 63)
+			assert_int_equal(delta_commit(w->vol), 0);
+	}
+	assert_int_equal(delta_commit(w->vol), 0);
+	world_close(w, true);
+	world_open(w);
+	for (i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		assert_true(lookup(w->root, name));
+	}
+	assert_int_equal(name_iterate(&w->root->inode, &cookie, count_name, &count), 0);
+	assert_int_equal(count, 200);
+	world_close(w, false);
+}
+
+static void xattrs_of_all_sizes(void **state)
+{
+	struct world *w = *state;
+	static const u32 sizes[] = { 0, 1, 255, 256, 257, 4096, 5000, 65536 };
+	struct node *node = make(w, w->root, "f", S_IFREG);
+	u8 *value = malloc(65536), *back = malloc(65536);
+	u64 ino = node->inode.ino;
+	char name[32];
+	u32 i, j;
+
+	for (i = 0; i < 65536; i++)
+		value[i] = i * 7 + (i >> 8);
+	for (j = 0; j < 2; j++) {
+		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+			snprintf(name, sizeof(name), "user.x%u", i);
+			assert_int_equal(xattr_set(&node->inode, name, value + j, sizes[i] - (j && sizes[i]), 0, NULL), 0);
+		}
+		assert_int_equal(delta_commit(w->vol), 0);
+	}
+	assert_int_equal(xattr_set(&node->inode, "user.x3", NULL, 0, 0, NULL), 0);
+	assert_int_equal(xattr_set(&node->inode, "user.x7", NULL, 0, 0, NULL), 0);
+	assert_int_equal(xattr_set(&node->inode, "user.x7", NULL, 0, 0, NULL), -ENODATA);
+	assert_int_equal(delta_commit(w->vol), 0);
+	node_put(node);
+	world_check(w);
+	world_close(w, true);
+	world_open(w);
+	node = node_read(w, ino);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		int len;
+
+		snprintf(name, sizeof(name), "user.x%u", i);
+		len = xattr_get(&node->inode, name, back, 65536);
+		assert_int_equal(len, i == 3 || i == 7 ? -ENODATA : (int)(sizes[i] - !!sizes[i]));
+		if (len > 0)
+			assert_memory_equal(back, value + 1, len);
+	}
+	node_put(node);
+	world_check(w);
+	world_close(w, false);
+	free(value);
+	free(back);
+}
+
+static void no_space_is_exact_and_removal_always_works(void **state)
+{
+	struct world *w = *state;
+	int i, made = 0, err = 0;
+	char name[64];
+
+	world_close(w, false);
+	world_open(w);
+	for (;;) {
+		struct node *node;
+		u64 ino;
+
+		snprintf(name, sizeof(name), "a-rather-long-name-to-fill-the-volume-sooner-%d", made);
+		assert_int_equal(ialloc_new(w->vol, TUX3_INO_ROOT, 0, false, &ino), 0);
+		node = node_alloc(w, ino);
+		node->inode.attr.mode = S_IFREG;
+		err = op_create(&w->root->inode, name, strlen(name), &node->inode, NULL, 0);
+		if (err) {
+			node->inode.attr.nlink = 1;	/* nobody deletes what never was */
+			ialloc_free(w->vol, ino);
+			node_put(node);
+			break;
+		}
+		node_put(node);
+		made++;
+	}
+	assert_int_equal(err, -ENOSPC);
+	assert_int_equal(volume_error(w->vol), 0);
+	assert_true(made > 10000);
+	world_check(w);
+	for (i = 0; i < made; i++) {
+		struct node *node;
+
+		snprintf(name, sizeof(name), "a-rather-long-name-to-fill-the-volume-sooner-%d", i);
+		node = node_read(w, lookup(w->root, name));
+		assert_int_equal(op_unlink(&w->root->inode, name, strlen(name), &node->inode), 0);
+		node_put(node);
+		if (i % 1000 == 0)
+			assert_int_equal(delta_commit(w->vol), 0);
+	}
+	assert_int_equal(delta_commit_unify(w->vol), 0);
+	world_check(w);
+	world_close(w, false);
+	world_open(w);
+	assert_int_equal(w->vol->tree_inodes, 1);
+	world_close(w, false);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(empty_volume_reopens),
+		TEST(committed_names_survive_a_crash),
+		TEST(many_files_through_unifies),
+		TEST(made_and_removed_costs_nothing),
+		TEST(orphan_goes_at_the_next_mount),
+		TEST(colliding_names_live_together),
+		TEST(xattrs_of_all_sizes),
+		TEST(no_space_is_exact_and_removal_always_works),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

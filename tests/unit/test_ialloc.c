@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Inode numbers: against the tree, locality, speed of filling a window, several threads.
+ *
+ * TUX3_TEST_SEED=n runs the random tests with that seed, an argument runs only the tests so named.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <time.h>
+#include <cmocka.h>
+#include "support_tree.h"
+#include "user/env/fault.h"
+
+#define BLOCKS		32000u
+#define CACHE_BYTES	(64u << 20)
+#define WINDOW		4096u
+
+#define CHECK(condition) do {						\
+	if (!(condition)) {						\
+		print_error("%s:%d: not true: %s\nTo run this case again: TUX3_TEST_SEED=%llu build/tests/test_ialloc %s\n", \
+			    __FILE__, __LINE__, #condition, (unsigned long long)test_seed, test_name); \
+		if (test_in_thread)					\
+			abort();					\
+		fail();							\
+	}								\
+} while (0)
+
+static u64 rng;
+
+static void begin(const char *name, u64 seed)
+{
+	const char *chosen = getenv("TUX3_TEST_SEED");
+
+	test_name = name;
+	test_seed = chosen ? strtoull(chosen, NULL, 0) : seed;
+	rng = test_seed * 0x9e3779b97f4a7c15ULL + 1;
+}
+
+static double now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+static struct tree_fixture *open_volume(void)
+{
+	struct tree_fixture *fixture = fixture_open(4096, BLOCKS, CACHE_BYTES);
+
+	ialloc_init(&fixture->vol);
+	return fixture;
+}
+
+static void close_volume(struct tree_fixture *fixture)
+{
+	ialloc_exit(&fixture->vol);
+	fixture_close(fixture);
+}
+
+/* As a mount: only the tree knows. */
+static void forget(struct volume *vol)
+{
+	ialloc_exit(vol);
+	ialloc_init(vol);
+}
+
+static void set_items(struct volume *vol, u64 ino, u8 type, u32 count)
+{
+	u8 data[112] = {};
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		struct tree_key key = tree_key(ino, type, i * 1000);
+
+		tree_edit_begin(vol);
+		CHECK(!tree_set(vol, &key, data, type == TUX3_ITEM_ATTR ? 112 : 30));
+		tree_edit_end(vol);
+	}
+}
+
+static void remove_inode(struct volume *vol, u64 ino)
+{
+	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX), next;
+
+	tree_edit_begin(vol);
+	CHECK(tree_delete_range(vol, &from, &to, U32_MAX, NULL, NULL, &next) >= 0);
+	tree_edit_end(vol);
+}
+
+static u64 new_number(struct volume *vol, u64 parent, u64 hint, bool is_dir)
+{
+	u64 ino;
+
+	CHECK(!ialloc_new(vol, parent, hint, is_dir, &ino));
+	CHECK(ino >= TUX3_INO_FIRST && ino <= TUX3_INO_MAX);
+	CHECK(ialloc_test(vol, ino) == 1);
+	return ino;
+}
+
+/* ---- what is handed out ---- */
+
+static void test_first(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 ino, i;
+
+	begin("test_first", 0);
+	for (i = 1; i < TUX3_INO_FIRST; i++)
+		CHECK(ialloc_test(vol, i) == 1);
+	CHECK(ialloc_test(vol, TUX3_INO_FIRST) == 0);
+	for (i = 0; i < 10000; i++) {
+		ino = new_number(vol, TUX3_INO_ROOT, 0, false);
+		CHECK(ino == TUX3_INO_FIRST + i);
+	}
+	CHECK(ialloc_mark(vol, 20000) == 0 && ialloc_test(vol, 20000) == 1 && ialloc_test(vol, 20001) == 0);
+	ialloc_free(vol, 777);
+	CHECK(ialloc_test(vol, 777) == 0);
+	CHECK(new_number(vol, 700, 0, false) == 777);
+	CHECK(ialloc_mark(vol, 0) == -EIO && ialloc_mark(vol, TUX3_INO_MAX + 1) == -EIO);
+	CHECK(ialloc_test(vol, 0) == 0 && ialloc_test(vol, U64_MAX) == 0);
+	close_volume(fixture);
+}
+
+/* At the end of all numbers it goes on from the start. */
+static void test_last(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+
+	begin("test_last", 0);
+	CHECK(new_number(vol, TUX3_INO_MAX - 2, 0, false) == TUX3_INO_MAX - 1);
+	CHECK(new_number(vol, TUX3_INO_MAX - 2, 0, false) == TUX3_INO_MAX);
+	CHECK(new_number(vol, TUX3_INO_MAX - 2, 0, false) == TUX3_INO_FIRST);
+	CHECK(new_number(vol, TUX3_INO_MAX, TUX3_INO_MAX, false) == TUX3_INO_FIRST + 1);
+	set_items(vol, TUX3_INO_MAX, TUX3_ITEM_ATTR, 1);
+	forget(vol);
+	CHECK(ialloc_test(vol, TUX3_INO_MAX) == 1);
+	/* The highest number is in use: directories begin anew. */
+	CHECK(new_number(vol, TUX3_INO_ROOT, 0, true) % 32 == 0);
+	close_volume(fixture);
+}
+
+/* Random changes to tree and numbers together, as front and back end make them. */
+static void test_random_numbers(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 *live = calloc(3000, sizeof(*live)), i, k;
+	u32 count = 0, round;
+
+	begin("test_random_numbers", 1);
+	for (round = 0; round < 20000; round++) {
+		u32 dice = test_below(&rng, 100);
+
+		if (dice < 55 && count < 3000) {
+			u64 parent = count && test_below(&rng, 2) ? live[test_below(&rng, count)] : TUX3_INO_ROOT;
+			u64 hint = count && test_below(&rng, 2) ? live[test_below(&rng, count)] : 0;
+			u64 ino = new_number(vol, parent, hint, !test_below(&rng, 10));
+
+			for (i = 0; i < count && round % 64 == 0; i++)
+				CHECK(live[i] != ino);
+			set_items(vol, ino, TUX3_ITEM_ATTR, 1);
+			if (!test_below(&rng, 50))
+				set_items(vol, ino, TUX3_ITEM_DIRENT, test_below(&rng, 60));
+			live[count++] = ino;
+		} else if (dice < 98 && count) {
+			i = test_below(&rng, count);
+			remove_inode(vol, live[i]);
+			ialloc_free(vol, live[i]);
+			live[i] = live[--count];
+		} else if (!test_below(&rng, 20)) {
+			forget(vol);
+		}
+	}
+	/* Everything that is there is used, and nothing else, in all windows seen. */
+	for (k = 0; k < 2; k++) {
+		struct rb_node *node;
+		u64 used = 0, windows = 0;
+
+		for (i = 0; i < count; i++)
+			CHECK(ialloc_test(vol, live[i]) == 1);
+		for (node = rb_first(&vol->ialloc.windows); node; node = rb_next(node))
+			windows++;
+		CHECK(windows == vol->ialloc.count);
+		for (i = 1; i < WINDOW * 4; i++)
+			used += ialloc_test(vol, i) == 1;
+		for (i = 0; i < count; i++)
+			used -= live[i] < WINDOW * 4;
+		CHECK(used == TUX3_INO_FIRST - 1);
+		forget(vol);
+	}
+	free(live);
+	close_volume(fixture);
+}
+
+/* Files lie next to their directory, directories keep room for them; also after a mount. */
+static void test_locality(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 dirs[100], last[100], ino, near = 0, total = 0;
+	u32 d, f;
+
+	begin("test_locality", 0);
+	for (d = 0; d < 100; d++) {
+		dirs[d] = last[d] = new_number(vol, TUX3_INO_ROOT, 0, true);
+		CHECK(dirs[d] % 32 == 0);
+		if (d)
+			CHECK(dirs[d] == dirs[d - 1] + 32);
+	}
+	for (f = 0; f < 31; f++) {
+		for (d = 0; d < 100; d++) {
+			ino = new_number(vol, dirs[d], last[d], false);
+			near += ino > dirs[d] && ino < dirs[d] + 32;
+			total++;
+			last[d] = ino;
+			set_items(vol, ino, TUX3_ITEM_ATTR, 1);
+		}
+	}
+	CHECK(near == total);
+	forget(vol);
+	/* 3100 files in the tree: the next directory goes behind them, a new file still near its directory. */
+	CHECK(new_number(vol, TUX3_INO_ROOT, 0, true) == last[99] + 1);
+	ino = last[50];
+	remove_inode(vol, ino);
+	ialloc_free(vol, ino);
+	CHECK(new_number(vol, dirs[50], 0, false) == dirs[50] + 32 - 31 - 1 + 31);
+	close_volume(fixture);
+}
+
+/* ---- speed ---- */
+
+static void fill_and_time(struct tree_fixture *fixture, u32 inodes, u32 items, u64 first, const char *what)
+{
+	struct volume *vol = &fixture->vol;
+	double begun, best = 1e9;
+	u32 i;
+
+	for (i = 0; i < inodes; i++) {
+		set_items(vol, first + i, TUX3_ITEM_ATTR, 1);
+		if (items > 1)
+			set_items(vol, first + i, TUX3_ITEM_DIRENT, items - 1);
+	}
+	for (i = 0; i < 5; i++) {
+		forget(vol);
+		begun = now_s();
+		CHECK(ialloc_test(vol, first) == 1);
+		best = min(best, now_s() - begun);
+	}
+	for (i = 0; i < inodes; i++)
+		CHECK(ialloc_test(vol, first + i) == 1);
+	CHECK(inodes == WINDOW || ialloc_test(vol, first + inodes) == 0);
+	print_message("  window of %4u inodes with %5u items each (%s): filled in %.0f us\n", inodes, items, what, best * 1e6);
+	CHECK(best < 0.2);
+}
+
+static void test_fill_speed(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+
+	begin("test_fill_speed", 0);
+	fill_and_time(fixture, WINDOW, 5, 10 * WINDOW, "files");
+	fill_and_time(fixture, WINDOW, 1, 20 * WINDOW, "empty files");
+	fill_and_time(fixture, 1000, 20, 30 * WINDOW, "small directories");
+	fill_and_time(fixture, 4, 20000, 40 * WINDOW, "large directories");
+	close_volume(fixture);
+}
+
+/* A directory that fills many windows: the search for its next number does not walk them all each time. */
+static void test_full_windows(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	double begun = now_s(), each;
+	u64 i, ino, last = 0;
+
+	begin("test_full_windows", 0);
+	for (i = 0; i < 300000; i++) {
+		ino = new_number(vol, TUX3_INO_ROOT, 0, false);
+		CHECK(ino > last);
+		last = ino;
+	}
+	each = (now_s() - begun) / 300000;
+	print_message("  300000 files without a hint: %.2f us each\n", each * 1e6);
+	CHECK(each < 100e-6);
+	close_volume(fixture);
+}
+
+/* ---- failures and threads ---- */
+
+static void test_memory_faults(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 ino;
+	long n;
+	int err = -1;
+
+	begin("test_memory_faults", 0);
+	set_items(vol, 5000, TUX3_ITEM_ATTR, 1);
+	fixture_sync(fixture);
+	for (n = 1; err && n < 100; n++) {
+		forget(vol);
+		fixture_reopen(fixture, CACHE_BYTES);
+		env_fail_alloc_at(n);
+		err = ialloc_new(vol, 4999, 0, false, &ino);
+		env_fail_alloc_at(0);
+		CHECK(err == 0 || err == -ENOMEM);
+		CHECK(ialloc_test(vol, 5000) == 1);
+	}
+	CHECK(n > 2 && n < 100 && ino == 5001);
+	close_volume(fixture);
+}
+
+#define THREADS 3
+#define EACH 3000
+
+struct worker {
+	struct volume *vol;
+	u64 numbers[EACH];
+	u64 seed;
+};
+
+/* Makes numbers and gives some back, all over a few windows. */
+static void *work(void *ctx)
+{
+	struct worker *worker = ctx;
+	u64 random = worker->seed;
+	u32 i;
+
+	test_in_thread = true;
+	for (i = 0; i < EACH; i++) {
+		u64 parent = TUX3_INO_FIRST + test_below(&random, 20 * WINDOW);
+
+		CHECK(!ialloc_new(worker->vol, parent, 0, !test_below(&random, 100), &worker->numbers[i]));
+		if (!test_below(&random, 4)) {
+			ialloc_free(worker->vol, worker->numbers[i]);
+			i--;
+		}
+	}
+	return NULL;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void test_threads(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	struct worker *workers = calloc(THREADS, sizeof(*workers));
+	u64 *all = calloc(THREADS * EACH, sizeof(*all)), i;
+	pthread_t threads[THREADS];
+
+	begin("test_threads", 1);
+	for (i = 0; i < 20 * WINDOW; i += 7)
+		set_items(vol, TUX3_INO_FIRST + i, TUX3_ITEM_ATTR, 1);
+	for (i = 0; i < THREADS; i++) {
+		workers[i].vol = vol;
+		workers[i].seed = test_seed + i * 1000;
+		CHECK(!pthread_create(&threads[i], NULL, work, &workers[i]));
+	}
+	/* The back end deletes inodes meanwhile. */
+	for (i = 0; i < 20 * WINDOW; i += 7 * 5) {
+		remove_inode(vol, TUX3_INO_FIRST + i);
+		ialloc_free(vol, TUX3_INO_FIRST + i);
+	}
+	for (i = 0; i < THREADS; i++) {
+		CHECK(!pthread_join(threads[i], NULL));
+		memcpy(all + i * EACH, workers[i].numbers, sizeof(workers[i].numbers));
+	}
+	qsort(all, THREADS * EACH, sizeof(*all), compare_numbers);
+	for (i = 0; i + 1 < THREADS * EACH; i++)
+		CHECK(all[i] != all[i + 1]);
+	/* What was deleted is free again, unless somebody took it. */
+	for (i = 0; i < 20 * WINDOW; i += 7) {
+		u64 ino = TUX3_INO_FIRST + i;
+		bool taken = bsearch(&ino, all, THREADS * EACH, sizeof(*all), compare_numbers);
+
+		CHECK(ialloc_test(vol, ino) == (taken || i % 35 ? 1 : 0));
+	}
+	free(workers);
+	free(all);
+	close_volume(fixture);
+}
+
+struct race {
+	struct volume *vol;
+	u64 ino;
+	u32 *ready;
+};
+
+static void race_start(u32 *ready)
+{
+	__atomic_add_fetch(ready, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(ready, __ATOMIC_ACQUIRE) < 3)
+		;
+}
+
+static void *fill_window(void *ctx)
+{
+	struct race *race = ctx;
+
+	test_in_thread = true;
+	race_start(race->ready);
+	CHECK(ialloc_test(race->vol, race->ino) >= 0);
+	return NULL;
+}
+
+/* A number is given back while two threads fill its window: it must be free, and the window be there once. */
+static void test_free_while_filling(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	pthread_t threads[2];
+	u32 i, t;
+
+	begin("test_free_while_filling", 2);
+	set_items(vol, 10 * WINDOW, TUX3_ITEM_ATTR, 1);
+	for (i = 0; i < WINDOW; i++)
+		set_items(vol, 10 * WINDOW + i, TUX3_ITEM_ATTR, 1);
+	for (i = 0; i < 1000; i++) {
+		u64 ino = 10 * WINDOW + test_below(&rng, WINDOW);
+		u32 ready = 0, pause = test_below(&rng, 3000);
+		struct race race = { vol, ino, &ready };
+
+		forget(vol);
+		for (t = 0; t < 2; t++)
+			CHECK(!pthread_create(&threads[t], NULL, fill_window, &race));
+		race_start(&ready);
+		while (pause--)
+			__asm__ volatile("" ::: "memory");
+		remove_inode(vol, ino);
+		ialloc_free(vol, ino);
+		for (t = 0; t < 2; t++)
+			CHECK(!pthread_join(threads[t], NULL));
+		CHECK(ialloc_test(vol, ino) == 0);
+		CHECK(vol->ialloc.count == 1);
+		set_items(vol, ino, TUX3_ITEM_ATTR, 1);
+	}
+	close_volume(fixture);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_first),
+		cmocka_unit_test(test_last),
+		cmocka_unit_test(test_random_numbers),
+		cmocka_unit_test(test_locality),
+		cmocka_unit_test(test_fill_speed),
+		cmocka_unit_test(test_full_windows),
+		cmocka_unit_test(test_memory_faults),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_free_while_filling),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * File data in libtux3: whatever is done to a file, and whenever commits come, it reads as a plain array
+ * of bytes would, before and after it is opened again.
+ */
+#include "support_lib.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <linux/stat.h>
+
+#ifndef FALLOC_FL_KEEP_SIZE
+#define FALLOC_FL_KEEP_SIZE	0x01
+#define FALLOC_FL_PUNCH_HOLE	0x02
+#define FALLOC_FL_ZERO_RANGE	0x10
+#endif
+
+#define MODEL_MAX (3u << 20)
+
+struct model {
+	u8 *bytes;
+	u64 size;
+};
+
+static void compare(struct tux3_node *node, const struct model *model)
+{
+	u8 *bytes = malloc(MODEL_MAX + 1);
+	struct tux3_stat stat;
+	u64 i;
+
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.size, model->size);
+	assert_int_equal(tux3_read(node, bytes, MODEL_MAX + 1, 0), model->size);
+	for (i = 0; i < model->size; i++)
+		if (bytes[i] != model->bytes[i])
+			fail_msg("byte %llu is %02x instead of %02x", i, bytes[i], model->bytes[i]);
+	free(bytes);
+}
+
+static void test_read_write(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char text[32] = {};
+	struct tux3_stat stat;
+
+	bed_make(&bed, 64 << 20, 4096);
+	node = bed_file(&bed, "/a/b/file");
+	assert_int_equal(tux3_write(node, "hello", 5, 0), 5);
+	assert_int_equal(tux3_append(node, " world", 6), 6);
+	assert_int_equal(tux3_read(node, text, sizeof(text), 0), 11);
+	assert_string_equal(text, "hello world");
+	assert_int_equal(tux3_read(node, text, sizeof(text), 11), 0);
+	assert_int_equal(tux3_read(bed.root, text, 1, 0), -EISDIR);
+	assert_ok(tux3_fsync(node, false));
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.size, 11);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_ok(tux3_path(bed.volume, NULL, "/a/b/file", 0, 0, &node));
+	memset(text, 0, sizeof(text));
+	assert_int_equal(tux3_read(node, text, sizeof(text), 0), 11);
+	assert_string_equal(text, "hello world");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+static void test_sparse(void **state)
+{
+	static const u64 at[] = { 0, 1ULL << 20, (1ULL << 40) + 123, (1ULL << 45) - 3, (1ULL << 62) + 5 };
+	struct bed bed = {};
+	struct tux3_node *node;
+	char text[16];
+	size_t i;
+	int round;
+
+	bed_make(&bed, 64 << 20, 4096);
+	node = bed_file(&bed, "/sparse");
+	for (i = 0; i < ARRAY_SIZE(at); i++)
+		assert_int_equal(tux3_write(node, "twelve bytes", 12, at[i]), 12);
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < ARRAY_SIZE(at); i++) {
+			u64 next = i + 1 < ARRAY_SIZE(at) ? at[i + 1] & ~4095ULL : 0;
+			u64 end = (at[i] + 12 + 4095) & ~4095ULL;
+
+			memset(text, 0, sizeof(text));
+			assert_int_equal(tux3_read(node, text, 12, at[i]), 12);
+			assert_memory_equal(text, "twelve bytes", 12);
+			assert_int_equal(tux3_seek(node, at[i], SEEK_DATA), at[i]);
+			if (next && next > end) {
+				assert_int_equal(tux3_seek(node, at[i], SEEK_HOLE), end);
+				assert_int_equal(tux3_seek(node, end, SEEK_DATA), next);
+				assert_int_equal(tux3_read(node, text, 8, end + 4096), 8);
+				assert_memory_equal(text, "\0\0\0\0\0\0\0\0", 8);
+			}
+		}
+		assert_int_equal(tux3_seek(node, at[4], SEEK_HOLE), at[4] + 12);
+		assert_int_equal(tux3_seek(node, at[4] + 12, SEEK_DATA), -ENXIO);
+		assert_int_equal(tux3_write(node, "x", 1, INT64_MAX), -EFBIG);
+		tux3_node_put(node, 1);
+		bed_reopen(&bed);
+		assert_ok(tux3_path(bed.volume, NULL, "/sparse", 0, 0, &node));
+	}
+	assert_ok(tux3_truncate(node, 1ULL << 41));
+	assert_int_equal(tux3_seek(node, (1ULL << 40) + 8192, SEEK_DATA), -ENXIO);
+	assert_ok(tux3_truncate(node, 0));
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* ---- random operations against an array of bytes ---- */
+
+static void model_write(struct tux3_node *node, struct model *model, u64 *seed, u64 pos, u64 len)
+{
+	u64 i;
+
+	len = min(len, MODEL_MAX - pos);
+	for (i = 0; i < len; i++)
+		model->bytes[pos + i] = bed_random(seed) | 1;
+	if (len)
+		model->size = max(model->size, pos + len);
+	assert_int_equal(tux3_write(node, model->bytes + pos, len, pos), len);
+}
+
+static void model_truncate(struct tux3_node *node, struct model *model, u64 size)
+{
+	if (size < model->size)
+		memset(model->bytes + size, 0, MODEL_MAX - size);
+	model->size = size;
+	assert_ok(tux3_truncate(node, size));
+}
+
+static void model_zero(struct tux3_node *node, struct model *model, int mode, u64 pos, u64 len)
+{
+	len = min(len, MODEL_MAX - pos);
+	if (!len)
+		return;
+	if (mode & (FALLOC_FL_ZERO_RANGE | FALLOC_FL_PUNCH_HOLE))
+		memset(model->bytes + pos, 0, len);
+	if (!(mode & FALLOC_FL_KEEP_SIZE))
+		model->size = max(model->size, pos + len);
+	assert_ok(tux3_fallocate(node, mode, pos, len));
+}
+
+/* Sizes from bytes to many blocks, the small and the aligned ones often. */
+static u64 random_size(u64 *seed, u64 most)
+{
+	u64 n = bed_random(seed), size = bed_random(seed);
+
+	switch (n % 4) {
+	case 0:
+		size %= 600;
+		break;
+	case 1:
+		size %= 20000;
+		break;
+	case 2:
+		size = (size % (most / 4096 + 1)) * 4096;
+		break;
+	default:
+		size %= most;
+	}
+	return min(size, most);
+}
+
+static void random_op(struct tux3_node *node, struct model *model, u64 *seed)
+{
+	static const int modes[] = {
+		0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		FALLOC_FL_ZERO_RANGE, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+	};
+	u64 pos = random_size(seed, bed_random(seed) % 3 ? 100000 : MODEL_MAX), n = bed_random(seed) % 16;
+
+	if (n < 8)
+		model_write(node, model, seed, pos, random_size(seed, bed_random(seed) % 8 ? 30000 : MODEL_MAX));
+	else if (n < 11)
+		model_truncate(node, model, pos);
+	else
+		model_zero(node, model, modes[bed_random(seed) % ARRAY_SIZE(modes)], pos,
+			   random_size(seed, 200000) + 1);
+}
+
+static void run_model(u64 seed, u32 block_size, bool manual, u64 cache, int ops)
+{
+	struct bed bed = { .opts = { .manual = manual, .dirty_bytes = 1 << 20, .age_ms = 1 }, .data_cache_bytes = cache };
+	struct model model = { .bytes = calloc(1, MODEL_MAX) };
+	struct tux3_node *node;
+	u64 state = seed;
+	int i;
+
+	bed_make(&bed, 256 << 20, block_size);
+	node = bed_file(&bed, "/model");
+	for (i = 0; i < ops; i++) {
+		u64 n = bed_random(&state) % 64;
+
+		random_op(node, &model, &state);
+		if (n < 6) {
+			assert_ok(tux3_sync(bed.volume));
+		} else if (n < 8) {
+			tux3_node_put(node, 1);
+			bed_reopen(&bed);
+			node = bed_file(&bed, "/model");
+		} else if (n == 8) {
+			assert_ok(tux3_fsync(node, false));
+			tux3_node_put(node, 1);
+			bed_crash(&bed);
+			node = bed_file(&bed, "/model");
+		}
+		if (n < 20)
+			compare(node, &model);
+	}
+	compare(node, &model);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+	free(model.bytes);
+}
+
+static void test_model(void **state)
+{
+	u64 seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : 1;
+	int runs = getenv("RUNS") ? atoi(getenv("RUNS")) : 3, i;
+
+	for (i = 0; i < runs; i++, seed++) {
+		print_message("seed %llu\n", (unsigned long long)seed);
+		run_model(seed, 4096, true, 0, 300);
+		run_model(seed, 4096, false, 65536, 300);
+		run_model(seed, 65536, false, 0, 100);
+	}
+}
+
+/* ---- private copies: a pair of blocks is always of one delta ---- */
+
+struct pair {
+	struct tux3_node *node;
+	atomic_t stop;
+	u64 written;
+};
+
+static void *pair_writer(void *arg)
+{
+	struct pair *pair = arg;
+	u64 *blocks = calloc(2, 4096), n;
+
+	for (n = 1; !atomic_read(&pair->stop); n++) {
+		blocks[0] = blocks[4096 / 8] = n;
+		assert_int_equal(tux3_write(pair->node, blocks, 8192, 4096 * 7), 8192);
+		WRITE_ONCE(pair->written, n);
+	}
+	free(blocks);
+	return NULL;
+}
+
+static void test_private_copies(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 1 } };
+	struct pair pair = {};
+	u64 value[2] = {}, last = 0, copies = 0;
+	pthread_t thread;
+	int round, i;
+
+	bed_make(&bed, 64 << 20, 4096);
+	for (round = 0; round < 20; round++) {
+		pair.node = bed_file(&bed, "/pair");
+		atomic_set(&pair.stop, 0);
+		pair.written = 0;
+		assert_int_equal(pthread_create(&thread, NULL, pair_writer, &pair), 0);
+		for (i = 0; i < 20; i++) {
+			while (READ_ONCE(pair.written) <= last)
+				sched_yield();
+			last = READ_ONCE(pair.written);
+			assert_ok(tux3_sync(bed.volume));
+		}
+		atomic_set(&pair.stop, 1);
+		pthread_join(thread, NULL);
+		copies += atomic64_read(&tux3_core(bed.volume)->counters[TUX3_COUNT_PRIVATE_COPIES]);
+		bed_crash(&bed);
+		pair.node = bed_file(&bed, "/pair");
+		assert_int_equal(tux3_read(pair.node, &value[0], 8, 4096 * 7), 8);
+		assert_int_equal(tux3_read(pair.node, &value[1], 8, 4096 * 8), 8);
+		assert_int_equal(value[0], value[1]);
+		assert_true(value[0] >= last);
+		last = 0;
+		tux3_node_put(pair.node, 1);
+	}
+	assert_true(copies > 0);
+	bed_free(&bed);
+}
+
+/* ---- the cache is bounded, and what does not fit is read again ---- */
+
+static void test_eviction(void **state)
+{
+	struct bed bed = { .data_cache_bytes = 1 << 20 };
+	u8 *bytes = malloc(256 << 10);
+	struct tux3_node *node;
+	int file, round, i;
+	char name[16];
+
+	bed_make(&bed, 128 << 20, 4096);
+	for (round = 0; round < 3; round++) {
+		for (file = 0; file < 100; file++) {
+			snprintf(name, sizeof(name), "/f%d", file);
+			node = bed_file(&bed, name);
+			if (round) {
+				assert_int_equal(tux3_read(node, bytes, 256 << 10, 0), 256 << 10);
+				for (i = 0; i < 256 << 10; i += 1000)
+					assert_int_equal(bytes[i], (u8)(file + i));
+			}
+			for (i = 0; i < 256 << 10; i++)
+				bytes[i] = file + i;
+			assert_int_equal(tux3_write(node, bytes, 256 << 10, 0), 256 << 10);
+			tux3_node_put(node, 1);
+		}
+		assert_ok(tux3_sync(bed.volume));
+	}
+	free(bytes);
+	bed_free(&bed);
+}
+
+/* ---- damage ---- */
+
+static void test_damaged_block(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	u8 bytes[4096 * 3], *disk;
+	u64 i;
+
+	bed_make(&bed, 16 << 20, 4096);
+	node = bed_file(&bed, "/file");
+	for (i = 0; i < 3; i++)
+		memset(bytes + 4096 * i, 0xa1 + i, 4096);
+	assert_int_equal(tux3_write(node, bytes, sizeof(bytes), 0), sizeof(bytes));
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	disk = device_memory_bytes(bed.dev);
+	for (i = 0; i < 16 << 20; i += 4096)
+		if (disk[i] == 0xa2 && disk[i + 4095] == 0xa2)
+			disk[i + 77] ^= 1;
+	bed_open(&bed);
+	node = bed_file(&bed, "/file");
+	assert_int_equal(tux3_read(node, bytes, sizeof(bytes), 0), 4096);
+	assert_int_equal(tux3_read(node, bytes, 10, 4096), -EIO);
+	assert_int_equal(tux3_read(node, bytes, 10, 8192), 10);
+	assert_int_equal(bytes[0], 0xa3);
+	assert_int_equal(tux3_write(node, "x", 1, 5000), -EIO);
+	memset(bytes, 0x55, 4096);
+	assert_int_equal(tux3_write(node, bytes, 4096, 4096), 4096);
+	assert_int_equal(tux3_read(node, bytes, 10, 4096), 10);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* ---- full volumes ---- */
+
+static void test_full(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node, *other;
+	struct tux3_statfs fs;
+	u8 *bytes = calloc(1, 1 << 20);
+	u64 size = 0;
+	ssize_t got;
+	int i;
+
+	bed_make(&bed, 16 << 20, 4096);
+	node = bed_file(&bed, "/fill");
+	while ((got = tux3_append(node, bytes, 1 << 20)) > 0)
+		size += got;
+	assert_int_equal(got, -ENOSPC);
+	assert_ok(tux3_statfs(bed.volume, &fs));
+	print_message("filled with %llu KiB of 16384; %llu blocks left\n", (unsigned long long)size >> 10,
+		      (unsigned long long)fs.available_blocks);
+	assert_true(size > 14 << 20);
+	other = bed_file(&bed, "/fill");
+	for (i = 0; i < 8; i++)
+		assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, i * 5000 + 100, 4096 * 3));
+	assert_ok(tux3_truncate(node, 3 << 20));
+	assert_ok(tux3_truncate(node, (1 << 20) + 11));
+	assert_int_equal(tux3_write(other, bytes, 4096, 2 << 20), 4096);
+	assert_int_equal(tux3_fallocate(node, 0, 0, 1 << 30), -ENOSPC);
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(tux3_write(other, bytes, 1 << 20, 0), 1 << 20);
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	free(bytes);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_read_write),
+		cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_model),
+		cmocka_unit_test(test_private_copies),
+		cmocka_unit_test(test_eviction),
+		cmocka_unit_test(test_damaged_block),
+		cmocka_unit_test(test_full),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
