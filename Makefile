@@ -170,6 +170,31 @@ endif
 clean:
 	rm -rf build
 
-# The lead's targets (run, test and whatever else drives the whole project) go here.
+# What drives the whole project: see README.md.
+.PHONY: run test test-long unit-programs bench-programs
+run:
+	@scripts/deps.sh run
+	@$(MAKE) --no-print-directory -j$$(nproc) all >build.log 2>&1 || { tail -n 30 build.log; exit 1; }; rm -f build.log
+	@scripts/run-volume
+
+test:
+	@scripts/deps.sh run test
+	@tests/run
+
+test-long:
+	@scripts/deps.sh run test
+	@tests/run --long
+
+unit-programs: $(UNIT)
+
+BENCH := $(patsubst bench/%.c,$(OUT)/bench/%,$(wildcard bench/*.c))
+bench-programs: $(BENCH)
+
+# As an embedding program is built: the public header and the library.
+$(OUT)/bench/%: bench/%.c bench/bench.h user/lib/tux3.h $(OUT)/libtux3.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -D_GNU_SOURCE $(FLAGS_$(VARIANT)) -Iuser/lib \
+		-o $@ $< $(OUT)/libtux3.a $(LDLIBS_BASE)
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

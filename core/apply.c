@@ -342,16 +342,19 @@ static int punch_free(struct punch *punch, u64 block, u64 addr, u64 count)
 	return balloc_defer(vol, BALLOC_DATA, addr, count, &vol->log.freed);
 }
 
-int extent_check(struct volume *vol, const struct disk_extent *extent, u32 len)
+int extent_check(struct volume *vol, const void *data, u32 len)
 {
-	u32 count = len >= sizeof(*extent) ? le32_to_cpu(extent->len) : 0;
-	u32 flags = count ? le32_to_cpu(extent->flags) : 0;
+	struct disk_extent extent = {};
+	u32 count, flags;
 
+	memcpy(&extent, data, min_t(u32, len, sizeof(extent)));		/* items are not aligned */
+	count = len >= sizeof(extent) ? le32_to_cpu(extent.len) : 0;
+	flags = le32_to_cpu(extent.flags);
 	if (!count || flags & ~TUX3_EXTENT_KNOWN || count > TUX3_EXTENT_MAX ||
-	    !apply_blocks_valid(vol, le64_to_cpu(extent->addr), count))
+	    !apply_blocks_valid(vol, le64_to_cpu(extent.addr), count))
 		return -EIO;
 	if (flags & TUX3_EXTENT_CSUM ? (count > TUX3_EXTENT_CSUM_MAX(vol->block_size) ||
-					len != sizeof(*extent) + count * sizeof(__le32)) : len != sizeof(*extent))
+					len != sizeof(extent) + count * sizeof(__le32)) : len != sizeof(extent))
 		return -EIO;
 	return 0;
 }
@@ -359,11 +362,12 @@ int extent_check(struct volume *vol, const struct disk_extent *extent, u32 len)
 static int punch_whole(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
 	struct punch *punch = ctx;
-	const struct disk_extent *extent = data;
+	struct disk_extent extent;
 
-	if (extent_check(punch->vol, extent, len))
+	if (extent_check(punch->vol, data, len))
 		return apply_bad(punch->vol, TUX3_RECORD_EXTENT_PUNCH, "extent in the tree");
-	return punch_free(punch, key->offset, le64_to_cpu(extent->addr), le32_to_cpu(extent->len));
+	memcpy(&extent, data, sizeof(extent));
+	return punch_free(punch, key->offset, le64_to_cpu(extent.addr), le32_to_cpu(extent.len));
 }
 
 /* Store the part [skip, skip + count) of the extent in item[0] as an item of its own. */

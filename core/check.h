@@ -98,8 +98,7 @@ struct volume;
 	X(804, INODE_TOTAL, "inode-total", "The volume counts %llu inodes, but they are %llu") \
 	X(805, MAP_BAD, "map-bad", "The free map of group %llu cannot be used") \
 	X(806, LOG_SHARED, "log-shared", "Block %llu of the log is also used by something else") \
-	X(807, MAP_END, "map-end", "The free map of group %llu does not mark the blocks beyond the end of the volume") \
-	X(808, DATA_TOTAL, "data-total", "The volume counts %llu data blocks, but they are %llu") \
+	X(807, DATA_TOTAL, "data-total", "The volume counts %llu data blocks, but they are %llu") \
 	\
 	X(901, DATA_READ, "data-read", "File block %llu of inode %llu, at block %llu, cannot be read") \
 	X(902, DATA_CSUM, "data-checksum", "File block %llu of inode %llu has checksum 0x%llx instead of 0x%llx")

@@ -208,9 +208,10 @@ static void xattr_check_pieces(struct check *check, u64 ino, const struct disk_x
 	for (i = 0; i < entry->pieces && !check->stop; i++, piece++) {
 		u64 addr = get_unaligned_le64(&piece->addr);
 		u32 len = get_unaligned_le32(&piece->len);
+		u64 fixed;
 
 		blocks += len;
-		if (!check_range_inside(check, addr, len) || check_range_fixed(check, addr, len))
+		if (!check_range_inside(check, addr, len) || check_range_fixed(check, addr, len, &fixed))
 			check_problem(check, XATTR_PLACE, ino, addr, NULL, ino, addr, len);
 		else
 			check_use_blocks(check, ino, addr, len);

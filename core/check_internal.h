@@ -145,8 +145,8 @@ int check_bitmap_set(struct check *check, struct check_bitmap *map, u64 addr, u6
 int check_use_blocks(struct check *check, u64 ino, u64 addr, u64 len);
 /* Within the volume? */
 bool check_range_inside(struct check *check, u64 addr, u64 len);
-/* The first fixed block of the range, 0 if there is none. */
-u64 check_range_fixed(struct check *check, u64 addr, u64 len);
+/* Is one of these blocks fixed?  *fixed: the first. */
+bool check_range_fixed(struct check *check, u64 addr, u64 len, u64 *fixed);
 int check_maps(struct check *check);
 
 /* check_quota.c */

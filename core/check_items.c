@@ -253,8 +253,7 @@ static void extent_check_place(struct check *check, u64 block, u64 addr, u32 cou
 		check_problem(check, EXTENT_PLACE, ino, addr, NULL, ino, block, addr, count);
 		return;
 	}
-	fixed = check_range_fixed(check, addr, count);
-	if (fixed)
+	if (check_range_fixed(check, addr, count, &fixed))
 		check_problem(check, EXTENT_FIXED, ino, fixed, NULL, ino, block, fixed);
 	else
 		check_use_blocks(check, ino, addr, count);

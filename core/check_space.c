@@ -87,7 +87,7 @@ bool check_range_inside(struct check *check, u64 addr, u64 len)
 	return len && addr < total && len <= total - addr;
 }
 
-u64 check_range_fixed(struct check *check, u64 addr, u64 len)
+bool check_range_fixed(struct check *check, u64 addr, u64 len, u64 *fixed)
 {
 	u32 group_blocks = check->vol->group_blocks;
 
@@ -95,14 +95,15 @@ u64 check_range_fixed(struct check *check, u64 addr, u64 len)
 		u64 index = addr / group_blocks;
 		u32 from = addr % group_blocks, count = min_t(u64, len, group_blocks - from), i;
 
-		if (group_fixed_blocks(check->vol, index, from, count))
-			for (i = 0; i < count; i++)
-				if (balloc_is_fixed(check->vol, addr + i))
-					return addr + i;
+		for (i = 0; i < count && group_fixed_blocks(check->vol, index, from, count); i++) {
+			*fixed = addr + i;
+			if (balloc_is_fixed(check->vol, *fixed))
+				return true;
+		}
 		addr += count;
 		len -= count;
 	}
-	return 0;
+	return false;
 }
 
 int check_use_blocks(struct check *check, u64 ino, u64 addr, u64 len)
@@ -162,19 +163,11 @@ static void map_tell_runs(struct check *check, u64 index, const u8 *has, const u
 
 static void map_compare(struct check *check, u64 index, const u8 *expect, const u8 *bits)
 {
-	u32 i;
-
 	if (!memcmp(expect, bits, check->vol->group_blocks / 8))
 		return;
 	map_tell_runs(check, index, expect, bits, false);
 	if (!check->damaged)
 		map_tell_runs(check, index, bits, expect, true);
-	for (i = group_length(check->vol, index); i < check->vol->group_blocks; i++) {
-		if (!bit_get(bits, i)) {
-			check_problem(check, MAP_END, 0, 0, NULL, index);
-			break;
-		}
-	}
 }
 
 /* *marked: bits set in the map, but for those beyond the end. */
@@ -223,21 +216,34 @@ static int check_groups(struct check *check, bool in_use, bool others, u64 *mark
 
 /* ---- the log is nobody else's ---- */
 
-static void check_log_blocks(struct check *check, const struct range_list *list)
+static void check_log_block(struct check *check, u64 addr)
 {
-	u32 i, group_blocks = check->vol->group_blocks;
-	u64 addr;
+	u32 group_blocks = check->vol->group_blocks;
+	u8 *bits = addr < check->vol->total_blocks ? check->used.groups[addr / group_blocks] : NULL;
 
-	for (i = 0; i < list->count; i++) {
-		for (addr = list->ranges[i].addr; addr < list->ranges[i].addr + list->ranges[i].len; addr++) {
-			u8 *bits = addr < check->vol->total_blocks ? check->used.groups[addr / group_blocks] : NULL;
+	if (bits && bit_get(bits, addr % group_blocks))
+		check_problem(check, LOG_SHARED, 0, addr, NULL, addr);
+}
 
-			if (check->stop)
-				return;
-			if (bits && bit_get(bits, addr % group_blocks))
-				check_problem(check, LOG_SHARED, 0, addr, NULL, addr);
-		}
-	}
+static void check_log_list(struct check *check, const struct range_list *list)
+{
+	u32 i;
+	u64 n;
+
+	for (i = 0; i < list->count; i++)
+		for (n = 0; n < list->ranges[i].len && !check->stop; n++)
+			check_log_block(check, list->ranges[i].addr + n);
+}
+
+/* The blocks of the log, and the one where it will go on. */
+static void check_log(struct check *check)
+{
+	struct log *log = &check->vol->log;
+
+	check_log_list(check, &log->blocks);
+	check_log_list(check, &log->old_blocks);
+	if (!check->stop)
+		check_log_block(check, log->next_addr);
 }
 
 int check_maps(struct check *check)
@@ -259,8 +265,7 @@ int check_maps(struct check *check)
 	check->buffer = NULL;
 	if (err)
 		return err;
-	check_log_blocks(check, &vol->log.blocks);
-	check_log_blocks(check, &vol->log.old_blocks);
+	check_log(check);
 	if (!check->stop && !check->damaged && used != counted)
 		check_problem(check, USED_TOTAL, 0, 0, NULL, counted, used);
 	return check->stop;

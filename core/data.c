@@ -68,13 +68,14 @@ struct next_extent {
 static int next_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
 	struct next_extent *next = ctx;
-	const struct disk_extent *extent = data;
+	struct disk_extent extent;
 
-	if (len < sizeof(*extent))
+	if (len < sizeof(extent))
 		return -EIO;
+	memcpy(&extent, data, sizeof(extent));	/* items are not aligned */
 	next->block = key->offset;
-	next->unwritten = le32_to_cpu(extent->flags) & TUX3_EXTENT_UNWRITTEN;
-	next->len = le32_to_cpu(extent->len);
+	next->unwritten = le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN;
+	next->len = le32_to_cpu(extent.len);
 	next->found = true;
 	return 1;
 }

@@ -183,7 +183,10 @@ static int orphan_found(void *ctx, const struct tree_key *key, const void *data,
 			    (unsigned long long)key->offset, le32_to_cpu(item.kind));
 		return -EIO;
 	}
-	return delete_queue(orphans->vol, key->offset) ? 0 : -ENOMEM;
+	if (!delete_queue(orphans->vol, key->offset))
+		return -ENOMEM;
+	atomic64_dec(&orphans->vol->inodes);
+	return 0;
 }
 
 int delete_orphans(struct volume *vol)

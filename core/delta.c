@@ -89,58 +89,79 @@ static int delta_throttle(struct volume *vol)
 	return volume_error(vol);
 }
 
-int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
+static void delta_wake_drain(struct delta_state *delta)
+{
+	smp_mb();		/* pairs with delta_transition(): it sees our count, or we see that it waits */
+	if (unlikely(atomic_read(&delta->draining)))
+		wake_up(&delta->drain_queue);
+}
+
+/* Become one of the operations of the front delta. */
+static void delta_count_in(struct volume *vol, struct delta_op *op)
 {
 	struct delta_state *delta = &vol->delta;
-	unsigned int attempt = 0;
-	int err = volume_error(vol);
 
-	if (vol->read_only)
-		err = -EROFS;
-	if (!err)
-		err = delta_throttle(vol);
-	while (!err && unlikely(!space_charge(vol, cost, flags)))
-		err = space_wait(vol, cost, flags, attempt++);
-	if (err)
-		return err;
-	op->vol = vol;
-	op->charged = cost;
 	op->cpu = raw_cpu_ptr(delta->cpu);
 	for (;;) {
 		op->delta = READ_ONCE(delta->front);
 		atomic64_inc(&op->cpu->entered[op->delta & 1]);
 		smp_mb();	/* pairs with delta_transition(): it sees us, or we see its new front */
 		if (likely(READ_ONCE(delta->front) == op->delta))
-			break;
+			return;
 		atomic64_inc(&op->cpu->left[op->delta & 1]);
-		smp_mb();
-		if (atomic_read(&delta->draining))
-			wake_up(&delta->drain_queue);
+		delta_wake_drain(delta);
 	}
-	atomic64_add(cost, &op->cpu->charged[op->delta & 1]);
-	if (flags & DELTA_FREES)
-		atomic64_inc(&vol->space.freed);	/* that the volume is full is to be found out anew */
-	count_add(vol, TUX3_COUNT_OPS, 1);
-	return 0;
+}
+
+static void delta_count_out(struct delta_op *op)
+{
+	smp_mb();		/* our changes are visible before we count as gone */
+	atomic64_inc(&op->cpu->left[op->delta & 1]);
+	delta_wake_drain(&op->vol->delta);
+}
+
+int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
+{
+	unsigned int attempt = 0;
+	int err = volume_error(vol);
+	u64 blocks;
+
+	if (vol->read_only)
+		err = -EROFS;
+	if (!err)
+		err = delta_throttle(vol);
+	op->vol = vol;
+	while (!err) {
+		delta_count_in(vol, op);
+		blocks = space_price(vol, op->delta, cost);
+		if (likely(space_charge(vol, blocks, flags))) {
+			atomic64_add(blocks, &op->cpu->charged[op->delta & 1]);
+			if (flags & DELTA_FREES)	/* that the volume is full is to be found out anew */
+				atomic64_inc(&vol->space.freed);
+			count_add(vol, TUX3_COUNT_OPS, 1);
+			return 0;
+		}
+		delta_count_out(op);
+		err = space_wait(vol, blocks, flags, attempt++);
+	}
+	return err;
 }
 
 void delta_leave(struct delta_op *op)
 {
 	struct delta_state *delta = &op->vol->delta;
 
-	smp_mb();		/* our changes are visible before we count as gone */
-	atomic64_inc(&op->cpu->left[op->delta & 1]);
-	smp_mb();		/* pairs with delta_drain() */
-	if (unlikely(atomic_read(&delta->draining)))
-		wake_up(&delta->drain_queue);
-	else if (unlikely(delta_slot_full(op->vol, op->delta & 1, 1)))
+	delta_count_out(op);
+	if (unlikely(delta_slot_full(op->vol, op->delta & 1, 1)))
 		delta_request(op->vol);
 	else if (unlikely(atomic_read(&delta->sleeping)) && atomic_cmpxchg(&delta->sleeping, 1, 0) == 1)
 		delta_wake_thread(op->vol);
 }
 
-void delta_refund(struct delta_op *op, u64 blocks)
+void delta_refund(struct delta_op *op, u64 cost)
 {
+	u64 blocks = space_price(op->vol, op->delta, cost);
+
 	atomic64_sub(blocks, &op->cpu->charged[op->delta & 1]);
 	space_uncharge(op->vol, blocks);
 }
@@ -171,14 +192,15 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	u64 back = delta->front, start = ktime_get_ns();
 	int cpu;
 
+	space_open_delta(vol, back + 1);
 	atomic_set(&delta->draining, 1);
 	WRITE_ONCE(delta->front, back + 1);
-	smp_mb();		/* pairs with delta_enter() */
+	smp_mb();		/* pairs with delta_count_in() and delta_wake_drain() */
 	wait_event(delta->drain_queue, delta_drained(delta, back & 1));
 	atomic_set(&delta->draining, 0);
 	count_add(vol, TUX3_COUNT_DRAIN_NS, ktime_get_ns() - start);
 	wake_up_all(&delta->commit_queue);	/* for delta_throttle() */
-	*charged = 0;
+	*charged = space_close_delta(vol, back);
 	for_each_possible_cpu(cpu)
 		*charged += atomic64_xchg(&per_cpu_ptr(delta->cpu, cpu)->charged[back & 1], 0);
 	return back;
@@ -220,15 +242,11 @@ int delta_commit(struct volume *vol)
 	return err;
 }
 
-int delta_commit_unify(struct volume *vol)
+/* Commit all there is and unify; commit_mutex held. */
+static int delta_unify_all(struct volume *vol)
 {
-	struct delta_state *delta = &vol->delta;
-	int err;
+	int err = volume_error(vol);
 
-	if (vol->read_only)
-		return volume_error(vol);
-	mutex_lock(&delta->commit_mutex);
-	err = volume_error(vol);
 	while (!err && delta_has_changes(vol))
 		err = commit_delta(vol);
 	if (!err)
@@ -238,7 +256,34 @@ int delta_commit_unify(struct volume *vol)
 		if (!err)
 			err = unify_finish(vol);
 	}
-	mutex_unlock(&delta->commit_mutex);
+	return err;
+}
+
+int delta_commit_unify(struct volume *vol)
+{
+	int err;
+
+	if (vol->read_only)
+		return volume_error(vol);
+	mutex_lock(&vol->delta.commit_mutex);
+	err = delta_unify_all(vol);
+	mutex_unlock(&vol->delta.commit_mutex);
+	return err;
+}
+
+int delta_commit_space(struct volume *vol, unsigned int attempt)
+{
+	int err;
+
+	mutex_lock(&vol->delta.commit_mutex);
+	err = volume_error(vol);
+	vol->space.want_tight = attempt > 0;
+	if (!err && attempt > 1)
+		err = delta_unify_all(vol);
+	/* Even without changes: the next delta may be opened with another standing charge. */
+	if (!err)
+		err = commit_delta(vol);
+	mutex_unlock(&vol->delta.commit_mutex);
 	return err;
 }
 

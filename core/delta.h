@@ -36,7 +36,6 @@ struct delta_op {
 	struct volume *vol;
 	struct delta_cpu *cpu;	/* where this operation was counted */
 	u64 delta;
-	s64 charged;
 };
 
 struct delta_state {
@@ -64,12 +63,12 @@ struct delta_state {
 
 /*
  * Enter the front delta; may first wait (for space, or because writers outran the device).
- * cost: blocks, from space.h.  0, -ENOSPC, -EROFS, or the volume's error.
+ * cost: from space.h.  0, -ENOSPC, -EROFS, or the volume's error.
  */
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags);
 void delta_leave(struct delta_op *op);
-/* Inside: the operation turned out to be cheaper. */
-void delta_refund(struct delta_op *op, u64 blocks);
+/* Inside: the operation turned out to be cheaper by this cost. */
+void delta_refund(struct delta_op *op, u64 cost);
 /* Inside: file data became dirty in op->delta. */
 void delta_add_dirty_bytes(struct delta_op *op, u64 bytes);
 
@@ -77,6 +76,8 @@ void delta_add_dirty_bytes(struct delta_op *op, u64 bytes);
 int delta_commit(struct volume *vol);
 /* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
+/* For space.c: a commit; from the second attempt on, a unify too. */
+int delta_commit_space(struct volume *vol, unsigned int attempt);
 /* Commit, then unify until the anchor holds everything. */
 int delta_commit_unify(struct volume *vol);
 

@@ -68,8 +68,8 @@ struct balloc_group {
 	bool writing;			/* in a snapshot that is not done */
 	bool told;			/* handed out by balloc_touched() since the last snapshot */
 	/*
-	 * What searches found out: every run of at least memo_len free blocks lies between memo_from
-	 * and memo_to.  memo_len 0: nothing is known.
+	 * What searches found out: no run of memo_len free blocks begins before memo_from, and the blocks
+	 * from memo_to on, taken by themselves, have none.  memo_len 0: nothing is known.
 	 */
 	u32 memo_len, memo_from, memo_to;
 	unsigned long *disk, *busy;	/* bits beyond the end of the volume are set */

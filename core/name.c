@@ -424,6 +424,7 @@ struct listing {
 	u32 count, used;
 	u64 next;		/* hash to go on with */
 	struct name_found found[BATCH];
+	u64 hashes[BATCH];	/* of found[] */
 	char names[BATCH * 32 + TUX3_NAME_MAX + 1];
 };
 
@@ -442,6 +443,7 @@ static bool listing_fill(struct listing *list, struct name_dir *dir, u64 from, u
 		if (list->count == BATCH || list->used + entry->len + 1 > sizeof(list->names))
 			return false;
 		if (entry->ino) {
+			list->hashes[list->count] = entry->hash;
 			found->ino = entry->ino;
 			found->type = entry->type;
 			found->len = entry->len;
@@ -460,7 +462,7 @@ static bool listing_fill(struct listing *list, struct name_dir *dir, u64 from, u
 /* Entries whose hash is that of the one that did not fit must come again with it. */
 static void listing_trim(struct listing *list)
 {
-	while (list->count > 1 && list->found[list->count - 1].next == list->next)
+	while (list->count > 1 && list->hashes[list->count - 1] == list->next)
 		list->count--;
 }
 

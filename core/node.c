@@ -145,7 +145,7 @@ static int leaf_check(struct volume *vol, const struct disk_node *node, char *wh
 			return -EIO;
 		}
 		before = key;
-		if (len > TUX3_ITEM_MAX(vol->block_size) || at < start || at + len != end || item->spare) {
+		if (len > TUX3_ITEM_MAX(vol->block_size) || at + len != end || item->spare) {
 			snprintf(why, why_size, "item %u has its %u bytes at %u, not below %u", i, len, at, end);
 			return -EIO;
 		}

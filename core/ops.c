@@ -46,7 +46,8 @@ static void inode_born(struct delta_op *op, struct tux3_inode *inode, u32 nlink,
 	attr->atime = attr->mtime = attr->ctime = attr->btime = *now;
 	attr->generation = get_random_u32();
 	inode_change_end(inode);
-	atomic64_inc(&inode->vol->inodes);
+	if (nlink)	/* one without a name counts from its first one on */
+		atomic64_inc(&inode->vol->inodes);
 }
 
 static int set_target(struct tux3_inode *inode, const char *target, unsigned int len)
@@ -126,6 +127,8 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 		return err;
 	}
 	link_changed(&op, inode, 1, &now);
+	if (inode->attr.nlink == 1)
+		atomic64_inc(&vol->inodes);
 	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
 	dir_changed(&op, dir, 1, 0, &now);
 	delta_leave(&op);

@@ -125,6 +125,7 @@ static void stretch_begin(struct search *search, struct balloc_stretch *stretch,
 
 struct scan {
 	u32 from, len;		/* what was found */
+	u32 begin;		/* of the run that it is part of */
 	u32 runs;		/* runs passed */
 	u32 longest;		/* of them */
 };
@@ -143,6 +144,7 @@ static bool group_scan(struct search *search, struct balloc_group *group, u32 fr
 		low = group->start + from;
 		high = group->start + end;
 		if (end - from >= len && stretch_clip(search->balloc, NULL, &low, &high, len)) {
+			scan->begin = from;
 			scan->from = low - group->start;
 			scan->len = high - low;
 			return true;
@@ -178,25 +180,18 @@ static bool group_search(struct search *search, struct balloc_group *group, u32 
 	found = group_scan(search, group, begin, high, len, scan);
 	if (found) {
 		if (begin == low && scan->runs > MEMO_RUNS && scan->longest < len)
-			group_memo(group, len, scan->from, high);
+			group_memo(group, len, scan->begin, high);
 		return true;
 	}
-	if (scan->longest < len) {
-		/* No such run begins at begin or behind it; one that begins before may end behind it. */
-		u32 cut = begin;
-
-		if (begin > low && begin < high && !test_bit(begin - 1, group->busy))
-			cut = find_next_bit(group->busy, high, begin);
-		if (cut < high && scan->runs > MEMO_RUNS) {
-			group_memo(group, len, low, cut);
-			high = cut;
-		}
+	if (scan->runs > MEMO_RUNS && scan->longest < len) {
+		group_memo(group, len, low, begin);
+		high = begin;
 	}
 	if (!wrap)
 		return false;
 	found = group_scan(search, group, low, begin, len, scan);
 	if (found && scan->runs > MEMO_RUNS && scan->longest < len)
-		group_memo(group, len, scan->from, high);
+		group_memo(group, len, scan->begin, high);
 	if (!found && scan->longest < len)
 		group->info->longest = max(scan->longest, unseen);
 	return found;
@@ -441,21 +436,27 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 	struct balloc *balloc = search->balloc;
 	struct balloc_stretch *stretch = &balloc->stretches[kind];
 	u64 *kind_goal = kind == BALLOC_NODE ? &balloc->node_goal : &balloc->log_goal;
-	u64 at = goal ? goal : stretch->next;
-	u32 size;
+	bool empty = stretch->next >= stretch->end;
+	u32 size = stretch_limit(search, KIND_STRETCH);
+	u64 near;
 	int found, err;
 
-	if (stretch->next < stretch->end || goal) {
-		if (search_at(search, at, stretch, search->min)) {
-			if (stretch_has(stretch, at))
-				stretch->next = place_end(search->place);
-			return 0;
-		}
+	if (goal && search_at(search, goal, stretch, search->min)) {
+		if (stretch_has(stretch, goal))
+			stretch->next = place_end(search->place);
+		else if (empty)		/* as after a mount: go on from there */
+			stretch_begin(search, stretch, size);
+		return 0;
+	}
+	if (!empty && search_at(search, stretch->next, stretch, search->min)) {
+		stretch->next = place_end(search->place);
+		return 0;
 	}
 	stretch_drop(stretch);
 	/* From the start of the group: what was freed there since is used again before anything new. */
-	goal = goal ? goal : rounddown(*kind_goal, search->vol->group_blocks);
-	for (size = stretch_limit(search, KIND_STRETCH); size >= KIND_STRETCH_MIN && size / 2 >= search->want; size /= 4) {
+	near = goal ? goal : *kind_goal;
+	goal = rounddown(near, search->vol->group_blocks);
+	for (; size >= KIND_STRETCH_MIN && size / 2 >= search->want; size /= 4) {
 		found = search_length(search, goal, size, 0);
 		if (!found)
 			continue;
@@ -465,7 +466,7 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 		}
 		return min(found, 0);
 	}
-	err = search_best(search, goal);
+	err = search_best(search, near);
 	if (!err)
 		*kind_goal = search->place->group->start + search->place->from;
 	return err;

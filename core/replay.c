@@ -20,6 +20,7 @@
 struct chain_commit {
 	struct list_head link;
 	struct log_commit info;
+	struct disk_log head;	/* of its first block */
 	void *payload;		/* struct disk_commit, then the records */
 	u32 bytes;
 	u64 *blocks;
@@ -124,6 +125,8 @@ static struct chain_commit *chain_begin(struct chain *chain, const struct disk_l
 	*err = 0;
 	commit->info.block_count = blocks;
 	commit->info.blocks = commit->blocks;
+	commit->head = *block;
+	commit->info.first = &commit->head;
 	return commit;
 }
 

@@ -689,11 +689,20 @@ static void show_record_group(struct show_buffer *out, const void *payload, u32 
 	show_u64(out, "group", get_unaligned_le64(payload));
 }
 
+/* Not sizeof for the last two: that has padding after the packed entry. */
+#define MIN_record_item		sizeof(struct record_item)
+#define MIN_record_attr		sizeof(struct record_attr)
+#define MIN_record_inode	sizeof(struct record_inode)
+#define MIN_record_extent	sizeof(struct record_extent)
+#define MIN_record_group	sizeof(struct record_group)
+#define MIN_record_dirent	(offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
+#define MIN_record_xattr	(offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr))
+
 static const struct {
 	show_data_fn show;
 	u32 min;		/* bytes of the fixed part */
 } record_printers[] = {
-#define X(number, NAME, name, type, what) [number] = { show_##type, sizeof(struct type) },
+#define X(number, NAME, name, type, what) [number] = { show_##type, MIN_##type },
 	TUX3_RECORDS(X)
 #undef X
 };

@@ -21,11 +21,25 @@
  * without knowing what the front end did meanwhile (space_settle).
  *
  * Why a commit cannot run out.  It takes from the allocatable blocks: data blocks, log blocks, and
- * blocks for tree nodes that are redirected or split.  Each of these was charged: data block by
- * block, items at the worst case (every node on the path redirected, every one split), log records at
- * a block for each operation.  What the commit frees becomes allocatable only after it.
- * A unify allocates nothing.  What the back end does of its own accord (slices of long deletes,
- * the next log block) is covered by the slack.
+ * blocks for tree nodes: new ones, since the tree grows, and new places for nodes that are redirected.
+ * A unify allocates nothing.  What a commit frees becomes allocatable only after it.
+ *
+ * Data blocks, log bytes and growth are charged by each operation.  Growth is what its items add, at
+ * worst in leaves half full.  (The price counts it three times, see below.)
+ *
+ * Redirects can be bounded in two ways.  Either each operation is charged, for each item it changes,
+ * the whole path to it redirected and split (a *tight* delta): that is many blocks for one file.  Or the delta as a
+ * whole is charged, before it takes its first operation, for redirecting and splitting every node of
+ * the tree: 2 x nodes; a node is redirected at most once in a delta, and an existing one has to be split
+ * because of what it holds already at most once; further splits are growth.  While there is room that is the better
+ * bargain: an operation then costs little more than what it adds.  space_open_delta() chooses.
+ *
+ * The tree may grow while the delta before is committed.  Then its standing charge must grow by twice as
+ * much when that commit is settled.  That is why growth has three times its price: one part was used,
+ * and the two others, which come back at that moment, pay for it.  So the balance does not shrink by it.
+ *
+ * What the back end does of its own accord (slices of long deletes, the block for the next commit) is
+ * covered by the slack.
  *
  * Operations that free space in the end (unlink, truncate ...) may go below zero by the reserve, so
  * that a full volume can always be emptied: each such operation, once committed and unified, leaves
@@ -33,8 +47,13 @@
  */
 #include "volume.h"
 
+#define ITEM_BYTES	640u	/* that an item can add to leaves, half full: 2 x (header 24, name 255, and what goes with it) */
+#define RECORD_BYTES	320u	/* that it can add to the log */
+#define EXTENT_BYTES	104u	/* the same for the extent of one block: 2 x (24 + 24 + 4) */
+#define EXTENT_RECORD_BYTES 52u
+
 /* Blocks that changing one item can take: the path to it redirected, split at each level, a new root. */
-static u64 space_item_blocks(struct volume *vol)
+static u64 space_path_blocks(struct volume *vol)
 {
 	return 2 * (READ_ONCE(vol->tree.root_level) + 1) + 1;
 }
@@ -43,29 +62,43 @@ u64 space_cost_items(struct volume *vol, u32 items)
 {
 	if (vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA)
 		items += 6;		/* user, group, project; before and after a change of owner */
-	return items * space_item_blocks(vol) + 1;
+	return space_cost(DIV_ROUND_UP(items * (3 * ITEM_BYTES + RECORD_BYTES), vol->block_size),
+			  items * space_path_blocks(vol));
 }
 
 u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks)
 {
 	/*
-	 * At worst each block becomes an extent of its own: an item of 52 bytes in a leaf half full, and a
-	 * record of 52 bytes.  These items are neighbours, so only the ends of their run cost a path.
+	 * At worst each block becomes an extent of its own.  These items are neighbours, so only the ends of
+	 * their run cost a path.
 	 */
-	u64 items = DIV_ROUND_UP(blocks * 192, vol->block_size);
+	u64 bytes = blocks * (3 * EXTENT_BYTES + EXTENT_RECORD_BYTES);
 
-	return new_blocks + items + space_cost_items(vol, 4);
+	return new_blocks + DIV_ROUND_UP(bytes, vol->block_size) + space_cost_items(vol, 4);
+}
+
+u64 space_price(struct volume *vol, u64 delta, u64 cost)
+{
+	u64 always = cost & U32_MAX;
+
+	return READ_ONCE(vol->space.tight[delta & 1]) ? always + (cost >> 32) : always;
+}
+
+/* The same for the worst of deltas. */
+static u64 space_full_price(u64 cost)
+{
+	return (cost & U32_MAX) + (cost >> 32);
 }
 
 /* For operations that free: a few of them at a time. */
 static u64 space_reserve(struct volume *vol)
 {
-	return 2 * space_cost_items(vol, 8);
+	return 2 * space_full_price(space_cost_items(vol, 8));
 }
 
 static u64 space_slack(struct volume *vol)
 {
-	return space_cost_items(vol, 8) + 8;
+	return space_full_price(space_cost_items(vol, 8)) + 8;
 }
 
 static s64 space_available(struct volume *vol)
@@ -80,21 +113,64 @@ void space_init(struct volume *vol)
 	atomic64_set(&vol->space.balance, vol->space.available);
 	atomic64_set(&vol->space.freed, 1);
 	atomic64_set(&vol->space.full_at, 0);
+	space_open_delta(vol, vol->delta.committed + 1);
 }
 
-bool space_charge(struct volume *vol, u64 cost, unsigned int flags)
+/* For redirecting and splitting every node there is. */
+static s64 space_standing(struct volume *vol)
+{
+	s64 nodes = atomic64_read(&vol->balloc.disk_used) - atomic64_read(&vol->balloc.data_used) -
+		    (s64)balloc_fixed_blocks(vol);
+
+	return 2 * nodes + 2 * TUX3_MAX_LEVEL;
+}
+
+void space_open_delta(struct volume *vol, u64 delta)
+{
+	struct space *space = &vol->space;
+	s64 standing = space_standing(vol), left = atomic64_read(&space->balance) - standing;
+	bool tight = space->want_tight || left < max_t(s64, standing, vol->total_blocks / 32);
+
+	space->want_tight = false;
+	space->standing[delta & 1] = tight ? 0 : standing;
+	atomic64_sub(space->standing[delta & 1], &space->balance);
+	WRITE_ONCE(space->tight[delta & 1], tight);
+}
+
+s64 space_close_delta(struct volume *vol, u64 delta)
+{
+	s64 standing = vol->space.standing[delta & 1];
+
+	vol->space.standing[delta & 1] = 0;
+	return standing;
+}
+
+/* The tree has grown: so must what the front delta was charged for redirecting it. */
+static void space_raise_standing(struct volume *vol)
+{
+	struct space *space = &vol->space;
+	unsigned int front = vol->delta.front & 1;
+	s64 more = space_standing(vol) - space->standing[front];
+
+	if (space->tight[front] || more <= 0)
+		return;
+	space->standing[front] += more;
+	atomic64_sub(more, &space->balance);
+}
+
+bool space_charge(struct volume *vol, u64 blocks, unsigned int flags)
 {
 	s64 floor = flags & DELTA_FREES ? -(s64)READ_ONCE(vol->space.reserve) : 0;
 
-	if (atomic64_sub_return(cost, &vol->space.balance) >= floor)
+	if (atomic64_sub_return(blocks, &vol->space.balance) >= floor)
 		return true;
-	atomic64_add(cost, &vol->space.balance);
+	atomic64_add(blocks, &vol->space.balance);
 	return false;
 }
 
-void space_uncharge(struct volume *vol, u64 cost)
+void space_uncharge(struct volume *vol, u64 blocks)
 {
-	atomic64_add(cost, &vol->space.balance);
+	atomic64_add(blocks, &vol->space.balance);
 }
 
 void space_settle(struct volume *vol, s64 charged)
@@ -105,36 +181,37 @@ void space_settle(struct volume *vol, s64 charged)
 	atomic64_add(move, &vol->space.balance);
 	if (move > 0)
 		atomic64_inc(&vol->space.freed);
+	space_raise_standing(vol);
 }
 
 /* Was as much refused before, and nothing was freed since? */
-static bool space_known_full(struct volume *vol, u64 cost)
+static bool space_known_full(struct volume *vol, u64 blocks)
 {
 	struct space *space = &vol->space;
 
 	return atomic64_read(&space->full_at) == atomic64_read(&space->freed) &&
-	       cost >= (u64)atomic64_read(&space->full_cost);
+	       blocks >= (u64)atomic64_read(&space->full_cost);
 }
 
-int space_wait(struct volume *vol, u64 cost, unsigned int flags, unsigned int attempt)
+int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int attempt)
 {
 	struct space *space = &vol->space;
 	s64 freed = atomic64_read(&space->freed);
 	int err;
 
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
-	if (!(flags & DELTA_FREES) && space_known_full(vol, cost)) {
+	if (!(flags & DELTA_FREES) && space_known_full(vol, blocks)) {
 		count_add(vol, TUX3_COUNT_ENOSPC, 1);
 		return -ENOSPC;
 	}
-	err = attempt ? delta_commit_unify(vol) : delta_commit(vol);
+	err = delta_commit_space(vol, attempt);
 	if (err)
 		return err;
 	/* The second unify frees what the first one's commit and deletes left behind. */
 	if (attempt < 3 || atomic64_read(&space->freed) != freed)
 		return attempt < 100 ? 0 : -ENOSPC;
 	if (!(flags & DELTA_FREES)) {
-		atomic64_set(&space->full_cost, cost);
+		atomic64_set(&space->full_cost, blocks);
 		atomic64_set(&space->full_at, freed);
 	}
 	count_add(vol, TUX3_COUNT_ENOSPC, 1);

@@ -10,28 +10,46 @@
 struct volume;
 struct delta_op;
 
+/*
+ * A cost: in the low 32 bits the blocks that an operation is always charged, in the high 32 bits those it
+ * is charged on top of that in a delta that is tight.  Costs may be added, blocks (up to 2^31) too.
+ */
+static inline u64 space_cost(u64 always, u64 when_tight)
+{
+	return always + (when_tight << 32);
+}
+
 struct space {
 	atomic64_t balance;	/* blocks that may still be charged; below 0 only with DELTA_FREES */
 	s64 available;		/* what balance was derived from; commit_mutex */
 	u64 reserve;		/* blocks that only operations which free may be charged; commit_mutex */
-	atomic64_t freed;	/* generation: moves whenever balance grows, or will when the front delta commits */
-	atomic64_t full_at;	/* generation at which a cost of full_cost was refused; 0: none */
+	bool tight[2];		/* by delta & 1; set before the delta takes operations */
+	s64 standing[2];	/* by delta & 1: charged for the delta as a whole; commit_mutex */
+	bool want_tight;	/* the next delta is to be tight; commit_mutex */
+	atomic64_t freed;	/* generation: moves whenever balance grows */
+	atomic64_t full_at;	/* generation at which full_cost blocks were refused; 0: none */
 	atomic64_t full_cost;
 };
 
-/* Worst-case cost in blocks: of changing items tree items, with at most a log block of records. */
+/* Worst-case cost of changing items tree items of up to 300 bytes each, and of their records. */
 u64 space_cost_items(struct volume *vol, u32 items);
 /* Of making blocks adjacent file blocks dirty (new blocks: of these, how many need space), with the attributes. */
 u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks);
+/* What a cost amounts to in this delta, in blocks. */
+u64 space_price(struct volume *vol, u64 delta, u64 cost);
 
 void space_init(struct volume *vol);
-/* Try to charge; false: not enough. */
-bool space_charge(struct volume *vol, u64 cost, unsigned int flags);
-void space_uncharge(struct volume *vol, u64 cost);
+/* Try to charge blocks; false: not enough. */
+bool space_charge(struct volume *vol, u64 blocks, unsigned int flags);
+void space_uncharge(struct volume *vol, u64 blocks);
 /* A caller was refused: bring back what can be (commit, unify).  0: try again, or -ENOSPC, -EIO. */
-int space_wait(struct volume *vol, u64 cost, unsigned int flags, unsigned int attempt);
-/* Back end, after a commit that was charged so much, or an anchor: move the balance. */
+int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int attempt);
+/* Back end: this delta is about to take operations. */
+void space_open_delta(struct volume *vol, u64 delta);
+/* Back end, after a commit that was charged so much (space_close_delta), or an anchor: move the balance. */
 void space_settle(struct volume *vol, s64 charged);
+/* Back end: what was charged for the delta as a whole, to be added to what its operations were. */
+s64 space_close_delta(struct volume *vol, u64 delta);
 /* For statfs. blocks. */
 void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available);
 

@@ -37,7 +37,7 @@ void tree_set_root(struct volume *vol, u64 addr, u64 birth, u32 level)
 {
 	vol->tree.root_addr = addr;
 	vol->tree.root_birth = birth;
-	vol->tree.root_level = level;
+	WRITE_ONCE(vol->tree.root_level, level);	/* space.c reads it without the lock */
 }
 
 struct node_link tree_root_link(const struct tree *tree)

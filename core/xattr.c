@@ -134,7 +134,12 @@ static int tree_get(struct tux3_inode *inode, const char *name, u32 name_len, vo
 
 static bool has_xattrs(struct tux3_inode *inode)
 {
-	return READ_ONCE(inode->attr.flags) & TUX3_ATTR_XATTRS;
+	bool has;
+
+	spin_lock(&inode->lock);
+	has = inode->attr.flags & TUX3_ATTR_XATTRS;
+	spin_unlock(&inode->lock);
+	return has;
 }
 
 int xattr_get(struct tux3_inode *inode, const char *name, void *value, size_t size)
@@ -151,7 +156,7 @@ int xattr_get(struct tux3_inode *inode, const char *name, void *value, size_t si
 		struct xattr_value *now = &change->slot[change->newest];
 
 		result = now->present ? (int)now->size : -ENODATA;
-		if (now->present)
+		if (now->present && size && now->size)
 			memcpy(value, now->data, min_t(size_t, size, now->size));
 		mutex_unlock(&inode->xattr_mutex);
 		return result;

@@ -153,9 +153,14 @@ struct tree_fixture *fixture_open(u32 block_size, u64 blocks, u64 cache_bytes)
 void fixture_close(struct tree_fixture *fixture)
 {
 	struct volume *vol = &fixture->vol;
+	struct node_buffer *buffer;
+	u64 dirty = 0;
 
 	if (fixture->flushing)
 		tree_snapshot_done(vol, &fixture->nodes, true);
+	list_for_each_entry(buffer, &vol->tree.dirty, lru_link)
+		dirty++;
+	check(dirty == vol->tree.dirty_count);
 	tree_discard(vol);
 	cache_exit(vol);
 	check(!atomic64_read(&vol->cache.bytes));

@@ -271,7 +271,9 @@ static void verify_group(struct model *model, u64 index, struct group_info *info
 		CHECK(test_bit(i, group->busy) == busy);
 		CHECK(test_bit(i, group->disk) == disk);
 		if (run && run >= group->memo_len && group->memo_len)
-			CHECK(i < group->memo_to && i + 1 - run >= group->memo_from);
+			CHECK(i + 1 - run >= group->memo_from);
+		if (run && run >= group->memo_len && group->memo_len)
+			CHECK(i + 1 - group->memo_len < group->memo_to);
 	}
 	CHECK(info->free == free);
 	CHECK(info->longest >= longest);

@@ -5,6 +5,7 @@
  * TUX3_TEST_SEED=n runs the random tests with that seed, an argument runs only the tests so named.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -402,7 +403,7 @@ static void race_start(u32 *ready)
 {
 	__atomic_add_fetch(ready, 1, __ATOMIC_ACQ_REL);
 	while (__atomic_load_n(ready, __ATOMIC_ACQUIRE) < 3)
-		;
+		sched_yield();
 }
 
 static void *fill_window(void *ctx)

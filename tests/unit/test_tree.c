@@ -293,18 +293,18 @@ static void crash_run(u64 *random)
 {
 	u32 block_size = 4096, step;
 	struct random_run run = {
-		.random = random, .fixture = fixture_open(block_size, BLOCKS, block_size * 8),
+		.random = random, .fixture = fixture_open(block_size, 1024, block_size * 8),
 		.keys = test_below(random, KEY_STYLES), .lens = test_below(random, LEN_STYLES),
 		.inodes = 1 + test_below(random, 50), .offsets = 500, .growing = 60,
 	};
 	struct tree_fixture *fixture = run.fixture;
+	u32 last = 1500 + test_below(random, 500);
 
-	for (step = 0; step < 600; step++)
+	for (step = 0; step < last; step++) {
+		fixture->vol.balloc.node_goal = 1;	/* again and again the first free block */
+		run.growing = fixture->vol.tree.dirty_count > 200 || fixture->model.count > 300 ? 20 : 65;
 		random_change(&run);
-	fixture_sync(fixture);
-	for (step = 0; step < 600; step++) {
-		random_change(&run);
-		if (!test_below(random, 40)) {
+		if (!test_below(random, 15)) {
 			if (fixture->flushing)
 				fixture_finish(fixture);
 			else
@@ -493,6 +493,35 @@ static void test_deleting_a_range_redirects_little(void **state)
 	fixture_close(fixture);
 }
 
+/* One leaf as full as it gets, then an item that does not fit: nothing may be written beyond a block. */
+static void split_run(u64 *random)
+{
+	struct tree_fixture *fixture = fixture_open(4096, 1024, 0);
+	struct random_run run = { .random = random, .fixture = fixture, .keys = KEYS_DENSE, .inodes = 1 };
+	struct tree_key from = tree_key(0, 0, 0), to = tree_key(U64_MAX, 0, 0), key;
+	u32 turn, i;
+
+	for (turn = 0; turn < 100; turn++) {
+		run.lens = test_below(random, LEN_STYLES);
+		run.offsets = 1 + test_below(random, 40);
+		i = test_below(random, run.offsets);
+		while (!fixture->vol.tree.root_level) {
+			key = test_below(random, 2) ? random_key(&run) : tree_key(16, TUX3_ITEM_EXTENT, i++);
+			check(!fixture_set(fixture, &key, random_len(&run)));
+		}
+		fixture_check(fixture, NULL);
+		fixture_sync(fixture);		/* checks all nodes */
+		fixture_compare(fixture);
+		check(fixture_delete_range(fixture, &from, &to, U32_MAX) > 2);
+	}
+	fixture_close(fixture);
+}
+
+static void test_any_split_fits(void **state)
+{
+	run_seeds("any_split", 30, split_run);
+}
+
 static void test_setting_the_same_again_changes_nothing(void **state)
 {
 	struct tree_fixture *fixture = fixture_open(4096, BLOCKS, 0);
@@ -550,6 +579,36 @@ static void test_the_cache_keeps_its_limit(void **state)
 	assert_int_equal(atomic64_read(&cache->bytes), 0);
 	fixture_compare(fixture);
 	assert_true(cache_hits(&fixture->vol) > 1000);
+	fixture_close(fixture);
+}
+
+/* What an edit leaves behind is not found any more, be it clean or on its way to the disk. */
+static void test_a_redirected_node_is_forgotten(void **state)
+{
+	struct tree_fixture *fixture = fixture_open(4096, BLOCKS, 0);
+	struct volume *vol = &fixture->vol;
+	struct tree_key key = tree_key(16, TUX3_ITEM_ATTR, 0);
+	struct node_link link;
+	struct node_buffer *buffer;
+	int flushing;
+
+	for (flushing = 0; flushing < 2; flushing++) {
+		check(!fixture_set(fixture, &key, 10));
+		fixture_snapshot(fixture);
+		if (!flushing)
+			fixture_finish(fixture);
+		link = tree_root_link(&vol->tree);
+		buffer = cache_peek(vol, &link);
+		assert_non_null(buffer);
+		check(!fixture_set(fixture, &key, 20));
+		assert_true(test_bit(NODE_DEAD, &buffer->state));
+		assert_null(cache_peek(vol, &link));
+		cache_put(vol, buffer);
+		if (flushing)
+			fixture_finish(fixture);
+		assert_null(cache_peek(vol, &link));
+		assert_int_equal(atomic64_read(&vol->cache.bytes), 4096);
+	}
 	fixture_close(fixture);
 }
 
@@ -996,6 +1055,97 @@ static void test_any_changed_byte_is_found(void **state)
 	}
 }
 
+/* Each rule of the layout, broken alone under a checksum that fits. */
+static void break_rule(struct tree_fixture *fixture, u64 addr, u32 rule)
+{
+	struct volume *vol = &fixture->vol;
+	u8 *image = image_node(fixture, addr), *saved = malloc(vol->block_size);
+	struct disk_node *node = (struct disk_node *)image;
+	struct disk_branch *branches = inner_branches(node);
+	struct disk_item *items = leaf_items(node);
+	u32 count = node_count(node), bytes = count * (node->level ? sizeof(*branches) : sizeof(*items));
+	char why[NODE_WHY_MAX] = "";
+
+	memcpy(saved, image, vol->block_size);
+	check(count > 2);
+	switch (rule) {
+	case 0:	node->magic ^= 1; break;
+	case 1:	node->volume_id ^= 1; break;
+	case 2:	node->addr ^= 1; break;
+	case 3:	node->level = cpu_to_le16(TUX3_MAX_LEVEL + 1); break;
+	case 4:	node->spare[23] = 1; break;
+	case 5:	node->count = cpu_to_le16(count + 1); break;
+	case 6:	node->count = cpu_to_le16(count - 1); break;
+	case 7:	node->count = 0; break;
+	case 8:	node->count = cpu_to_le16(U16_MAX); break;
+	case 9:	le32_add_cpu(&node->data_start, 1); break;
+	case 10: le32_add_cpu(&node->data_start, -1); break;
+	case 11: image[sizeof(*node) + bytes] = 1; break;
+	case 12: node->level = cpu_to_le16(!node->level); break;
+	default:
+		if (node->level) {
+			switch (rule) {
+			case 13: branches[2].key = branches[1].key; break;
+			case 14: swap(branches[2].key, branches[1].key); break;
+			case 15: branches[1].addr = cpu_to_le64(vol->total_blocks); break;
+			case 16: branches[1].addr = cpu_to_le64(U64_MAX); break;
+			case 17: branches[1].addr = cpu_to_le64(balloc_slot_addr(vol, 0, 1)); break;
+			case 18: branches[1].addr = cpu_to_le64(vol->total_blocks - 1); break;
+			case 19: branches[1].addr = 0; break;
+			default: branches[1].birth = 0;
+			}
+			break;
+		}
+		switch (rule) {
+		case 13: items[2].key = items[1].key; break;
+		case 14: swap(items[2].key, items[1].key); break;
+		case 15: items[1].at = cpu_to_le16(leaf_at(node, 1) + 1); break;
+		case 16: items[1].len = cpu_to_le16(leaf_len(node, 1) + 1); break;
+		case 17: items[1].spare = cpu_to_le32(1); break;
+		case 18: items[1].at = 0; break;
+		case 19: items[count - 1].len = cpu_to_le16(U16_MAX); break;
+		default: items[0].at = cpu_to_le16(vol->block_size - 1);
+		}
+	}
+	image_seal(fixture, image);
+	if (!node_check(vol, image, addr, 0, -1, why, sizeof(why))) {
+		print_error("rule %u, level %u\n", rule, node_level(node));
+		check(!"a broken rule was not noticed");
+	}
+	check(why[0]);
+	memcpy(image, saved, vol->block_size);
+	free(saved);
+}
+
+static void test_each_rule_of_the_layout_is_checked(void **state)
+{
+	u64 random = 6;
+	struct tree_fixture *fixture = image_open(&random, 4096);
+	u64 root = fixture->vol.tree.root_addr, leaf;
+	struct disk_node *node;
+	char why[NODE_WHY_MAX];
+	u32 rule = 0;
+
+	test_name = "each_rule";
+	do {
+		leaf = image_child(fixture, root, rule++);
+		node = (struct disk_node *)image_node(fixture, leaf);
+	} while (node_count(node) < 3);
+	for (rule = 0; rule <= 20; rule++) {
+		break_rule(fixture, root, rule);
+		break_rule(fixture, leaf, rule);
+	}
+	/* An item too long, though it is where it should be. */
+	node_init(&fixture->vol, node, leaf, 1, 0);
+	leaf_insert(node, 4096, 0, &(struct node_key){ 1, 1 }, (u8 *)node, TUX3_ITEM_MAX(4096));
+	node_seal(&fixture->vol, node);
+	check(!node_check(&fixture->vol, node, leaf, 0, 0, why, sizeof(why)));
+	leaf_insert(node, 4096, 0, &(struct node_key){ 1, 0 }, (u8 *)node, TUX3_ITEM_MAX(4096) + 1);
+	node_seal(&fixture->vol, node);
+	check(node_check(&fixture->vol, node, leaf, 0, 0, why, sizeof(why)));
+	fixture_close(fixture);
+}
+
 /* Bytes, header fields, keys or entries that are not as they were, under a checksum that fits. */
 static void damage_node(struct random_run *run, u8 *node)
 {
@@ -1151,31 +1301,49 @@ static void test_a_block_is_reached_by_one_way_only(void **state)
 	fixture_close(fixture);
 }
 
-static void test_a_lying_free_map_is_caught(void **state)
+/* As far as the free map knows, no tree node is in use. */
+static void lie(struct volume *vol)
 {
-	u64 random = 12, i, refused = 0;
-	struct tree_fixture *fixture = image_open(&random, 4096);
+	u64 addr;
+
+	for (addr = 0; addr < vol->total_blocks; addr++) {
+		if (!balloc_is_fixed(vol, addr) && balloc_test(vol, addr, 1) == 1)
+			check(!balloc_free(vol, BALLOC_NODE, addr, 1));
+	}
+	vol->balloc.node_goal = 1;
+}
+
+static void lying_map_run(u64 *random)
+{
+	struct tree_fixture *fixture = image_open(random, 4096);
 	struct random_run run = {
-		.random = &random, .fixture = fixture, .keys = KEYS_MIXED, .lens = LENS_ANY, .inodes = 30,
+		.random = random, .fixture = fixture, .keys = KEYS_MIXED, .lens = LENS_ANY, .inodes = 30,
 		.offsets = 1000,
 	};
 	struct volume *vol = &fixture->vol;
+	u32 i, refused = 0;
 
-	for (i = 0; i < vol->total_blocks; i++) {
-		if (!balloc_is_fixed(vol, i) && balloc_test(vol, i, 1) == 1)
-			check(!balloc_free(vol, BALLOC_NODE, i, 1));
-	}
-	for (i = 0; i < 2000; i++) {
+	fixture_reopen(fixture, 4 * 4096);
+	for (i = 0; i < 500; i++) {
 		struct tree_key key = random_key(&run);
 		u8 data[2000] = {};
 
+		if (i % 50 == 0)
+			lie(vol);
 		tree_edit_begin(vol);
 		refused += tree_set(vol, &key, data, random_len(&run)) != 0;
 		refused += tree_delete(vol, &key) != 0;
 		tree_edit_end(vol);
+		tree_lookup(vol, &key, NULL, 0);
 	}
-	assert_true(refused > 0);
+	check(refused > 0);
+	check(!tree_walk(vol, count_node, &refused));
 	fixture_close(fixture);
+}
+
+static void test_a_lying_free_map_does_no_harm(void **state)
+{
+	run_seeds("lying_free_map", 20, lying_map_run);
 }
 
 static void test_bad_roots_are_refused(void **state)
@@ -1224,8 +1392,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_an_emptied_tree_is_one_leaf, setup),
 		cmocka_unit_test_setup(test_a_high_tree_grows_and_shrinks, setup),
 		cmocka_unit_test_setup(test_deleting_a_range_redirects_little, setup),
+		cmocka_unit_test_setup(test_any_split_fits, setup),
 		cmocka_unit_test_setup(test_setting_the_same_again_changes_nothing, setup),
 		cmocka_unit_test_setup(test_the_cache_keeps_its_limit, setup),
+		cmocka_unit_test_setup(test_a_redirected_node_is_forgotten, setup),
 		cmocka_unit_test_setup(test_exit_tells_of_a_leak, setup),
 		cmocka_unit_test_setup(test_without_memory_the_tree_stays_whole, setup),
 		cmocka_unit_test_setup(test_without_space_nothing_happens, setup),
@@ -1233,9 +1403,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_a_failed_snapshot_stays_in_memory, setup),
 		cmocka_unit_test_setup(test_readers_run_beside_an_editor, setup),
 		cmocka_unit_test_setup(test_any_changed_byte_is_found, setup),
+		cmocka_unit_test_setup(test_each_rule_of_the_layout_is_checked, setup),
 		cmocka_unit_test_setup(test_damaged_nodes_do_no_harm, setup),
 		cmocka_unit_test_setup(test_a_block_is_reached_by_one_way_only, setup),
-		cmocka_unit_test_setup(test_a_lying_free_map_is_caught, setup),
+		cmocka_unit_test_setup(test_a_lying_free_map_does_no_harm, setup),
 		cmocka_unit_test_setup(test_bad_roots_are_refused, setup),
 	};
 

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Cutting the power.  A run is over and its disk has recorded every write and flush.  A cut after
+ * write k leaves what was durable at the moment when k was issued, and of the rest:
+ *
+ *	image 0		everything, in order
+ *	image 1, 3 ..	a random subset
+ *	image 2, 4 ..	the same with one write torn at 512 bytes
+ *
+ * The volume found there must be in a state that its delta may have, not older than the last sync that had
+ * returned by then; the checker must find nothing; and it must be good for further use, through
+ * another cut (second level).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clock.h"
+#include "sim.h"
+
+#define SECOND_CUTS	6u	/* tried of each run at the second level */
+#define SECOND_IMAGES	2u
+#define SECOND_OPS	6u	/* operations made before it, at most */
+
+static const struct ack *last_ack(const struct sim_run *run, u64 at)
+{
+	u32 i = run->ack_count;
+
+	while (i > 0)
+		if (run->acks[--i].at <= at)
+			return &run->acks[i];
+	return NULL;
+}
+
+static struct boundary *find_boundary(struct sim_run *run, u64 delta)
+{
+	u64 index = delta - run->first_delta;
+
+	if (delta < run->first_delta)
+		return NULL;
+	if (index < run->boundary_count)
+		return &run->boundaries[index];
+	return run->closed ? &run->boundaries[run->boundary_count - 1] : NULL;
+}
+
+/* The batches of one call: a delta may end between two. */
+static struct m_state *find_partial(struct sim_run *run, struct sim_run *again, const struct boundary *boundary)
+{
+	const struct sim_op *op = &boundary->op;
+	const struct m_state *before = boundary->states[0];
+	u64 step = run->params->block_size, offset = op->offset, at;
+	struct difference diff;
+	int err;
+	u32 id = model_lookup(before, op->a, &err);
+
+	if (id == M_NONE)
+		return NULL;
+	if (op->kind == SIM_APPEND)
+		offset = before->inodes[id]->size;
+	for (at = offset; at < offset + op->len; at = round_down(at, step) + step) {
+		struct m_state *state = model_snapshot(before);
+
+		model_apply_part(state, op, at - offset, boundary->now);
+		model_forget_open(state);
+		if (!compare_tree(again->volume, state, again->buffer, &diff))
+			return state;
+		model_put(state);
+	}
+	return NULL;
+}
+
+/* Which of the states that are allowed is it?  NULL: none, told. */
+static struct m_state *find_state(struct sim_run *run, struct sim_run *again, u64 delta, const struct ack *ack)
+{
+	struct boundary *boundary = find_boundary(run, delta);
+	struct m_state *candidates[2], *state;
+	u32 count = 0, i;
+	struct difference diff[2];
+	bool only_ack = ack && (ack->exact || delta < ack->delta);
+
+	if (only_ack) {
+		for (; count < 2 && ack->states[count]; count++)
+			candidates[count] = ack->states[count];
+	} else if (!boundary) {
+		sim_fail(again, "is at delta %llu, which was never committed", delta);
+		return NULL;
+	}
+	for (i = 0; !only_ack && i < boundary->count; i++)
+		candidates[count++] = boundary->states[i];
+	for (i = 0; i < count; i++) {
+		state = model_snapshot(candidates[i]);
+		model_forget_open(state);
+		run->totals->compares++;
+		if (!compare_tree(again->volume, state, again->buffer, &diff[i]))
+			return state;
+		model_put(state);
+	}
+	if (!only_ack && boundary->partial) {
+		state = find_partial(run, again, boundary);
+		if (state)
+			return state;
+	}
+	sim_fail(again, "delta %llu is not as it must be%s (acknowledged: %llu)\n%s%s%s", delta,
+		 only_ack ? ": older than what was acknowledged" : "", ack ? ack->delta : 0, diff[0].text,
+		 count > 1 ? "  nor as the other state allowed:\n" : "", count > 1 ? diff[1].text : "");
+	return NULL;
+}
+
+/* Open read-only, compare with what is allowed, check.  The state found, or NULL; *delta: its number. */
+static struct m_state *verify_once(struct sim_run *run, struct sim_run *again, u64 acked_at, u64 *delta)
+{
+	struct m_state *state;
+
+	if (run_open(again, true))
+		return NULL;
+	*delta = tux3_committed(again->volume);
+	state = find_state(run, again, *delta, last_ack(run, acked_at));
+	run_check(again);
+	run_abandon(again);
+	if (state && again->failed) {
+		model_put(state);
+		return NULL;
+	}
+	return state;
+}
+
+/* Use the volume, close it or not, and cut the power in that. */
+static void write_on(struct sim_run *again, struct m_state *state, u64 delta, struct rng *rng, u32 depth)
+{
+	u32 ops = rng_below(rng, SECOND_OPS + 1);
+	struct sim_op op;
+
+	if (run_open(again, false))
+		return;
+	run_begin(again, state, delta);
+	run_compare(again, again->state, "opened for writing");
+	while (ops-- && !again->failed) {
+		generate_op(again->params, again->state, rng, &op);
+		run_op(again, &op);
+	}
+	if (!rng_one_in(rng, 3)) {
+		memset(&op, 0, sizeof(op));
+		op.kind = SIM_SYNC;
+		run_op(again, &op);
+	}
+	if (again->failed || rng_one_in(rng, 2))
+		run_abandon(again);
+	else
+		run_close(again);
+	if (!again->failed)
+		crash_all(again, depth + 1);
+}
+
+void crash_verify(struct sim_run *run, struct sim_disk *image, u64 acked_at, u64 seed, u32 depth, bool on,
+		  const char *where)
+{
+	struct rng rng = { seed };
+	struct sim_run again;
+	struct m_state *state;
+	u64 delta = 0;
+
+	run_init(&again, run->config, run->totals, run->params, image);
+	again.where = where;
+	again.clock = run->clock;
+	again.op_index = run->op_index;
+	sim_log_clear();
+	env_set_random_seed(rng_next(&rng) | 1);
+	state = verify_once(run, &again, acked_at, &delta);
+	if (state && on && !again.failed)
+		write_on(&again, state, delta, &rng, depth);
+	model_put(state);
+	run->failed |= again.failed;
+	run_exit(&again);
+}
+
+struct cut_images {
+	struct disk_cut cut;
+	u32 k, depth;
+	u64 digests[64];	/* of the images tried; 0: everything is there, that is number 0 */
+};
+
+static bool image_was_tried(const struct cut_images *images, u32 i)
+{
+	u32 j;
+
+	for (j = 0; j < i; j++)
+		if (images->digests[j] == images->digests[i])
+			return true;
+	return false;
+}
+
+static void crash_image(struct sim_run *run, struct cut_images *images, u32 i)
+{
+	const struct disk_cut *cut = &images->cut;
+	u64 seed = rng_hash(run->params->seed ^ run->op_index,
+			    ((u64)images->depth << 40) + ((u64)images->k << 8) + i);
+	struct disk_settings settings = run->disk->settings;
+	struct rng rng = { seed };
+	struct sim_disk image;
+	u64 acked_at = cut->at;
+	char where[160];
+	bool again;
+
+	settings.seed = rng_next(&rng);
+	if (i == 0)
+		acked_at = cut->issued < run->disk->write_count ? run->disk->writes[cut->issued].issued - 1 :
+								  run->disk->now;
+	snprintf(where, sizeof(where), "%s%scut after write %u of %u, image %u", run->where ? run->where : "",
+		 run->where ? ", then " : "", images->k, run->disk->write_count, i);
+	images->digests[i] = disk_init_image(&image, run->disk, &settings, cut, i ? &rng : NULL,
+					     i && i % 2 == 0);
+	if (i == 0 || !image_was_tried(images, i)) {
+		again = run->config->second_rate && images->depth < 2 &&
+			rng_one_in(&rng, run->config->second_rate);
+		run->totals->images++;
+		run->totals->second_images += images->depth > 1;
+		crash_verify(run, &image, acked_at, rng_next(&rng), images->depth, again, where);
+	}
+	disk_exit(&image);
+}
+
+/* k writes were issued; k one beyond the last stands for the end of the trace. */
+static void crash_cut(struct sim_run *run, u32 k, u32 depth)
+{
+	const struct sim_config *config = run->config;
+	struct sim_disk *disk = run->disk;
+	struct cut_images images = { .k = k, .depth = depth };
+	u32 count = depth > 1 ? SECOND_IMAGES : config->images, i;
+
+	images.cut.issued = min_t(u32, k, disk->write_count);
+	images.cut.at = k > disk->write_count ? disk->now : k ? disk->writes[k - 1].issued :
+			disk->write_count ? disk->writes[0].issued - 1 : disk->now;
+	if (!disk_count_unflushed(disk, &images.cut))
+		count = 1;
+	run->totals->cuts++;
+	for (i = 0; i < min_t(u32, count, ARRAY_SIZE(images.digests)) && !run->failed; i++) {
+		if (depth == 1 && config->only_image >= 0 && config->only_image != i) {
+			images.digests[i] = i ? ~(u64)i : 0;
+			continue;
+		}
+		if (depth == 1) {
+			jobs_at(k, i);
+			jobs_watchdog();
+		}
+		crash_image(run, &images, i);
+	}
+}
+
+void crash_all(struct sim_run *run, u32 depth)
+{
+	const struct sim_config *config = run->config;
+	u32 cuts = run->disk->write_count + 2, limit = depth > 1 ? SECOND_CUTS : config->cuts, k;
+	struct rng rng = { rng_hash(run->params->seed, run->op_index + depth) };
+
+	run->totals->writes += depth == 1 ? run->disk->write_count : 0;
+	for (k = 0; k < cuts && !run->failed; k++) {
+		if (depth == 1 && config->only_cut >= 0 && config->only_cut != k)
+			continue;
+		if (limit && cuts > limit && rng_below(&rng, cuts) >= limit)
+			continue;
+		crash_cut(run, k, depth);
+	}
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The modelled disk: see disk.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "disk.h"
+
+#define ARENA_BYTES (256u << 10)
+
+static void *disk_alloc(struct sim_disk *disk, size_t len)
+{
+	struct disk_arena *arena = disk->arena;
+	void *ptr;
+
+	len = (len + 15) & ~(size_t)15;
+	if (!arena || arena->used + len > arena->size) {
+		size_t size = len > ARENA_BYTES ? len : ARENA_BYTES;
+
+		arena = malloc(sizeof(*arena) + size);
+		if (!arena)
+			abort();
+		arena->next = disk->arena;
+		arena->used = 0;
+		arena->size = size;
+		disk->arena = arena;
+	}
+	ptr = arena->data + arena->used;
+	arena->used += len;
+	return ptr;
+}
+
+static void disk_complain(struct sim_disk *disk, const char *what, u64 offset)
+{
+	if (!disk->complaint[0])
+		snprintf(disk->complaint, sizeof(disk->complaint), "%s (byte %llu of the device)",
+			 what, (unsigned long long)offset);
+}
+
+/* Does this one fail?  seen counts the calls of its kind. */
+static bool disk_fails(struct sim_disk *disk, u64 *seen, u64 at)
+{
+	++*seen;
+	if (!at || (disk->faults.sticky ? *seen < at : *seen != at))
+		return false;
+	disk->faults_hit++;
+	return true;
+}
+
+/* Put sectors [from, to) of a write on a page table; the pages come from arena_of. */
+static void disk_put_sectors(struct sim_disk *arena_of, u8 **pages, const struct disk_write *write,
+			     u32 from, u32 to)
+{
+	while (from < to) {
+		u64 at = write->offset + (u64)from * DISK_SECTOR;
+		u32 in_page = at % DISK_PAGE;
+		u32 bytes = DISK_PAGE - in_page;
+		u8 **page = &pages[at / DISK_PAGE];
+
+		if (bytes > (to - from) * DISK_SECTOR)
+			bytes = (to - from) * DISK_SECTOR;
+		if (bytes == DISK_PAGE) {
+			*page = write->data + (u64)from * DISK_SECTOR;
+		} else {
+			u8 *merged = disk_alloc(arena_of, DISK_PAGE);
+
+			if (*page)
+				memcpy(merged, *page, DISK_PAGE);
+			else
+				memset(merged, 0, DISK_PAGE);
+			memcpy(merged + in_page, write->data + (u64)from * DISK_SECTOR, bytes);
+			*page = merged;
+		}
+		from += bytes / DISK_SECTOR;
+	}
+}
+
+static void disk_put(struct sim_disk *arena_of, u8 **pages, const struct disk_write *write)
+{
+	disk_put_sectors(arena_of, pages, write, 0, write->len / DISK_SECTOR);
+}
+
+/* Some of the sectors of a write, as a power cut in its middle leaves them.  Returns a digest. */
+static u64 disk_put_torn(struct sim_disk *arena_of, u8 **pages, const struct disk_write *write, struct rng *rng)
+{
+	u32 sectors = write->len / DISK_SECTOR, i;
+	u32 at = rng_below(rng, sectors + 1);
+	u64 digest = 0;
+
+	switch (rng_below(rng, 3)) {
+	case 0:
+		disk_put_sectors(arena_of, pages, write, 0, at);
+		return at;
+	case 1:
+		disk_put_sectors(arena_of, pages, write, at, sectors);
+		return ~(u64)at;
+	default:
+		for (i = 0; i < sectors; i++) {
+			if (rng_one_in(rng, 2))
+				continue;
+			disk_put_sectors(arena_of, pages, write, i, i + 1);
+			digest = rng_hash(digest, i + 1);
+		}
+		return digest;
+	}
+}
+
+static void disk_complete(struct sim_disk *disk, struct disk_write *write)
+{
+	u64 at = 0;
+	u32 i;
+
+	for (i = 0; i < write->vecs; at += write->vec[i++].iov_len)
+		if (memcmp(write->data + at, write->vec[i].iov_base, write->vec[i].iov_len))
+			disk_complain(disk, "bytes changed while they were being written", write->offset + at);
+	free(write->vec);
+	write->vec = NULL;
+	write->vecs = 0;
+	write->completed = true;
+	if (!write->failed && (write->flags & DEVICE_FUA || !disk->settings.volatile_cache))
+		write->durable = disk->now;
+	io_wait_end(write->wait, write->failed ? -EIO : 0);
+	write->wait = NULL;
+}
+
+/* Complete pending writes: all, or some. */
+static void disk_complete_some(struct sim_disk *disk, bool all)
+{
+	u32 i;
+
+	for (i = disk->first_pending; i < disk->write_count; i++) {
+		struct disk_write *write = &disk->writes[i];
+
+		if (!write->completed && (all || rng_one_in(&disk->rng, 3)))
+			disk_complete(disk, write);
+		if (write->completed && i == disk->first_pending)
+			disk->first_pending++;
+	}
+}
+
+static int disk_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
+	u64 at = addr * dev->block_size, end = at + (u64)count * dev->block_size;
+	int err = 0;
+
+	pthread_mutex_lock(&disk->mutex);
+	if (disk->frozen || disk_fails(disk, &disk->reads_seen, disk->faults.read_at))
+		err = -EIO;
+	for (; !err && at < end; at += DISK_PAGE, data = (u8 *)data + DISK_PAGE) {
+		u8 *page = disk->pages[at / DISK_PAGE];
+
+		if (page)
+			memcpy(data, page, DISK_PAGE);
+		else
+			memset(data, 0, DISK_PAGE);
+	}
+	pthread_mutex_unlock(&disk->mutex);
+	return err;
+}
+
+static struct disk_write *disk_new_write(struct sim_disk *disk)
+{
+	if (disk->write_count == disk->write_capacity) {
+		disk->write_capacity = disk->write_capacity ? 2 * disk->write_capacity : 64;
+		disk->writes = realloc(disk->writes, disk->write_capacity * sizeof(*disk->writes));
+		if (!disk->writes)
+			abort();
+	}
+	return memset(&disk->writes[disk->write_count++], 0, sizeof(*disk->writes));
+}
+
+static void disk_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs,
+		       unsigned int flags, struct io_wait *wait)
+{
+	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
+	struct disk_write *write;
+	u32 i, len = 0;
+
+	io_wait_begin(wait);
+	pthread_mutex_lock(&disk->mutex);
+	if (disk->frozen) {
+		pthread_mutex_unlock(&disk->mutex);
+		io_wait_end(wait, -EIO);
+		return;
+	}
+	write = disk_new_write(disk);
+	for (i = 0; i < vecs; i++)
+		write->len += vec[i].iov_len;
+	write->offset = addr * dev->block_size;
+	write->flags = flags;
+	write->data = disk_alloc(disk, write->len);
+	for (i = 0; i < vecs; len += vec[i++].iov_len)
+		memcpy(write->data + len, vec[i].iov_base, vec[i].iov_len);
+	write->vec = malloc(vecs * sizeof(*vec));
+	if (!write->vec)
+		abort();
+	memcpy(write->vec, vec, vecs * sizeof(*vec));
+	write->vecs = vecs;
+	write->wait = wait;
+	write->issued = ++disk->now;
+	write->durable = DISK_NEVER;
+	write->failed = disk_fails(disk, &disk->writes_seen, disk->faults.write_at);
+	if (!write->failed)
+		disk_put(disk, disk->pages, write);
+	else
+		disk_put_torn(disk, disk->pages, write, &disk->rng);
+	disk_complete_some(disk, !disk->settings.defer);
+	pthread_mutex_unlock(&disk->mutex);
+}
+
+static int disk_flush(struct tux3_device *dev)
+{
+	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
+	int err = 0;
+	u32 i;
+
+	pthread_mutex_lock(&disk->mutex);
+	if (disk->frozen || disk_fails(disk, &disk->flushes_seen, disk->faults.flush_at)) {
+		/* As in Linux: what was in the cache is not tried again by a later flush. */
+		for (i = 0; i < disk->write_count; i++)
+			if (disk->writes[i].durable == DISK_NEVER)
+				disk->writes[i].failed = true;
+		err = -EIO;
+		goto out;
+	}
+	++disk->now;
+	++disk->flushes_done;
+	for (i = disk->write_count; i-- > 0 && !disk->settings.ignore_flush;) {
+		struct disk_write *write = &disk->writes[i];
+
+		if (write->completed && !write->failed && write->durable == DISK_NEVER)
+			write->durable = disk->now;
+	}
+	disk_complete_some(disk, false);
+out:
+	pthread_mutex_unlock(&disk->mutex);
+	return err;
+}
+
+static void disk_kick(struct tux3_device *dev)
+{
+	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
+
+	pthread_mutex_lock(&disk->mutex);
+	disk_complete_some(disk, true);
+	pthread_mutex_unlock(&disk->mutex);
+}
+
+static const struct tux3_device_ops disk_ops = {
+	.read = disk_read,
+	.write = disk_write,
+	.flush = disk_flush,
+	.kick = disk_kick,
+};
+
+void disk_init(struct sim_disk *disk, const struct disk_settings *settings)
+{
+	memset(disk, 0, sizeof(*disk));
+	disk->settings = *settings;
+	disk->dev.ops = &disk_ops;
+	disk->dev.size_bytes = settings->size_bytes;
+	disk->dev.block_size = 4096;
+	disk->dev.volatile_cache = settings->volatile_cache;
+	disk->dev.has_fua = settings->has_fua;
+	disk->dev.name = "sim";
+	disk->page_count = (settings->size_bytes + DISK_PAGE - 1) / DISK_PAGE;
+	disk->pages = calloc(disk->page_count, sizeof(*disk->pages));
+	disk->base = calloc(disk->page_count, sizeof(*disk->base));
+	if (!disk->pages || !disk->base)
+		abort();
+	disk->rng.state = settings->seed;
+	pthread_mutex_init(&disk->mutex, NULL);
+}
+
+void disk_exit(struct sim_disk *disk)
+{
+	struct disk_arena *arena, *next;
+	u32 i;
+
+	for (i = disk->first_pending; i < disk->write_count; i++)
+		free(disk->writes[i].vec);
+	for (arena = disk->arena; arena; arena = next) {
+		next = arena->next;
+		free(arena);
+	}
+	free(disk->pages);
+	free(disk->base);
+	free(disk->writes);
+	pthread_mutex_destroy(&disk->mutex);
+}
+
+void disk_begin_trace(struct sim_disk *disk)
+{
+	disk_complete_some(disk, true);
+	memcpy(disk->base, disk->pages, disk->page_count * sizeof(*disk->pages));
+	disk->write_count = 0;
+	disk->first_pending = 0;
+}
+
+void disk_set_faults(struct sim_disk *disk, const struct disk_faults *faults)
+{
+	pthread_mutex_lock(&disk->mutex);
+	disk->faults = faults ? *faults : (struct disk_faults){ 0 };
+	disk->reads_seen = disk->writes_seen = disk->flushes_seen = 0;
+	pthread_mutex_unlock(&disk->mutex);
+}
+
+u64 disk_now(struct sim_disk *disk)
+{
+	u64 now;
+
+	pthread_mutex_lock(&disk->mutex);
+	now = disk->now;
+	pthread_mutex_unlock(&disk->mutex);
+	return now;
+}
+
+static bool disk_was_durable(const struct disk_write *write, const struct disk_cut *cut)
+{
+	return write->durable <= cut->at;
+}
+
+u32 disk_count_unflushed(const struct sim_disk *disk, const struct disk_cut *cut)
+{
+	u32 i, count = 0;
+
+	for (i = 0; i < cut->issued; i++)
+		count += !disk_was_durable(&disk->writes[i], cut);
+	return count;
+}
+
+/* How the unflushed writes of an image are chosen. */
+struct disk_choice {
+	unsigned int kind;	/* 0: each with chance 1/2; 1: all but `one`; 2: only `one`; 3: all */
+	u32 one, torn;		/* index among the unflushed ones; torn ~0: none */
+};
+
+static struct disk_choice disk_choose(u32 unflushed, struct rng *rng, bool torn)
+{
+	struct disk_choice choice = { .kind = 3, .torn = ~0u };
+
+	if (!rng || !unflushed)
+		return choice;
+	choice.kind = rng_below(rng, 3);
+	choice.one = rng_below(rng, unflushed);
+	if (torn) {
+		/* The newest writes are the likeliest to be torn. */
+		choice.torn = rng_one_in(rng, 2) ? unflushed - 1 : rng_below(rng, unflushed);
+		if (rng_one_in(rng, 2))
+			choice.kind = 3;
+	}
+	return choice;
+}
+
+u64 disk_init_image(struct sim_disk *image, struct sim_disk *parent, const struct disk_settings *settings,
+		    const struct disk_cut *cut, struct rng *rng, bool torn)
+{
+	u32 unflushed = rng ? disk_count_unflushed(parent, cut) : 0, n = 0, i;
+	struct disk_choice choice = disk_choose(unflushed, rng, torn);
+	u64 digest = 0;
+
+	disk_init(image, settings);
+	memcpy(image->pages, parent->base, parent->page_count * sizeof(*parent->base));
+	for (i = 0; i < cut->issued; i++) {
+		const struct disk_write *write = &parent->writes[i];
+		bool take;
+
+		if (!rng || disk_was_durable(write, cut)) {
+			disk_put(image, image->pages, write);
+			continue;
+		}
+		if (n == choice.torn) {
+			digest = rng_hash(digest, disk_put_torn(image, image->pages, write, rng) ^ 2);
+			n++;
+			continue;
+		}
+		take = choice.kind == 3 || (choice.kind == 0 ? rng_one_in(rng, 2) :
+					    (choice.kind == 2) == (n == choice.one));
+		if (take)
+			disk_put(image, image->pages, write);
+		digest = take ? digest : rng_hash(digest, n + 1);
+		n++;
+	}
+	memcpy(image->base, image->pages, image->page_count * sizeof(*image->pages));
+	return digest;
+}
+
+void disk_print_trace(const struct sim_disk *disk, u32 from)
+{
+	u32 i;
+
+	for (i = from; i < disk->write_count; i++) {
+		const struct disk_write *write = &disk->writes[i];
+		char durable[32] = "never";
+
+		if (write->durable != DISK_NEVER)
+			snprintf(durable, sizeof(durable), "at %llu", (unsigned long long)write->durable);
+		printf("  write %u: block %llu, %u bytes, %.4s%s, issued at %llu, durable %s\n", i + 1,
+		       (unsigned long long)(write->offset / disk->dev.block_size), write->len,
+		       write->data[0] >= 'A' && write->data[0] <= 'Z' ? (const char *)write->data : "data",
+		       write->flags & DEVICE_FUA ? ", FUA" : "", (unsigned long long)write->issued, durable);
+	}
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A modelled disk: what it holds, what a power cut would leave of it, and every write it was sent.
+ *
+ * Contents are pages of 4096 bytes that never change once written, so that a copy of the disk (an
+ * image) is a copy of its page table.  An image borrows pages of its parent, which must outlive it.
+ *
+ * Time is counted in events: each write issued and each flush completed is one.  A write is durable
+ * from the event on that made it so: a flush that began after the write had completed, or its own
+ * completion where it has FUA or the disk has no volatile cache.  A power cut at event T keeps all
+ * writes durable by then, and of the others any subset, torn at 512 bytes.
+ *
+ * Locking: the mutex protects everything; the calls named disk_* below expect that nobody uses the
+ * device meanwhile.
+ */
+#ifndef TUX3_SIM_DISK_H
+#define TUX3_SIM_DISK_H
+
+#include <pthread.h>
+#include "core/device.h"
+#include "rng.h"
+
+#define DISK_PAGE	4096u
+#define DISK_SECTOR	512u
+#define DISK_NEVER	(~0ULL)
+
+struct disk_write {
+	u64 offset;		/* bytes */
+	u32 len;		/* bytes */
+	u32 flags;		/* DEVICE_... */
+	u8 *data;
+	u64 issued;		/* event */
+	u64 durable;		/* event, or DISK_NEVER */
+	bool completed;
+	bool failed;		/* told to be; what is on the disk is anything between old and new */
+	struct io_wait *wait;	/* until completed */
+	struct kvec *vec;	/* until completed: where the bytes came from */
+	u32 vecs;
+};
+
+struct disk_faults {		/* the nth from now on fails, counted from 1; 0: none */
+	u64 read_at, write_at, flush_at;
+	bool sticky;		/* and so do all after it */
+};
+
+struct disk_settings {
+	u64 size_bytes;
+	bool volatile_cache;
+	bool has_fua;
+	bool ignore_flush;	/* canary: flush does nothing */
+	bool defer;		/* writes complete later, at random; all of them by kick */
+	u64 seed;		/* for defer and faults */
+};
+
+struct disk_arena {
+	struct disk_arena *next;
+	size_t used, size;
+	u8 data[] __attribute__((aligned(16)));
+};
+
+struct sim_disk {
+	struct tux3_device dev;
+	struct disk_settings settings;
+	pthread_mutex_t mutex;
+	u8 **pages;		/* as a reader sees it; NULL: zeros */
+	u8 **base;		/* when the trace began */
+	u32 page_count;
+	struct disk_write *writes;
+	u32 write_count, write_capacity;
+	u32 first_pending;	/* writes before it have completed */
+	u64 now;		/* events */
+	u64 flushes_done;
+	struct disk_faults faults;
+	u64 reads_seen, writes_seen, flushes_seen;	/* since the faults were set */
+	u64 faults_hit;
+	bool frozen;		/* power is off: everything fails, nothing is recorded */
+	struct rng rng;
+	struct disk_arena *arena;
+	char complaint[160];	/* what the file system did wrong towards the device; empty: nothing */
+};
+
+void disk_init(struct sim_disk *disk, const struct disk_settings *settings);
+void disk_exit(struct sim_disk *disk);
+/* From here on the trace is new; what was written so far is durable. */
+void disk_begin_trace(struct sim_disk *disk);
+void disk_set_faults(struct sim_disk *disk, const struct disk_faults *faults);	/* NULL: none */
+
+u64 disk_now(struct sim_disk *disk);	/* events so far; any time */
+
+/*
+ * A new disk: what is left of parent after a power cut at event `at`, after its first `issued` writes.
+ * rng NULL: all of them, in order.  Else a random choice of those that were not durable; torn: one of
+ * them in part.  Returns a digest of the choice, the same for the same image.
+ */
+struct disk_cut {
+	u32 issued;
+	u64 at;
+};
+u64 disk_init_image(struct sim_disk *image, struct sim_disk *parent, const struct disk_settings *settings,
+		    const struct disk_cut *cut, struct rng *rng, bool torn);
+/* How many of the first writes of a cut were not durable at that moment. */
+u32 disk_count_unflushed(const struct sim_disk *disk, const struct disk_cut *cut);
+/* Print the trace from write `from` on. */
+void disk_print_trace(const struct sim_disk *disk, u32 from);
+
+#endif

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* One operation on the volume and on the oracle: both must return the same. */
+#include <errno.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "sim.h"
+
+#define OP_SECONDS 1000000001ULL	/* the clock's step between operations, in ns */
+
+struct result {
+	s64 err;		/* or, of a write, bytes */
+	u64 ino;		/* of what was made */
+};
+
+/* The node a path leads to, with a reference. */
+static int exec_get(struct sim_run *run, const char *path, struct tux3_node **node)
+{
+	if (*path != '@')
+		return node_walk(run->volume, path, node);
+	*node = run->slots[(path[1] - '0') % SIM_SLOTS];
+	if (!*node)
+		return -EBADF;
+	tux3_node_ref(*node, 1);
+	return 0;
+}
+
+/* The directory of a path, with a reference, and the last component. */
+static int exec_parent(struct sim_run *run, const char *path, struct tux3_node **dir, char *name)
+{
+	const char *slash = strrchr(path, '/');
+	char above[SIM_PATH_MAX];
+
+	snprintf(above, sizeof(above), "%.*s", slash ? (int)(slash - path) : 0, path);
+	name_expand(slash ? slash + 1 : path, name);
+	return node_walk(run->volume, above, dir);
+}
+
+static int exec_make(struct sim_run *run, const struct sim_op *op, struct result *result)
+{
+	char name[TUX3_NAME_MAX + 1];
+	struct tux3_node *dir, *node = NULL;
+	u32 mode = op->mode;
+	int err = exec_parent(run, op->a, &dir, name);
+
+	if (err)
+		return err;
+	if (op->kind == SIM_CREATE)
+		mode |= S_IFREG;
+	if (op->kind == SIM_MKDIR)
+		mode |= S_IFDIR;
+	if (op->kind == SIM_SYMLINK)
+		err = tux3_symlink(dir, NULL, name, op->b, &node);
+	else
+		err = tux3_mknod(dir, NULL, name, mode, op->kind == SIM_MKNOD ? op->major : 0,
+				 op->kind == SIM_MKNOD ? op->minor : 0, &node);
+	if (!err) {
+		result->ino = tux3_node_ino(node);
+		tux3_node_put(node, 1);
+	}
+	tux3_node_put(dir, 1);
+	return err;
+}
+
+static int exec_slot(struct sim_run *run, const struct sim_op *op, struct result *result)
+{
+	struct tux3_node *node = NULL, *dir, *old = run->slots[op->flags];
+	int err = 0;
+
+	if (op->kind == SIM_OPEN)
+		err = exec_get(run, op->a, &node);
+	if (op->kind == SIM_TMPFILE) {
+		err = exec_get(run, op->a, &dir);
+		if (!err) {
+			err = tux3_tmpfile(dir, NULL, S_IFREG | op->mode, &node);
+			tux3_node_put(dir, 1);
+		}
+		if (!err)
+			result->ino = tux3_node_ino(node);
+	}
+	if (err)
+		return err;
+	run->slots[op->flags] = node;
+	if (old)
+		tux3_node_put(old, 1);
+	return 0;
+}
+
+static int exec_link(struct sim_run *run, const struct sim_op *op)
+{
+	char name[TUX3_NAME_MAX + 1];
+	struct tux3_node *node, *dir;
+	int err = exec_get(run, op->a, &node);
+
+	if (err)
+		return err;
+	err = exec_parent(run, op->b, &dir, name);
+	if (!err) {
+		err = tux3_link(node, NULL, dir, name);
+		tux3_node_put(dir, 1);
+	}
+	tux3_node_put(node, 1);
+	return err;
+}
+
+static int exec_unlink(struct sim_run *run, const struct sim_op *op)
+{
+	char name[TUX3_NAME_MAX + 1];
+	struct tux3_node *dir;
+	int err = exec_parent(run, op->a, &dir, name);
+
+	if (err)
+		return err;
+	err = op->kind == SIM_RMDIR ? tux3_rmdir(dir, NULL, name) : tux3_unlink(dir, NULL, name);
+	tux3_node_put(dir, 1);
+	return err;
+}
+
+static int exec_rename(struct sim_run *run, const struct sim_op *op, struct result *result)
+{
+	char old_name[TUX3_NAME_MAX + 1], new_name[TUX3_NAME_MAX + 1];
+	struct tux3_node *old_dir, *new_dir, *node;
+	int err = exec_parent(run, op->a, &old_dir, old_name);
+
+	if (err)
+		return err;
+	err = exec_parent(run, op->b, &new_dir, new_name);
+	if (!err) {
+		err = tux3_rename(old_dir, old_name, new_dir, new_name, op->flags, NULL);
+		tux3_node_put(new_dir, 1);
+	}
+	if (!err && op->flags & TUX3_RENAME_WHITEOUT && !tux3_lookup(old_dir, NULL, old_name, &node)) {
+		result->ino = tux3_node_ino(node);
+		tux3_node_put(node, 1);
+	}
+	tux3_node_put(old_dir, 1);
+	return err;
+}
+
+static s64 exec_write(struct sim_run *run, const struct sim_op *op, struct tux3_node *node)
+{
+	u64 offset = op->offset;
+	struct tux3_stat stat;
+	s64 ret;
+
+	if (op->kind == SIM_APPEND) {
+		int err = tux3_stat_node(node, &stat);
+
+		if (err)
+			return err;
+		offset = S_ISREG(stat.mode) ? stat.size : 0;
+	}
+	pattern_fill(run->buffer, op->seed, offset, op->len);
+	ret = op->kind == SIM_APPEND ? tux3_append(node, run->buffer, op->len) :
+				       tux3_write(node, run->buffer, op->len, offset);
+	return ret;
+}
+
+static int exec_setattr(const struct sim_op *op, struct tux3_node *node)
+{
+	struct tux3_stat stat = {
+		.mode = op->mode,
+		.uid = op->uid,
+		.gid = op->gid,
+		.mtime = { .tv_sec = op->mtime / 1000000000, .tv_nsec = op->mtime % 1000000000 },
+	};
+
+	return tux3_setattr(node, NULL, &stat, op->flags);
+}
+
+/* Operations on one node. */
+static s64 exec_on_node(struct sim_run *run, const struct sim_op *op, struct tux3_node *node)
+{
+	switch (op->kind) {
+	case SIM_WRITE:
+	case SIM_APPEND:
+		return exec_write(run, op, node);
+	case SIM_TRUNCATE:
+		return tux3_truncate(node, op->len);
+	case SIM_FALLOCATE:
+		return tux3_fallocate(node, op->mode, op->offset, op->len);
+	case SIM_SETATTR:
+		return exec_setattr(op, node);
+	case SIM_SETXATTR:
+		pattern_fill(run->buffer, op->seed, 0, op->len);
+		return tux3_setxattr(node, NULL, op->b, run->buffer, op->len, op->flags);
+	case SIM_REMOVEXATTR:
+		return tux3_removexattr(node, NULL, op->b);
+	case SIM_FSYNC:
+	case SIM_FDATASYNC:
+		return tux3_fsync(node, op->kind == SIM_FDATASYNC);
+	default:
+		return 0;
+	}
+}
+
+static void exec_op(struct sim_run *run, const struct sim_op *op, struct result *result)
+{
+	struct tux3_node *node;
+
+	switch (op->kind) {
+	case SIM_CREATE:
+	case SIM_MKDIR:
+	case SIM_MKNOD:
+	case SIM_SYMLINK:
+		result->err = exec_make(run, op, result);
+		return;
+	case SIM_OPEN:
+	case SIM_CLOSE:
+	case SIM_TMPFILE:
+		result->err = exec_slot(run, op, result);
+		return;
+	case SIM_LINK:
+		result->err = exec_link(run, op);
+		return;
+	case SIM_UNLINK:
+	case SIM_RMDIR:
+		result->err = exec_unlink(run, op);
+		return;
+	case SIM_RENAME:
+		result->err = exec_rename(run, op, result);
+		return;
+	case SIM_SYNC:
+		result->err = tux3_sync(run->volume);
+		return;
+	case SIM_COMPARE:
+	case SIM_NONE:
+		return;
+	default:
+		result->err = exec_get(run, op->a, &node);
+		if (result->err)
+			return;
+		result->err = exec_on_node(run, op, node);
+		tux3_node_put(node, 1);
+	}
+}
+
+/* May the volume say that it has no room for this? */
+static bool may_be_full(const struct sim_op *op, const struct m_state *before)
+{
+	u32 id;
+	int err;
+
+	switch (op->kind) {
+	case SIM_UNLINK:
+	case SIM_RMDIR:
+	case SIM_SYNC:
+	case SIM_FSYNC:
+	case SIM_FDATASYNC:
+	case SIM_OPEN:
+	case SIM_CLOSE:
+	case SIM_COMPARE:
+		return false;
+	case SIM_TRUNCATE:
+		id = model_lookup(before, op->a, &err);
+		return id == M_NONE || op->len > before->inodes[id]->size;
+	default:
+		return true;
+	}
+}
+
+static void check_full(struct sim_run *run, const struct sim_op *op, const struct m_state *before,
+		       const char *text)
+{
+	struct tux3_statfs stat;
+
+	run->totals->enospc++;
+	if (!may_be_full(op, before))
+		sim_fail(run, "%s: refused for want of space", text);
+	else if (!tux3_statfs(run->volume, &stat) && stat.available_blocks > stat.blocks / 2 &&
+		 op->len < stat.blocks / 8 * stat.block_size)
+		sim_fail(run, "%s: ENOSPC with %llu of %llu blocks available", text,
+			 (unsigned long long)stat.available_blocks, (unsigned long long)stat.blocks);
+}
+
+/* The state with the first part of a fallocate done, as far as size and contents of the file tell; or NULL. */
+static struct m_state *find_part_done(struct sim_run *run, const struct sim_op *op, const struct m_state *before,
+				      struct tux3_node *node, u32 id)
+{
+	u64 step = run->params->block_size, end = op->offset + op->len, at;
+	struct difference diff = { 0 };
+	struct tux3_stat stat;
+
+	if (tux3_stat_node(node, &stat) ||
+	    stat.ctime.tv_sec * 1000000000ULL + stat.ctime.tv_nsec != run->clock)
+		return NULL;
+	for (at = op->offset; at < end; at = round_down(at, step) + step) {
+		struct m_state *state = model_snapshot(before);
+
+		model_apply_part(state, op, at - op->offset, run->clock);
+		diff.count = diff.used = 0;
+		if (state->version != before->version && state->inodes[id]->size == stat.size &&
+		    !compare_data(node, state->inodes[id], 0, ~0ULL, run->buffer, &diff, op->a))
+			return state;
+		model_put(state);
+	}
+	return NULL;
+}
+
+/* A fallocate works in batches: where it failed, some may be done. */
+static void note_failed_batches(struct sim_run *run, const struct sim_op *op, struct m_state *before)
+{
+	struct m_state *state;
+	struct tux3_node *node;
+	int err;
+	u32 id = model_lookup(run->state, op->a, &err);
+
+	if (op->kind != SIM_FALLOCATE || id == M_NONE || exec_get(run, op->a, &node))
+		return;
+	state = find_part_done(run, op, before, node, id);
+	if (state) {
+		model_put(run->state);
+		run->state = state;
+	}
+	tux3_node_put(node, 1);
+}
+
+/* Where everything is allocated already a fallocate may leave the times as they are. */
+static void note_idle_fallocate(struct sim_run *run, const struct sim_op *op, struct m_state *before)
+{
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	int err;
+	u32 id = model_lookup(before, op->a, &err);
+
+	if (op->mode & ~FALLOC_FL_KEEP_SIZE || exec_get(run, op->a, &node))
+		return;
+	if (!tux3_stat_node(node, &stat) && stat.size == before->inodes[id]->size &&
+	    stat.ctime.tv_sec * 1000000000ULL + stat.ctime.tv_nsec == before->inodes[id]->ctime) {
+		model_put(run->state);
+		run->state = model_snapshot(before);
+	}
+	tux3_node_put(node, 1);
+}
+
+/*
+ * An operation failed for want of memory or because of the disk.  It must be as if it had not happened, or
+ * as if it had succeeded.
+ */
+static void settle_failed(struct sim_run *run, const struct sim_op *op, struct m_state *before)
+{
+	struct m_state *after = model_snapshot(before);
+	struct difference diff, diff_after;
+	char text[256];
+
+	fault_end(run->disk);
+	model_apply(after, op, run->clock);
+	if (compare_tree(run->volume, before, run->buffer, &diff)) {
+		if (compare_tree(run->volume, after, run->buffer, &diff_after)) {
+			sim_op_print(op, text, sizeof(text));
+			sim_fail(run, "%s failed, but the volume is not as before:\n%snor as after it:\n%s", text,
+				 diff.text, diff_after.text);
+		}
+		model_put(run->state);
+		run->state = model_snapshot(after);
+	}
+	model_put(after);
+}
+
+/* The call returned what; expected is what the oracle says and has done. */
+static void check_result(struct sim_run *run, const struct sim_op *op, struct m_state *before, int expected,
+			 struct result *result)
+{
+	bool is_write = op->kind == SIM_WRITE || op->kind == SIM_APPEND;
+	s64 good = is_write ? (s64)op->len : 0;
+	char text[256];
+
+	sim_op_print(op, text, sizeof(text));
+	if (result->err == (expected ? expected : good)) {
+		if (!result->err && op->kind == SIM_FALLOCATE)
+			note_idle_fallocate(run, op, before);
+		return;
+	}
+	/* Where a call is wrong in two ways, either may be told. */
+	if ((op->kind == SIM_RENAME || op->kind == SIM_LINK) && expected &&
+	    (result->err == -EINVAL || result->err == -ENOTEMPTY || result->err == -ENOENT))
+		return;
+	if (is_write && !expected && result->err > 0 && result->err < good) {
+		struct sim_op part = *op;
+
+		model_put(run->state);
+		run->state = model_snapshot(before);
+		part.len = result->err;
+		model_apply(run->state, &part, run->clock);
+		run->totals->enospc++;
+		return;
+	}
+	if (!expected) {	/* it failed: nothing happened */
+		model_put(run->state);
+		run->state = model_snapshot(before);
+	}
+	if (result->err == -ENOSPC) {
+		check_full(run, op, before, text);
+		note_failed_batches(run, op, before);
+		return;
+	}
+	if (run->faulty && (result->err == -EIO || result->err == -ENOMEM || result->err == -EROFS)) {
+		if (!volume_error(tux3_core(run->volume)))
+			settle_failed(run, op, before);
+		return;
+	}
+	sim_fail(run, "%s: returned %lld (%s), expected %lld (%s)", text, result->err,
+		 result->err < 0 ? strerror(-result->err) : "no error", expected ? (s64)expected : good,
+		 expected ? strerror(-expected) : "no error");
+}
+
+static void note_created(struct sim_run *run, const struct sim_op *op, u64 ino)
+{
+	u32 id;
+	int err;
+
+	if (!ino)
+		return;
+	id = op->kind == SIM_RENAME ? model_lookup(run->state, op->a, &err) : model_created(run->state, op);
+	if (id == M_NONE)
+		return;
+	if (model_ino_taken(run->state, ino, id))
+		sim_fail(run, "%s: new inode has number %llu, which is in use", op->a, ino);
+	model_set_ino(run->state, id, ino);
+}
+
+static void note_sync(struct sim_run *run, const struct sim_op *op, u64 committed)
+{
+	if (op->kind != SIM_SYNC && op->kind != SIM_FSYNC && op->kind != SIM_FDATASYNC)
+		return;
+	if (op->kind == SIM_SYNC || tux3_committed(run->volume) != committed)
+		run_note_ack(run);
+	else
+		run_note_fsync(run, op);
+}
+
+void run_op(struct sim_run *run, const struct sim_op *op)
+{
+	u64 committed = tux3_committed(run->volume);
+	struct m_state *before = model_snapshot(run->state), *after;
+	struct result result = { 0 };
+	int expected;
+
+	run->op_index++;
+	run->totals->ops++;
+	run->clock += OP_SECONDS;
+	sim_now = run->clock;
+	if (run->config->verbose) {
+		char text[256];
+
+		sim_op_print(op, text, sizeof(text));
+		printf("  %u: %s (delta %llu, front %llu, write %u)\n", run->op_index, text, committed,
+		       tux3_core(run->volume)->delta.front, run->disk->write_count);
+	}
+	expected = model_apply(run->state, op, run->clock);
+	after = model_snapshot(run->state);
+	exec_op(run, op, &result);
+	check_result(run, op, before, expected, &result);
+	if (!result.err)
+		note_created(run, op, result.ino);
+	if (!run->threaded) {
+		run_note_deltas(run, committed, before, op);
+		if (!result.err)
+			note_sync(run, op, committed);
+		if (run->faulty && volume_error(tux3_core(run->volume)))
+			run_note_in_flight(run, before, after, op);
+	}
+	run->result = result.err;
+	if (op->kind == SIM_COMPARE && !run->broken)
+		run_compare(run, run->state, "while running");
+	model_put(before);
+	model_put(after);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The oracle's states: inodes shared between them, names, extents.  What operations do is in model_ops.c. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "model.h"
+
+static void *model_copy(const void *from, size_t size, size_t room)
+{
+	void *to = malloc(room ? room : 1);
+
+	if (!to)
+		abort();
+	if (size)
+		memcpy(to, from, size);
+	return to;
+}
+
+static void *model_resize(void *ptr, size_t size)
+{
+	ptr = realloc(ptr, size ? size : 1);
+	if (!ptr)
+		abort();
+	return ptr;
+}
+
+static void inode_put(struct m_inode *inode)
+{
+	if (!inode || --inode->refs)
+		return;
+	free(inode->entries);
+	free(inode->extents);
+	free(inode->xattrs);
+	free(inode);
+}
+
+struct m_state *model_snapshot(const struct m_state *from)
+{
+	struct m_state *state = model_copy(from, sizeof(*from), sizeof(*from));
+	u32 i;
+
+	state->refs = 1;
+	state->inodes = model_copy(from->inodes, from->count * sizeof(*from->inodes),
+				   from->count * sizeof(*from->inodes));
+	for (i = 0; i < state->count; i++)
+		if (state->inodes[i])
+			state->inodes[i]->refs++;
+	return state;
+}
+
+void model_put(struct m_state *state)
+{
+	u32 i;
+
+	if (!state || --state->refs)
+		return;
+	for (i = 0; i < state->count; i++)
+		inode_put(state->inodes[i]);
+	free(state->inodes);
+	free(state);
+}
+
+struct m_inode *model_change(struct m_state *state, u32 id)
+{
+	struct m_inode *old = state->inodes[id], *inode;
+
+	state->version++;
+	if (old->refs == 1)
+		return old;
+	inode = model_copy(old, sizeof(*old), sizeof(*old));
+	inode->refs = 1;
+	inode->entries = model_copy(old->entries, old->entry_count * sizeof(*old->entries),
+				    old->entry_count * sizeof(*old->entries));
+	inode->extents = model_copy(old->extents, old->extent_count * sizeof(*old->extents),
+				    old->extent_count * sizeof(*old->extents));
+	inode->xattrs = model_copy(old->xattrs, old->xattr_count * sizeof(*old->xattrs),
+				   old->xattr_count * sizeof(*old->xattrs));
+	old->refs--;
+	state->inodes[id] = inode;
+	return inode;
+}
+
+struct m_state *model_copy_all(const struct m_state *from)
+{
+	struct m_state *state = model_snapshot(from);
+	u32 i;
+
+	for (i = 0; i < state->count; i++)
+		if (state->inodes[i])
+			model_change(state, i);
+	return state;
+}
+
+struct m_inode *model_add_inode(struct m_state *state, u32 mode, u64 now)
+{
+	struct m_inode *inode = calloc(1, sizeof(*inode));
+
+	if (!inode)
+		abort();
+	state->inodes = model_resize(state->inodes, (state->count + 1) * sizeof(*state->inodes));
+	inode->refs = 1;
+	inode->id = state->count;
+	inode->mode = mode;
+	inode->parent = M_NONE;
+	inode->mtime = inode->ctime = inode->btime = inode->atime = now;
+	state->inodes[state->count++] = inode;
+	state->version++;
+	return inode;
+}
+
+struct m_state *model_new(u32 root_mode, u64 now)
+{
+	struct m_state *state = calloc(1, sizeof(*state));
+	struct m_inode *root;
+	u32 i;
+
+	if (!state)
+		abort();
+	state->refs = 1;
+	for (i = 0; i < SIM_SLOTS; i++)
+		state->slots[i] = M_NONE;
+	root = model_add_inode(state, S_IFDIR | root_mode, now);
+	root->nlink = 2;
+	root->parent = M_ROOT;
+	return state;
+}
+
+void model_drop_if_unused(struct m_state *state, u32 id)
+{
+	struct m_inode *inode = state->inodes[id];
+	u32 i;
+
+	if (!inode || inode->nlink)
+		return;
+	for (i = 0; i < SIM_SLOTS; i++)
+		if (state->slots[i] == id)
+			return;
+	inode_put(inode);
+	state->inodes[id] = NULL;
+}
+
+void model_forget_open(struct m_state *state)
+{
+	u32 i, id;
+
+	for (i = 0; i < SIM_SLOTS; i++) {
+		id = state->slots[i];
+		state->slots[i] = M_NONE;
+		if (id != M_NONE)
+			model_drop_if_unused(state, id);
+	}
+}
+
+/* ---- names ---- */
+
+/* Where name is or would be. */
+static u32 entry_index(const struct m_inode *dir, const char *name, bool *found)
+{
+	u32 low = 0, high = dir->entry_count;
+
+	*found = false;
+	while (low < high) {
+		u32 mid = (low + high) / 2;
+		int cmp = strcmp(dir->entries[mid].name, name);
+
+		if (!cmp) {
+			*found = true;
+			return mid;
+		}
+		if (cmp < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct m_entry *model_entry(const struct m_inode *dir, const char *name)
+{
+	bool found;
+	u32 at = entry_index(dir, name, &found);
+
+	return found ? &dir->entries[at] : NULL;
+}
+
+void model_add_entry(struct m_state *state, u32 dir_id, const char *name, u32 id)
+{
+	struct m_inode *dir = model_change(state, dir_id);
+	bool found;
+	u32 at = entry_index(dir, name, &found);
+
+	if (!found) {
+		dir->entries = model_resize(dir->entries, (dir->entry_count + 1) * sizeof(*dir->entries));
+		memmove(&dir->entries[at + 1], &dir->entries[at], (dir->entry_count - at) * sizeof(*dir->entries));
+		memset(&dir->entries[at], 0, sizeof(*dir->entries));
+		snprintf(dir->entries[at].name, sizeof(dir->entries[at].name), "%s", name);
+		dir->entry_count++;
+	}
+	dir->entries[at].id = id;
+}
+
+void model_remove_entry(struct m_state *state, u32 dir_id, const char *name)
+{
+	struct m_inode *dir = model_change(state, dir_id);
+	bool found;
+	u32 at = entry_index(dir, name, &found);
+
+	if (!found)
+		abort();
+	dir->entry_count--;
+	memmove(&dir->entries[at], &dir->entries[at + 1], (dir->entry_count - at) * sizeof(*dir->entries));
+}
+
+static u32 lookup_fail(int *err, int value)
+{
+	*err = value;
+	return M_NONE;
+}
+
+u32 model_parent(const struct m_state *state, const char *path, const char **name, int *err)
+{
+	u32 id = M_ROOT;
+
+	*err = 0;
+	for (;;) {
+		const char *slash = strchr(path, '/');
+		char part[SIM_PATH_MAX];
+		const struct m_entry *entry;
+
+		if (!S_ISDIR(state->inodes[id]->mode))
+			return lookup_fail(err, -ENOTDIR);
+		if (!slash) {
+			*name = path;
+			return id;
+		}
+		snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		entry = model_entry(state->inodes[id], part);
+		if (!entry)
+			return lookup_fail(err, -ENOENT);
+		id = entry->id;
+		path = slash + 1;
+	}
+}
+
+u32 model_lookup(const struct m_state *state, const char *path, int *err)
+{
+	const struct m_entry *entry;
+	const char *name;
+	u32 dir;
+
+	*err = 0;
+	if (!*path)
+		return M_ROOT;
+	if (*path == '@') {
+		u32 id = state->slots[(path[1] - '0') % SIM_SLOTS];
+
+		return id == M_NONE ? lookup_fail(err, -EBADF) : id;
+	}
+	dir = model_parent(state, path, &name, err);
+	if (dir == M_NONE)
+		return dir;
+	entry = model_entry(state->inodes[dir], name);
+	return entry ? entry->id : lookup_fail(err, -ENOENT);
+}
+
+bool model_path(const struct m_state *state, u32 id, char *path, size_t size)
+{
+	char above[SIM_PATH_MAX];
+	u32 dir, i;
+
+	if (id == M_ROOT) {
+		*path = 0;
+		return true;
+	}
+	for (dir = 0; dir < state->count; dir++) {
+		const struct m_inode *inode = state->inodes[dir];
+
+		if (!inode || !S_ISDIR(inode->mode))
+			continue;
+		for (i = 0; i < inode->entry_count; i++) {
+			if (inode->entries[i].id != id || !model_path(state, dir, above, sizeof(above)))
+				continue;
+			return snprintf(path, size, "%s%s%s", above, *above ? "/" : "",
+					inode->entries[i].name) < size;
+		}
+	}
+	return false;
+}
+
+/* ---- contents ---- */
+
+void model_punch(struct m_inode *inode, u64 start, u64 end)
+{
+	struct m_extent *new;
+	u32 i, count = 0;
+
+	if (start >= end)
+		return;
+	new = model_resize(NULL, (inode->extent_count + 2) * sizeof(*new));
+	for (i = 0; i < inode->extent_count; i++) {
+		struct m_extent ext = inode->extents[i];
+
+		if (ext.start < start) {
+			new[count] = ext;
+			new[count].end = ext.end < start ? ext.end : start;
+			count++;
+		}
+		if (ext.end > end) {
+			new[count] = ext;
+			new[count].start = ext.start > end ? ext.start : end;
+			count++;
+		}
+	}
+	free(inode->extents);
+	inode->extents = new;
+	inode->extent_count = count;
+}
+
+void model_put_extent(struct m_inode *inode, u64 start, u64 end, u64 seed)
+{
+	u32 at = 0;
+
+	model_punch(inode, start, end);
+	if (start >= end)
+		return;
+	while (at < inode->extent_count && inode->extents[at].start < start)
+		at++;
+	inode->extents = model_resize(inode->extents, (inode->extent_count + 1) * sizeof(*inode->extents));
+	memmove(&inode->extents[at + 1], &inode->extents[at], (inode->extent_count - at) * sizeof(*inode->extents));
+	inode->extents[at] = (struct m_extent){ start, end, seed };
+	inode->extent_count++;
+}
+
+struct m_xattr *model_xattr(const struct m_inode *inode, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < inode->xattr_count; i++)
+		if (!strcmp(inode->xattrs[i].name, name))
+			return &inode->xattrs[i];
+	return NULL;
+}
+
+void model_set_ino(struct m_state *state, u32 id, u64 ino)
+{
+	model_change(state, id)->ino = ino;
+}
+
+bool model_ino_taken(const struct m_state *state, u64 ino, u32 but)
+{
+	u32 i;
+
+	for (i = 0; i < state->count; i++)
+		if (state->inodes[i] && i != but && state->inodes[i]->ino == ino)
+			return true;
+	return false;
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A volume on a modelled disk beside the oracle: opening, closing, which states each delta may have,
+ * what was acknowledged, and messages.
+ *
+ * The volume runs in manual mode, so that commits happen inside library calls, in this thread.  When a
+ * call commits a delta, the operation's own changes may be in it or not (it entered before or
+ * after): both states are allowed for that delta.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/falloc.h>
+#include "core/check.h"
+#include "clock.h"
+#include "log.h"
+#include "sim.h"
+
+__thread u64 sim_now;
+
+/* ---- messages ---- */
+
+#define LOG_LINES 24
+
+static struct {
+	pthread_mutex_t mutex;
+	char lines[LOG_LINES][240];
+	u32 count;
+	bool inconsistent, verbose;
+} sim_log = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static void sim_log_line(int level, const char *message)
+{
+	pthread_mutex_lock(&sim_log.mutex);
+	snprintf(sim_log.lines[sim_log.count++ % LOG_LINES], sizeof(sim_log.lines[0]), "%s", message);
+	if (strstr(message, "internal inconsistency"))
+		sim_log.inconsistent = true;
+	if (sim_log.verbose)
+		printf("    volume: %s\n", message);
+	pthread_mutex_unlock(&sim_log.mutex);
+}
+
+static u64 sim_clock(void)
+{
+	return sim_now;
+}
+
+void sim_log_init(const struct sim_config *config)
+{
+	sim_log.verbose = config->verbose;
+	env_set_log(sim_log_line);
+	env_set_clock(sim_clock);
+}
+
+void sim_log_clear(void)
+{
+	sim_log.count = 0;
+	sim_log.inconsistent = false;
+}
+
+bool sim_log_inconsistent(void)
+{
+	return sim_log.inconsistent;
+}
+
+void sim_fail(struct sim_run *run, const char *format, ...)
+{
+	char text[3072];
+	va_list args;
+	u32 i;
+
+	run->failed = true;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	printf("FAILED seed %llu%s%s, operation %u: %s\n", run->params->seed, run->where ? ", " : "",
+	       run->where ? run->where : "", run->op_index, text);
+	i = sim_log.count > LOG_LINES ? sim_log.count - LOG_LINES : 0;
+	for (; i < sim_log.count && !sim_log.verbose; i++)
+		printf("    volume: %s\n", sim_log.lines[i % LOG_LINES]);
+	if (run->config->show_trace && run->disk)
+		disk_print_trace(run->disk, 0);
+	sim_log_clear();
+	fflush(stdout);
+}
+
+/* ---- life of a run ---- */
+
+void run_init(struct sim_run *run, const struct sim_config *config, struct sim_totals *totals,
+	      const struct sim_params *params, struct sim_disk *disk)
+{
+	memset(run, 0, sizeof(*run));
+	run->config = config;
+	run->totals = totals;
+	run->params = params;
+	run->disk = disk;
+	run->clock = SIM_EPOCH_NS;
+	run->buffer = malloc(SIM_BUFFER);
+	if (!run->buffer)
+		abort();
+}
+
+static void run_forget_deltas(struct sim_run *run)
+{
+	u32 i, j;
+
+	for (i = 0; i < run->boundary_count; i++)
+		for (j = 0; j < run->boundaries[i].count; j++)
+			model_put(run->boundaries[i].states[j]);
+	for (i = 0; i < run->ack_count; i++)
+		for (j = 0; j < 2; j++)
+			model_put(run->acks[i].states[j]);
+	run->boundary_count = 0;
+	run->ack_count = 0;
+}
+
+void run_exit(struct sim_run *run)
+{
+	run_abandon(run);
+	run_forget_deltas(run);
+	free(run->boundaries);
+	free(run->acks);
+	free(run->buffer);
+	model_put(run->state);
+}
+
+int run_format(struct sim_run *run)
+{
+	const struct sim_params *params = run->params;
+	struct format_options opts = {
+		.size_bytes = params->volume_bytes,
+		.block_size = params->block_size,
+		.no_data_csum = params->no_csum,
+		.quota = params->quota,
+		.root_mode = 0750,
+	};
+	char why[256] = "";
+	int err;
+
+	sim_now = run->clock;
+	err = volume_format(&run->disk->dev, &opts, why, sizeof(why));
+	if (err) {
+		if (!run->faulty)
+			sim_fail(run, "format: %s (%s)", why, strerror(-err));
+		return err;
+	}
+	run->state = model_new(0750, run->clock);
+	return 0;
+}
+
+static struct boundary *run_new_boundary(struct sim_run *run, u64 delta)
+{
+	struct boundary *boundary;
+
+	if (!run->boundary_count)
+		run->first_delta = delta;
+	run->boundaries = realloc(run->boundaries, (run->boundary_count + 1) * sizeof(*boundary));
+	if (!run->boundaries)
+		abort();
+	boundary = &run->boundaries[run->boundary_count++];
+	memset(boundary, 0, sizeof(*boundary));
+	boundary->delta = delta;
+	return boundary;
+}
+
+static void boundary_add(struct boundary *boundary, struct m_state *state)
+{
+	boundary->states[boundary->count++] = model_snapshot(state);
+}
+
+/* In batches, so that a commit may come in between. */
+static bool op_is_batched(const struct sim_op *op, u32 block_size)
+{
+	if (!op)
+		return false;
+	return op->kind == SIM_FALLOCATE ||
+	       ((op->kind == SIM_WRITE || op->kind == SIM_APPEND) && op->len > block_size);
+}
+
+void run_note_deltas(struct sim_run *run, u64 old, struct m_state *before, const struct sim_op *op)
+{
+	u64 new = tux3_committed(run->volume), delta;
+
+	for (delta = old + 1; delta <= new; delta++) {
+		struct boundary *boundary = run_new_boundary(run, delta);
+
+		run->totals->commits++;
+		boundary_add(boundary, before);
+		if (before->version != run->state->version)
+			boundary_add(boundary, run->state);
+		boundary->partial = op_is_batched(op, run->params->block_size);
+		if (boundary->partial)
+			boundary->op = *op;
+		boundary->now = run->clock;
+	}
+}
+
+void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_state *after, const struct sim_op *op)
+{
+	struct boundary *boundary = run_new_boundary(run, tux3_committed(run->volume) + 1);
+
+	boundary_add(boundary, before);
+	boundary_add(boundary, after);
+	boundary->partial = op_is_batched(op, run->params->block_size);
+	boundary->op = *op;
+	boundary->now = run->clock;
+	run->broken = true;
+}
+
+static void run_new_ack(struct sim_run *run, const struct boundary *boundary)
+{
+	struct ack *ack;
+	u32 i;
+
+	run->acks = realloc(run->acks, (run->ack_count + 1) * sizeof(*run->acks));
+	if (!run->acks)
+		abort();
+	ack = &run->acks[run->ack_count++];
+	memset(ack, 0, sizeof(*ack));
+	ack->at = run->disk->now;
+	ack->delta = boundary->delta;
+	for (i = 0; i < boundary->count; i++)
+		ack->states[i] = model_snapshot(boundary->states[i]);
+}
+
+static void boundary_keep(struct boundary *boundary, u32 which)
+{
+	struct m_state *state = boundary->states[which];
+
+	if (boundary->count == 2)
+		model_put(boundary->states[!which]);
+	boundary->states[0] = state;
+	boundary->count = 1;
+	boundary->partial = false;
+}
+
+void run_note_ack(struct sim_run *run)
+{
+	struct boundary *boundary = &run->boundaries[run->boundary_count - 1];
+
+	/* The newest delta was closed in an earlier call perhaps: now we know which of its states it had. */
+	boundary_keep(boundary, 0);
+	model_put(boundary->states[0]);
+	boundary->states[0] = model_snapshot(run->state);
+	run_new_ack(run, boundary);
+}
+
+void run_note_fsync(struct sim_run *run, const struct sim_op *op)
+{
+	struct boundary *boundary = &run->boundaries[run->boundary_count - 1];
+	int err;
+	u32 id = model_lookup(run->state, op->a, &err), i, count = 0, which = 0;
+
+	if (id == M_NONE)
+		return;
+	for (i = 0; i < boundary->count; i++) {
+		const struct m_state *state = boundary->states[i];
+
+		/* States share an inode that did not change between them. */
+		if (id < state->count && state->inodes[id] == run->state->inodes[id]) {
+			which = i;
+			count++;
+		}
+	}
+	if (!count) {
+		sim_fail(run, "fsync of \"%s\" returned, but delta %llu, the newest on the disk, does not have its "
+			 "latest change", op->a, boundary->delta);
+		return;
+	}
+	if (count < boundary->count)
+		boundary_keep(boundary, which);
+	run_new_ack(run, boundary);
+}
+
+int run_open(struct sim_run *run, bool read_only)
+{
+	struct volume_options opts = run->params->options;
+	char why[256] = "";
+	int err;
+
+	opts.read_only = read_only;
+	sim_now = run->clock;
+	run->disk->dev.read_only = read_only;
+	run->disk->dev.block_size = 4096;
+	err = tux3_open_device(&run->disk->dev, false, &opts, run->params->data_cache_bytes, &run->volume, why,
+			       sizeof(why));
+	if (err) {
+		run->volume = NULL;
+		if (!run->faulty)
+			sim_fail(run, "cannot open: %s (%s)", why, strerror(-err));
+	}
+	return err;
+}
+
+void run_begin(struct sim_run *run, struct m_state *state, u64 delta)
+{
+	struct m_state *begin = model_snapshot(state);
+
+	model_forget_open(begin);
+	run_forget_deltas(run);
+	run->closed = false;
+	model_put(run->state);
+	run->state = begin;
+	boundary_add(run_new_boundary(run, delta), begin);
+	if (run->volume)
+		run_note_deltas(run, delta, begin, NULL);
+	else
+		run->closed = true;
+}
+
+/* Deltas that were committed since then without an operation of ours: reading changes atimes. */
+static void run_note_idle_deltas(struct sim_run *run, u64 committed)
+{
+	if (!run->threaded && run->boundary_count && !run->broken)
+		run_note_deltas(run, committed, run->state, NULL);
+}
+
+void run_put_slots(struct sim_run *run)
+{
+	u64 committed = tux3_committed(run->volume);
+	u32 i;
+
+	sim_now = run->clock;
+	for (i = 0; i < SIM_SLOTS; i++) {
+		if (run->slots[i])
+			tux3_node_put(run->slots[i], 1);
+		run->slots[i] = NULL;
+	}
+	model_forget_open(run->state);
+	run_note_idle_deltas(run, committed);
+}
+
+static void run_after_close(struct sim_run *run)
+{
+	run->volume = NULL;
+	if (run->disk->complaint[0])
+		sim_fail(run, "towards the device: %s", run->disk->complaint);
+	if (sim_log_inconsistent())
+		sim_fail(run, "the volume found itself inconsistent");
+}
+
+void run_close(struct sim_run *run)
+{
+	u64 old;
+	int err;
+
+	run_put_slots(run);
+	old = tux3_committed(run->volume);
+	err = tux3_close(run->volume);
+	if (err && !run->faulty)
+		sim_fail(run, "close failed: %s", strerror(-err));
+	if (!err && run->broken)
+		sim_fail(run, "close does not tell that the volume had failed");
+	/* How many deltas closing took nobody can ask any more; all of them hold what there is. */
+	if (!run->broken) {
+		boundary_add(run_new_boundary(run, old + 1), run->state);
+		run->closed = true;
+	}
+	if (!err) {
+		run_note_ack(run);
+		run->acks[run->ack_count - 1].delta = old;
+		run->acks[run->ack_count - 1].exact = true;
+	}
+	run_after_close(run);
+}
+
+void run_abandon(struct sim_run *run)
+{
+	if (!run->volume)
+		return;
+	if (run->state)
+		run_put_slots(run);
+	tux3_abandon(run->volume);
+	run_after_close(run);
+}
+
+/* ---- looking at it ---- */
+
+bool run_compare(struct sim_run *run, const struct m_state *state, const char *what)
+{
+	u64 committed = tux3_committed(run->volume);
+	struct difference diff;
+	u32 count;
+
+	sim_now = run->clock;
+	run->totals->compares++;
+	count = compare_tree(run->volume, state, run->buffer, &diff);
+	run_note_idle_deltas(run, committed);
+	if (!count)
+		return true;
+	sim_fail(run, "%s: %u differences\n%s", what, diff.count, diff.text);
+	return false;
+}
+
+struct problems {
+	struct difference text;
+};
+
+static int run_problem(void *ctx, const struct check_problem *problem)
+{
+	struct problems *problems = ctx;
+
+	note_difference(&problems->text, "  problem %u (%s): %s", problem->code, problem->name, problem->text);
+	return 0;
+}
+
+void run_check(struct sim_run *run)
+{
+	struct problems problems = { .text = { .count = 0 } };
+	struct check_options opts = { .data = true, .problem = run_problem, .ctx = &problems };
+	struct check_result result;
+	int err;
+
+	memset(&result, 0, sizeof(result));
+	run->totals->checks++;
+	err = volume_check(tux3_core(run->volume), &opts, &result);
+	if (err)
+		sim_fail(run, "the checker gave up: %s", strerror(-err));
+	else if (result.problems)
+		sim_fail(run, "the checker found %llu problems\n%s", result.problems, problems.text.text);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The simulator's own interfaces: running a workload on a modelled disk beside the oracle (run.c,
+ * exec.c), comparing (compare.c), cutting the power (crash.c), making workloads (params.c, generate.c,
+ * exhaustive.c), faults (faults.c), threads (threads.c) and the command line (main.c, jobs.c).
+ */
+#ifndef TUX3_SIM_H
+#define TUX3_SIM_H
+
+#include "user/lib/internal.h"
+#include "disk.h"
+#include "model.h"
+
+/* ---- what was asked for, and what was counted ---- */
+
+enum sim_mode { MODE_RANDOM, MODE_EXHAUSTIVE, MODE_IO_ERRORS, MODE_ALLOC_ERRORS, MODE_THREADS };
+enum sim_canary { CANARY_NONE, CANARY_DROP_FLUSH, CANARY_IGNORE_FLUSH };
+
+struct sim_config {
+	enum sim_mode mode;
+	enum sim_canary canary;
+	u64 seeds, seed;	/* how many, the first */
+	u32 ops;		/* 0: drawn from the seed */
+	u32 images;		/* for each cut */
+	u32 cuts;		/* for each run at most, 0: every write */
+	u32 length;		/* exhaustive: operations in a sequence */
+	u32 threads, jobs;
+	u32 second_rate;	/* one of so many images is written on and cut again; 0: none */
+	u32 minutes;
+	s64 only_cut, only_image, only_nth;	/* -1: all */
+	bool verbose, show_trace;
+};
+
+#define SIM_TOTALS(X) \
+	X(passed) X(failed) X(ops) X(commits) X(writes) X(cuts) X(images) X(second_images) X(checks) \
+	X(compares) X(enospc) X(faults)
+
+struct sim_totals {
+#define X(name) u64 name;
+	SIM_TOTALS(X)
+#undef X
+};
+
+/* ---- one volume being run beside the oracle ---- */
+
+/* The states that a delta may have: where it was closed within a call, before that or after it. */
+struct boundary {
+	u64 delta;
+	struct m_state *states[2];
+	u32 count;
+	bool partial;		/* closed within a write or fallocate in batches: a part of it may be in */
+	struct sim_op op;	/* if partial: it */
+	u64 now;
+};
+
+/* A sync came back. */
+struct ack {
+	u64 at;			/* event */
+	u64 delta;		/* what is on the disk is this one or a newer one, or equal to one of states */
+	bool exact;		/* nothing came after it: the disk holds states[0] */
+	struct m_state *states[2];	/* [1] may be NULL */
+};
+
+struct sim_params {		/* all follow from the seed */
+	u64 seed;
+	struct disk_settings disk;
+	u64 volume_bytes;
+	u32 block_size;
+	bool no_csum, quota, tight, close_at_end;
+	struct volume_options options;
+	u64 data_cache_bytes;
+	u32 ops;
+	u32 weights[SIM_OP_KINDS];
+	u32 names;		/* different names in use */
+};
+
+struct sim_run {
+	const struct sim_config *config;
+	struct sim_totals *totals;
+	const struct sim_params *params;
+	const char *where;	/* for messages: "after the cut ..." */
+	struct sim_disk *disk;
+	struct tux3 *volume;	/* NULL: not open */
+	struct m_state *state;	/* what the volume must hold now */
+	struct tux3_node *slots[SIM_SLOTS];
+	u64 first_delta;	/* of boundaries[0] */
+	struct boundary *boundaries;
+	u32 boundary_count;
+	bool closed;		/* properly: the last boundary stands for all later deltas too */
+	struct ack *acks;
+	u32 ack_count;
+	u64 clock;		/* ns, of the operation under way */
+	u32 op_index;
+	bool faulty;		/* operations may fail with EIO, ENOMEM, EROFS */
+	bool broken;		/* the volume has given up: nothing more is asked of it */
+	bool failed;
+	bool threaded;		/* commits are another thread's: no boundaries, no acks */
+	s64 result;		/* of the last operation */
+	u8 *buffer;		/* SIM_BUFFER bytes */
+};
+
+#define SIM_BUFFER	(1u << 20)
+#define SIM_EPOCH_NS	1700000000123456789ULL
+
+extern __thread u64 sim_now;	/* what the volume's clock says in this thread */
+
+/* Print a sentence with the seed; marks the run as failed.  run.c */
+__printf(2, 3) void sim_fail(struct sim_run *run, const char *format, ...);
+void sim_log_init(const struct sim_config *config);
+void sim_log_clear(void);		/* forget messages of the file system */
+bool sim_log_inconsistent(void);	/* was one of them an internal inconsistency? */
+
+void run_init(struct sim_run *run, const struct sim_config *config, struct sim_totals *totals,
+	      const struct sim_params *params, struct sim_disk *disk);
+void run_exit(struct sim_run *run);	/* abandons if open */
+int run_format(struct sim_run *run);
+int run_open(struct sim_run *run, bool read_only);	/* 0 or -errno, told */
+/*
+ * The oracle begins anew: the open volume was found in this state, at this delta.  If it is not open: this
+ * state is the only one that the disk may hold.
+ */
+void run_begin(struct sim_run *run, struct m_state *state, u64 delta);
+void run_close(struct sim_run *run);	/* with all that closing promises */
+void run_abandon(struct sim_run *run);
+void run_put_slots(struct sim_run *run);	/* nothing is open any more */
+/* Note the deltas committed during a call that went from state before to run->state. op may be NULL. */
+void run_note_deltas(struct sim_run *run, u64 old, struct m_state *before, const struct sim_op *op);
+void run_note_ack(struct sim_run *run);		/* everything is durable */
+/*
+ * An fsync returned without a commit.  It may, if the inode's latest change is in an older delta.  (Where fsync
+ * commits an inode ahead of the rest, the states that this allows belong here.)
+ */
+void run_note_fsync(struct sim_run *run, const struct sim_op *op);
+/* The volume gave up: the delta under way, with or without the last operation, may be on the disk or not. */
+void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_state *after, const struct sim_op *op);
+/* The full check of the open volume. */
+void run_check(struct sim_run *run);
+/* Does the open volume hold exactly this state?  If not, says what differs. */
+bool run_compare(struct sim_run *run, const struct m_state *state, const char *what);
+
+/* exec.c: make one operation on both, compare what they return. */
+void run_op(struct sim_run *run, const struct sim_op *op);
+
+/* ---- compare.c ---- */
+
+struct difference {
+	u32 count;
+	size_t used;
+	char text[2048];
+};
+/* Compare all that is reachable from the root. Returns the number of differences, 0: equal. */
+u32 compare_tree(struct tux3 *volume, const struct m_state *state, u8 *buffer, struct difference *diff);
+u32 compare_below(struct tux3 *volume, const struct m_state *state, u32 id, const char *path, u8 *buffer,
+		  struct difference *diff);
+int compare_data(struct tux3_node *node, const struct m_inode *inode, u64 from, u64 to, u8 *buffer,
+		 struct difference *diff, const char *path);
+void name_expand(const char *name, char *full);		/* full: 256 bytes */
+int node_walk(struct tux3 *volume, const char *path, struct tux3_node **node);
+void note_difference(struct difference *diff, const char *format, ...) __printf(2, 3);
+
+/* ---- crash.c ---- */
+
+/* Cut the power after every write of the run's trace, and see what is left.  The run is over. */
+void crash_all(struct sim_run *run, u32 depth);
+/*
+ * The volume on image, after a crash of run: is it one of the allowed states, not older than what was
+ * acknowledged until event acked_at?  Check it; with write_on, use it and cut again.
+ */
+void crash_verify(struct sim_run *run, struct sim_disk *image, u64 acked_at, u64 seed, u32 depth, bool write_on,
+		  const char *where);
+
+/* ---- workloads ---- */
+
+void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed);
+void generate_op(const struct sim_params *params, const struct m_state *state, struct rng *rng, struct sim_op *op);
+/* Run one unit of work: its number is a seed, or an index into the sequences.  True: passed. */
+bool random_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
+bool exhaustive_unit(const struct sim_config *config, struct sim_totals *totals, u64 index);
+u64 exhaustive_count(u32 length);
+bool io_errors_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
+bool alloc_errors_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
+bool threads_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
+
+void fault_end(struct sim_disk *disk);	/* faults.c: everything works again */
+
+/* jobs.c: all units in config->jobs processes.  Returns the exit status. */
+typedef bool (*unit_fn)(const struct sim_config *config, struct sim_totals *totals, u64 unit);
+int jobs_run(const struct sim_config *config, unit_fn fn, u64 first, u64 count);
+/* For messages after a crash of the simulator itself, and for the replay command. */
+void jobs_at(s64 cut, s64 image);
+void jobs_at_nth(s64 nth);
+void jobs_replay_command(const struct sim_config *config, u64 unit, char *text, size_t size);
+void jobs_watchdog(void);	/* the next step must end within a minute */
+
+#endif

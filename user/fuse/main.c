@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * tux3-fuse: mount a Tux3 volume through FUSE.
+ *
+ * Order of things: options, fork, open the volume, mount, start the workers, tell the parent.  The parent
+ * prints nothing and leaves with our status, so a mount that fails is an error of the command, on its terminal.
+ * The end comes from the kernel (unmounted: the connection is closed) or by a signal (we unmount).  Then
+ * the volume is closed, which commits what is left.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tux3_fuse.h"
+#include "user/lib/internal.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+/* Exit codes, as mount(8). */
+#define EXIT_USAGE 1
+#define EXIT_FAILED 32
+
+/* A file in use keeps us from unmounting after a signal: wait this long for it. */
+#define BUSY_WAIT_MS 5000
+#define READAHEAD_KB 1024
+
+struct mount_state mount_state = {
+	.readdirplus = true,
+	.writeback = true,
+	.threads_max = 16,
+};
+
+static struct {
+	struct tux3_options volume;
+	char image[PATH_MAX], mountpoint[PATH_MAX];
+	const char *log;
+	bool foreground;
+	bool allow_other, allow_other_given, permit_suid, permit_dev;
+	char kernel[1024];		/* options that are not ours, comma-separated */
+} options = { .permit_suid = true, .permit_dev = true };
+
+static __attribute__((format(printf, 1, 2))) void complain(const char *format, ...)
+{
+	va_list args;
+
+	fputs("tux3-fuse: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+static void help(void)
+{
+	puts("Usage: tux3-fuse [options] IMAGE MOUNTPOINT\n"
+	     "Mount the Tux3 volume in IMAGE, a file or block device, on the directory MOUNTPOINT.\n"
+	     "\n"
+	     "  -f                  stay in the foreground, messages on the terminal\n"
+	     "  -o OPTION[,...]     mount options:\n"
+	     "       ro             read only\n"
+	     "       norecovery     with ro: do not look at the log, show the volume as its anchor has it\n"
+	     "       age=SECONDS    commit changes at most this long after they were made (5; fractions work)\n"
+	     "       dirty=SIZE     commit when this much file data waits (64M)\n"
+	     "       cache=SIZE     clean metadata kept in memory (256M)\n"
+	     "       data_cache=SIZE  clean file data kept in memory, besides the kernel's cache (256M)\n"
+	     "       names=NUMBER   clean directory entries kept in memory (1000000)\n"
+	     "       nowriteback    send each write on at once instead of letting the kernel gather them\n"
+	     "       threads=NUMBER worker threads at most (16)\n"
+	     "       allow_other    other users may use the mount; default when root mounts\n"
+	     "       noallow_other  only the user who mounted may use it\n"
+	     "       log=FILE       append messages to FILE\n"
+	     "       nosuid, nodev, noexec, noatime ... as for mount(8)\n"
+	     "  -h, --help          this text\n"
+	     "  -V, --version       version\n"
+	     "\n"
+	     "Sizes take K, M, G.  The end: umount MOUNTPOINT, or fusermount3 -u MOUNTPOINT, or a\n"
+	     "SIGTERM to the daemon; each commits everything and closes the volume.  What was synced with\n"
+	     "fsync is safe at once, everything else after age seconds.\n"
+	     "\n"
+	     "Examples:\n"
+	     "  mkfs.tux3 tux3.img 1G && mkdir -p mnt && tux3-fuse tux3.img mnt\n"
+	     "  tux3-fuse -o ro,norecovery damaged.img /mnt\n"
+	     "  tux3-fuse -f -o age=0.5,data_cache=1G /dev/sdb1 /srv\n"
+	     "  umount mnt\n"
+	     "\n"
+	     "Exit status: 0 mounted (with -f: unmounted, all committed), 1 wrong usage, 32 failure.");
+}
+
+/* ---- options ---- */
+
+static bool parse_number(const char *text, uint64_t *number)
+{
+	char *end;
+
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	return !errno && end != text && !*end && text[0] != '-';
+}
+
+static bool parse_size(const char *text, uint64_t *size)
+{
+	static const char units[] = "KMGT";
+	const char *unit;
+	unsigned int shift = 0;
+	char *end;
+
+	errno = 0;
+	*size = strtoull(text, &end, 10);
+	if (errno || end == text || text[0] == '-')
+		return false;
+	if (*end) {
+		unit = strchr(units, *end & ~0x20);
+		if (!unit || !*unit || end[1])
+			return false;
+		shift = 10 * (unit - units + 1);
+	}
+	if (*size >> (63 - shift))
+		return false;
+	*size <<= shift;
+	return *size > 0;
+}
+
+static bool parse_age(const char *text)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds >= 0.001 && seconds <= 3600))
+		return false;
+	options.volume.age_ms = seconds * 1000;
+	return true;
+}
+
+/* Options with a value. */
+static int set_value(const char *name, const char *value)
+{
+	uint64_t number;
+	bool ok;
+
+	if (!strcmp(name, "age")) {
+		ok = parse_age(value);
+	} else if (!strcmp(name, "dirty")) {
+		ok = parse_size(value, &options.volume.dirty_bytes);
+	} else if (!strcmp(name, "cache")) {
+		ok = parse_size(value, &options.volume.cache_bytes);
+	} else if (!strcmp(name, "data_cache")) {
+		ok = parse_size(value, &options.volume.data_cache_bytes);
+	} else if (!strcmp(name, "names")) {
+		ok = parse_number(value, &options.volume.names_cached);
+	} else if (!strcmp(name, "threads")) {
+		ok = parse_number(value, &number) && number >= 1 && number <= 64;
+		mount_state.threads_max = ok ? number : 1;
+	} else if (!strcmp(name, "log")) {
+		options.log = value;
+		ok = *value;
+	} else {
+		complain("unknown mount option '%s'; see tux3-fuse --help.", name);
+		return -EINVAL;
+	}
+	if (!ok) {
+		complain("mount option '%s': '%s' is not a value it can take; see tux3-fuse --help.", name, value);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static bool pass_on(const char *name)
+{
+	/* Known to libfuse or the kernel. */
+	static const char *const known[] = {
+		"rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "async", "sync", "dirsync",
+		"atime", "noatime", "auto_unmount", NULL
+	};
+	size_t used = strlen(options.kernel);
+
+	for (const char *const *k = known; *k; k++) {
+		if (strcmp(*k, name))
+			continue;
+		return (size_t)snprintf(options.kernel + used, sizeof(options.kernel) - used, ",%s", name) <
+			sizeof(options.kernel) - used;
+	}
+	return false;
+}
+
+static int set_option(char *option)
+{
+	char *value = strchr(option, '=');
+
+	if (!*option || !strcmp(option, "defaults") || !strncmp(option, "x-", 2) || !strcmp(option, "_netdev"))
+		return 0;
+	if (value) {
+		*value++ = '\0';
+		return set_value(option, value);
+	}
+	if (!strcmp(option, "ro")) {
+		options.volume.read_only = true;
+	} else if (!strcmp(option, "norecovery")) {
+		options.volume.no_recovery = true;
+	} else if (!strcmp(option, "allow_other") || !strcmp(option, "noallow_other")) {
+		options.allow_other = option[0] == 'a';
+		options.allow_other_given = true;
+	} else if (!strcmp(option, "writeback") || !strcmp(option, "nowriteback")) {
+		mount_state.writeback = option[0] == 'w';
+	} else if (!strcmp(option, "readdirplus") || !strcmp(option, "noreaddirplus")) {
+		mount_state.readdirplus = option[0] == 'r';
+	} else if (pass_on(option)) {
+		/* Devices and setuid programs work as on any file system that root mounts, unless switched off. */
+		if (!strcmp(option, "nosuid"))
+			options.permit_suid = false;
+		if (!strcmp(option, "nodev"))
+			options.permit_dev = false;
+	} else {
+		complain("unknown mount option '%s'; see tux3-fuse --help.", option);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int set_options(char *list)
+{
+	char *option;
+	int err = 0;
+
+	while (!err && (option = strsep(&list, ",")))
+		err = set_option(option);
+	return err;
+}
+
+/* 0, or the exit status plus 1. */
+static int parse_arguments(int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "fo:hV", long_options, NULL)) != -1) {
+		switch (c) {
+		case 'f':
+			options.foreground = true;
+			break;
+		case 'o':
+			if (set_options(optarg))
+				return EXIT_USAGE + 1;
+			break;
+		case 'h':
+			help();
+			return 1;
+		case 'V':
+			printf("tux3-fuse %s, libfuse %s\n", tux3_version(), fuse_pkgversion());
+			return 1;
+		default:
+			complain("see tux3-fuse --help.");
+			return EXIT_USAGE + 1;
+		}
+	}
+	if (argc - optind != 2) {
+		complain("expected an image and a mount point; see tux3-fuse --help.");
+		return EXIT_USAGE + 1;
+	}
+	if (options.volume.no_recovery && !options.volume.read_only) {
+		complain("norecovery needs ro: changes on top of a log that was not replayed would destroy data.");
+		return EXIT_USAGE + 1;
+	}
+	return 0;
+}
+
+static int find_paths(const char *image, const char *mountpoint)
+{
+	struct stat stat_buf;
+
+	if (!realpath(image, options.image)) {
+		complain("cannot open %s: %s.", image, strerror(errno));
+		return -errno;
+	}
+	if (!realpath(mountpoint, options.mountpoint) || stat(options.mountpoint, &stat_buf)) {
+		complain("cannot mount on %s: %s.", mountpoint, strerror(errno));
+		return -errno;
+	}
+	if (!S_ISDIR(stat_buf.st_mode)) {
+		complain("cannot mount on %s: it is not a directory.", mountpoint);
+		return -ENOTDIR;
+	}
+	mount_state.image = image;
+	mount_state.read_only = options.volume.read_only;
+	if (!options.allow_other_given)
+		options.allow_other = geteuid() == 0;
+	return 0;
+}
+
+/* ---- mounting ---- */
+
+/* Commas and backslashes separate options. */
+static void append_escaped(char *to, size_t size, const char *from)
+{
+	size_t used = strlen(to);
+
+	for (; *from && used + 3 < size; from++) {
+		if (*from == ',' || *from == '\\')
+			to[used++] = '\\';
+		to[used++] = *from;
+	}
+	to[used] = '\0';
+}
+
+static int mount_session(void)
+{
+	static const struct fuse_custom_io io = { .writev = loop_writev, .read = loop_read };
+	char list[2 * PATH_MAX + 2048] = "subtype=tux3,default_permissions,fsname=";
+	char *argv[] = { "tux3-fuse", "-o", list, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+	size_t used;
+	int err = -EIO;
+
+	append_escaped(list, 2 * PATH_MAX, options.image);
+	used = strlen(list);
+	snprintf(list + used, sizeof(list) - used, "%s%s%s%s%s", options.allow_other ? ",allow_other" : "",
+		 options.volume.read_only ? ",ro" : "",
+		 geteuid() == 0 && options.permit_suid ? ",suid" : "",
+		 geteuid() == 0 && options.permit_dev ? ",dev" : "", options.kernel);
+	mount_state.session = fuse_session_new(&args, &fuse_ops, sizeof(fuse_ops), NULL);
+	fuse_opt_free_args(&args);
+	if (!mount_state.session)
+		return err;
+	/* libfuse prints what is wrong. */
+	if (fuse_session_mount(mount_state.session, options.mountpoint)) {
+		complain("cannot mount %s on %s.", options.image, options.mountpoint);
+		goto out_destroy;
+	}
+	err = fuse_session_custom_io(mount_state.session, &io, fuse_session_fd(mount_state.session));
+	if (!err)
+		err = loop_start(fuse_session_fd(mount_state.session));
+	if (!err)
+		return 0;
+	complain("cannot serve %s: %s.", options.mountpoint, strerror(-err));
+	fuse_session_unmount(mount_state.session);
+out_destroy:
+	fuse_session_destroy(mount_state.session);
+	return err;
+}
+
+static void write_setting(const char *dir, const char *name, const char *value)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	(void)!write(fd, value, strlen(value));
+	close(fd);
+}
+
+/*
+ * The kernel treats FUSE mounts as slow and untrusted: 128 KiB of readahead and one percent of the memory
+ * that others may have dirty.  Root's own mount deserves better; where we may not, it stays as it is.
+ */
+static void tune_kernel(void)
+{
+	struct stat stat_buf;
+	char dir[64], value[16];
+
+	if (geteuid() != 0 || stat(options.mountpoint, &stat_buf))
+		return;
+	snprintf(dir, sizeof(dir), "/sys/class/bdi/%u:%u", major(stat_buf.st_dev), minor(stat_buf.st_dev));
+	snprintf(value, sizeof(value), "%d", READAHEAD_KB);
+	write_setting(dir, "read_ahead_kb", value);
+	write_setting(dir, "max_ratio", "50");
+	write_setting(dir, "strict_limit", "0");
+}
+
+/* ---- unmounting ---- */
+
+static bool run_fusermount(const char *how)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execlp("fusermount3", "fusermount3", how, "--", options.mountpoint, (char *)NULL);
+		_exit(127);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static bool unmount(bool lazily)
+{
+	if (geteuid() == 0)
+		return umount2(options.mountpoint, (lazily ? MNT_DETACH : 0) | UMOUNT_NOFOLLOW) == 0;
+	return run_fusermount(lazily ? "-uz" : "-u");
+}
+
+static bool wait_done(int timeout_ms)
+{
+	struct pollfd done = { .fd = loop_done_fd(), .events = POLLIN };
+
+	return poll(&done, 1, timeout_ms) == 1;
+}
+
+/*
+ * While the workers serve: the kernel sends what it still has in its cache.  A mount in use is only
+ * detached, then served until its last user is gone or we lose patience.
+ */
+static void unmount_by_signal(void)
+{
+	int fd;
+
+	if (unmount(false))
+		return;
+	fd = open(options.mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		syncfs(fd);
+		close(fd);
+	}
+	if (unmount(true) && !wait_done(BUSY_WAIT_MS))
+		complain("%s: files are still open after %d seconds; closing the volume without waiting for them.",
+			 options.mountpoint, BUSY_WAIT_MS / 1000);
+}
+
+static void serve(int signals)
+{
+	struct pollfd fds[2] = {
+		{ .fd = signals, .events = POLLIN },
+		{ .fd = loop_done_fd(), .events = POLLIN },
+	};
+
+	while (poll(fds, 2, -1) < 0 && errno == EINTR)
+		;
+	if (!(fds[1].revents & POLLIN))
+		unmount_by_signal();
+	loop_stop();
+}
+
+/* ---- the daemon ---- */
+
+static int block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+/* Where messages go once nobody waits for us at the terminal. */
+static void leave_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int log = options.log ? open(options.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
+
+	if (!options.foreground && null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+	}
+	if (log >= 0) {
+		dup2(log, STDERR_FILENO);
+		close(log);
+	}
+	if (null >= 0)
+		close(null);
+}
+
+/* What the library says, with the image in it and a full stop after it. */
+static void complain_why(const char *why)
+{
+	size_t len = strlen(why);
+	bool named = strstr(why, options.image);
+
+	complain("%s%s%s%s", named ? "" : options.image, named ? "" : ": ", why, len && why[len - 1] == '.' ? "" : ".");
+}
+
+/* ready_fd: where to write that the mount stands, or -1. */
+static int run(int ready_fd)
+{
+	int signals = block_signals();
+	char why[512] = "";
+	int err;
+
+	/* Memory for us is what the kernel needs to get rid of our own dirty pages. */
+	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+	umask(0);
+	err = tux3_open(options.image, &options.volume, &mount_state.volume, why, sizeof(why));
+	if (err) {
+		complain_why(why[0] ? why : strerror(-err));
+		return EXIT_FAILED;
+	}
+	mount_state.root = tux3_root(mount_state.volume);
+	err = mount_session();
+	if (err) {
+		tux3_put_all(mount_state.volume);
+		tux3_close(mount_state.volume);
+		return EXIT_FAILED;
+	}
+	tune_kernel();
+	leave_terminal();
+	if (!options.foreground && chdir("/"))
+		complain("cannot leave the working directory: %s.", strerror(errno));
+	if (ready_fd >= 0) {
+		(void)!write(ready_fd, "", 1);
+		close(ready_fd);
+	}
+
+	serve(signals);
+
+	/* Only now: it closes the connection. */
+	fuse_session_unmount(mount_state.session);
+	fuse_session_destroy(mount_state.session);
+	/* The kernel does not forget what it knew when it unmounts. */
+	tux3_put_all(mount_state.volume);
+	err = tux3_close(mount_state.volume);
+	if (err) {
+		complain("%s: not everything could be committed: %s.", options.image, strerror(-err));
+		return EXIT_FAILED;
+	}
+	return 0;
+}
+
+/* The parent waits until the mount stands or the child has failed and said why. */
+static int run_daemon(void)
+{
+	int ready[2], status;
+	char byte;
+	pid_t pid;
+
+	if (pipe2(ready, O_CLOEXEC) || (pid = fork()) < 0) {
+		complain("cannot start the daemon: %s.", strerror(errno));
+		return EXIT_FAILED;
+	}
+	if (pid == 0) {
+		close(ready[0]);
+		setsid();
+		return run(ready[1]);
+	}
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) == 1)
+		return 0;
+	if (waitpid(pid, &status, 0) == pid && WIFEXITED(status))
+		return WEXITSTATUS(status);
+	complain("the daemon died before the mount was ready.");
+	return EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+	int status = parse_arguments(argc, argv);
+
+	if (status)
+		return status - 1;
+	if (find_paths(argv[optind], argv[optind + 1]))
+		return EXIT_FAILED;
+	return options.foreground ? run(-1) : run_daemon();
+}

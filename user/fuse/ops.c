@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The table of operations, and what we agree with the kernel on when the mount starts.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/sysmacros.h>
+
+#include "tux3_fuse.h"
+
+/* Requests the kernel may have under way on its own account (readahead, write-back). */
+#define BACKGROUND_MAX 64u
+
+static void want(struct fuse_conn_info *conn, unsigned int cap, bool on)
+{
+	if (on && (conn->capable & cap))
+		conn->want |= cap;
+	else
+		conn->want &= ~cap;
+}
+
+/*
+ * The permission checks are the kernel's (default_permissions, ACLs included), so it must know modes and
+ * ACLs, and the umask must come to us, because a default ACL overrides it.  The setuid and setgid bits
+ * are ours to clear (wire.c), in the second version of that agreement, which libfuse does not know.
+ */
+static void init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	want(conn, FUSE_CAP_WRITEBACK_CACHE, mount_state.writeback && !mount_state.read_only);
+	want(conn, FUSE_CAP_POSIX_ACL, true);
+	want(conn, FUSE_CAP_DONT_MASK, true);
+	want(conn, FUSE_CAP_CACHE_SYMLINKS, true);
+	want(conn, FUSE_CAP_PARALLEL_DIROPS, true);
+	want(conn, FUSE_CAP_ASYNC_READ, true);
+	want(conn, FUSE_CAP_ASYNC_DIO, true);
+	want(conn, FUSE_CAP_IOCTL_DIR, true);
+	want(conn, FUSE_CAP_READDIRPLUS, mount_state.readdirplus);
+	want(conn, FUSE_CAP_READDIRPLUS_AUTO, mount_state.readdirplus);
+	/* O_TRUNC comes as setattr: opening needs no request then. */
+	want(conn, FUSE_CAP_ATOMIC_O_TRUNC, false);
+	/* A node id is an address: the kernel must never make one up from a file handle of NFS. */
+	want(conn, FUSE_CAP_EXPORT_SUPPORT, false);
+	/* Nobody else changes files: cached pages stay good. */
+	want(conn, FUSE_CAP_AUTO_INVAL_DATA, false);
+	want(conn, FUSE_CAP_EXPLICIT_INVAL_DATA, true);
+	want(conn, FUSE_CAP_HANDLE_KILLPRIV, false);
+	/* Locks are between processes of this kernel: it keeps them itself. */
+	want(conn, FUSE_CAP_POSIX_LOCKS, false);
+	want(conn, FUSE_CAP_FLOCK_LOCKS, false);
+	/* Plain copies beat the pipe's page juggling. */
+	want(conn, FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE, false);
+	conn->max_write = REQUEST_MAX;
+	conn->max_background = BACKGROUND_MAX;
+	conn->congestion_threshold = BACKGROUND_MAX * 3 / 4;
+	conn->time_gran = 1;
+}
+
+/* "Not implemented" tells the kernel to open files and directories without asking from now on. */
+static void open_without_asking(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)fi;
+	fuse_reply_err(req, ENOSYS);
+}
+
+/*
+ * Left out on purpose: create (mknod and an open without asking is one round trip less, for there is
+ * no release), flush, access, poll, bmap, getlk, setlk, flock, copy_file_range (the kernel copies).
+ */
+const struct fuse_lowlevel_ops fuse_ops = {
+	.init		= init,
+	.lookup		= serve_lookup,
+	.forget		= serve_forget,
+	.forget_multi	= serve_forget_multi,
+	.getattr	= serve_getattr,
+	.setattr	= serve_setattr,
+	.readlink	= serve_readlink,
+	.mknod		= serve_mknod,
+	.mkdir		= serve_mkdir,
+	.unlink		= serve_unlink,
+	.rmdir		= serve_rmdir,
+	.symlink	= serve_symlink,
+	.rename		= serve_rename,
+	.link		= serve_link,
+	.open		= open_without_asking,
+	.opendir	= open_without_asking,
+	.read		= serve_read,
+	.write		= serve_write,
+	.fsync		= serve_fsync,
+	.fsyncdir	= serve_fsyncdir,
+	.readdir	= serve_readdir,
+	.readdirplus	= serve_readdirplus,
+	.statfs		= serve_statfs,
+	.setxattr	= serve_setxattr,
+	.getxattr	= serve_getxattr,
+	.listxattr	= serve_listxattr,
+	.removexattr	= serve_removexattr,
+	.ioctl		= serve_ioctl,
+	.fallocate	= serve_fallocate,
+	.lseek		= serve_lseek,
+};
+
+void fill_cred(struct tux3_cred *cred, uint32_t uid, uint32_t gid, uint32_t umask)
+{
+	*cred = (struct tux3_cred) {
+		.uid = uid,
+		.gid = gid,
+		.umask = umask,
+		.no_permission_checks = true,
+		.capable = uid == 0,
+	};
+}
+
+void request_cred(fuse_req_t req, struct tux3_cred *cred)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+	fill_cred(cred, ctx->uid, ctx->gid, ctx->umask);
+}
+
+void fill_stat(struct stat *to, const struct tux3_stat *from)
+{
+	*to = (struct stat) {
+		.st_ino = from->ino,
+		.st_size = from->size,
+		.st_blocks = from->blocks_512,
+		.st_blksize = from->block_size,
+		.st_mode = from->mode,
+		.st_nlink = from->nlink,
+		.st_uid = from->uid,
+		.st_gid = from->gid,
+		.st_rdev = makedev(from->rdev_major, from->rdev_minor),
+		.st_atim = from->atime,
+		.st_mtim = from->mtime,
+		.st_ctim = from->ctime,
+	};
+}
+
+/* The caller's reference to node becomes the kernel's when the entry is sent. */
+int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node)
+{
+	struct tux3_stat stat;
+	int err = tux3_stat_node(node, &stat);
+
+	if (err)
+		return err;
+	*entry = (struct fuse_entry_param) {
+		.ino = ino_of(node),
+		.generation = stat.generation,
+		.attr_timeout = CACHE_FOREVER_S,
+		.entry_timeout = CACHE_FOREVER_S,
+	};
+	fill_stat(&entry->attr, &stat);
+	return 0;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Attributes: stat and its changes, extended attributes, the attribute ioctls, statfs.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+
+#include "tux3_fuse.h"
+#include "user/lib/statistics.h"
+
+#define XATTR_ACL_ACCESS "system.posix_acl_access"
+#define XATTR_TRUSTED "trusted."
+
+static void reply_stat(fuse_req_t req, struct tux3_node *node)
+{
+	struct tux3_stat stat;
+	struct stat reply;
+	int err = tux3_stat_node(node, &stat);
+
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
+	fill_stat(&reply, &stat);
+	fuse_reply_attr(req, &reply, CACHE_FOREVER_S);
+}
+
+void serve_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)fi;
+	reply_stat(req, node_of(ino));
+}
+
+/* What chown takes from a file: setuid, and setgid where it means "run as the group". */
+static uint32_t mode_after_chown(uint32_t mode)
+{
+	mode &= ~S_ISUID;
+	if (mode & S_IXGRP)
+		mode &= ~S_ISGID;
+	return mode;
+}
+
+static uint32_t setattr_mask(int valid)
+{
+	static const struct {
+		int fuse;
+		uint32_t tux3;
+	} map[] = {
+		{ FUSE_SET_ATTR_MODE,		TUX3_SET_MODE },
+		{ FUSE_SET_ATTR_UID,		TUX3_SET_UID },
+		{ FUSE_SET_ATTR_GID,		TUX3_SET_GID },
+		{ FUSE_SET_ATTR_SIZE,		TUX3_SET_SIZE },
+		{ FUSE_SET_ATTR_ATIME,		TUX3_SET_ATIME },
+		{ FUSE_SET_ATTR_MTIME,		TUX3_SET_MTIME },
+		{ FUSE_SET_ATTR_CTIME,		TUX3_SET_CTIME },
+		{ FUSE_SET_ATTR_ATIME_NOW,	TUX3_SET_ATIME_NOW },
+		{ FUSE_SET_ATTR_MTIME_NOW,	TUX3_SET_MTIME_NOW },
+	};
+	uint32_t set = 0;
+
+	for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
+		if (valid & map[i].fuse)
+			set |= map[i].tux3;
+	/* The kernel sets both: the time it sends with "now" is its own and no better. */
+	if (set & TUX3_SET_ATIME_NOW)
+		set &= ~TUX3_SET_ATIME;
+	if (set & TUX3_SET_MTIME_NOW)
+		set &= ~TUX3_SET_MTIME;
+	return set;
+}
+
+void serve_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int valid, struct fuse_file_info *fi)
+{
+	struct tux3_node *node = node_of(ino);
+	uint32_t set = setattr_mask(valid);
+	struct tux3_stat stat = {
+		.mode = attr->st_mode,
+		.uid = attr->st_uid,
+		.gid = attr->st_gid,
+		.size = attr->st_size,
+		.atime = attr->st_atim,
+		.mtime = attr->st_mtim,
+		.ctime = attr->st_ctim,
+	};
+	struct tux3_cred cred;
+	uint32_t mode;
+	int err = 0;
+
+	(void)fi;
+	request_cred(req, &cred);
+	if ((set & (TUX3_SET_UID | TUX3_SET_GID)) && !(set & TUX3_SET_MODE)) {
+		mode = tux3_node_mode(node);
+		if (!S_ISDIR(mode) && mode_after_chown(mode) != mode) {
+			stat.mode = mode_after_chown(mode);
+			set |= TUX3_SET_MODE;
+		}
+	}
+	if (set & TUX3_SET_MODE)
+		stat.mode = (stat.mode & ~S_IFMT) | (tux3_node_mode(node) & S_IFMT);
+	if (set)
+		err = tux3_setattr(node, &cred, &stat, set);
+	if (!err && (set & TUX3_SET_SIZE) && request_extra.kill_suidgid)
+		err = tux3_kill_privileges(node);
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		reply_stat(req, node);
+}
+
+void serve_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct tux3_statfs stat;
+	struct statvfs reply;
+	int err = tux3_statfs(mount_state.volume, &stat);
+
+	(void)ino;
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
+	reply = (struct statvfs) {
+		.f_bsize = stat.block_size,
+		.f_frsize = stat.block_size,
+		.f_blocks = stat.blocks,
+		.f_bfree = stat.free_blocks,
+		.f_bavail = stat.available_blocks,
+		.f_files = stat.inodes + stat.free_inodes,
+		.f_ffree = stat.free_inodes,
+		.f_favail = stat.free_inodes,
+		.f_fsid = stat.volume_id,
+		.f_namemax = 255,
+	};
+	fuse_reply_statfs(req, &reply);
+}
+
+/* ---- extended attributes ---- */
+
+static bool in_group(fuse_req_t req, gid_t gid)
+{
+	gid_t few[64], *groups = few;
+	int count = fuse_req_getgroups(req, 64, few);
+	bool found = fuse_req_ctx(req)->gid == gid;
+
+	if (count > 64) {
+		groups = calloc(count, sizeof(*groups));
+		if (!groups)
+			return found;
+		count = fuse_req_getgroups(req, count, groups);
+	}
+	for (int i = 0; i < count && !found; i++)
+		found = groups[i] == gid;
+	if (groups != few)
+		free(groups);
+	return found;
+}
+
+/* A new access ACL is a chmod: who is not in the file's group may not keep setgid by it. */
+static int acl_drop_setgid(fuse_req_t req, struct tux3_node *node, struct tux3_cred *cred)
+{
+	struct tux3_stat stat;
+	int err;
+
+	if (cred->capable || !(tux3_node_mode(node) & S_ISGID))
+		return 0;
+	err = tux3_stat_node(node, &stat);
+	if (err || S_ISDIR(stat.mode) || in_group(req, stat.gid))
+		return err;
+	stat.mode &= ~S_ISGID;
+	return tux3_setattr(node, cred, &stat, TUX3_SET_MODE);
+}
+
+void serve_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+	struct tux3_node *node = node_of(ino);
+	struct tux3_cred cred;
+	int err;
+
+	request_cred(req, &cred);
+	err = tux3_setxattr(node, &cred, name, value, size, flags);
+	if (!err && !strcmp(name, XATTR_ACL_ACCESS))
+		err = acl_drop_setgid(req, node, &cred);
+	fuse_reply_err(req, -err);
+}
+
+void serve_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	char *value = worker_buffer();
+	ssize_t len;
+
+	if (size > REQUEST_MAX)
+		size = REQUEST_MAX;
+	if (ino == FUSE_ROOT_ID && !strcmp(name, TUX3_STATISTICS_XATTR))
+		len = tux3_statistics_text(tux3_node_volume(node_of(ino)), value, size);
+	else
+		len = tux3_getxattr(node_of(ino), name, value, size);
+	if (len < 0)
+		fuse_reply_err(req, -len);
+	else if (size)
+		fuse_reply_buf(req, value, len);
+	else
+		fuse_reply_xattr(req, len);
+}
+
+/* Names of trusted attributes are for those who may read them. */
+static size_t hide_trusted(char *list, size_t len)
+{
+	size_t kept = 0, entry;
+
+	for (size_t at = 0; at < len; at += entry) {
+		entry = strlen(list + at) + 1;
+		if (!strncmp(list + at, XATTR_TRUSTED, strlen(XATTR_TRUSTED)))
+			continue;
+		memmove(list + kept, list + at, entry);
+		kept += entry;
+	}
+	return kept;
+}
+
+void serve_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	char *list = worker_buffer();
+	ssize_t len = tux3_listxattr(node_of(ino), list, REQUEST_MAX);
+
+	if (len < 0) {
+		fuse_reply_err(req, -len);
+		return;
+	}
+	if (fuse_req_ctx(req)->uid != 0)
+		len = hide_trusted(list, len);
+	if (!size)
+		fuse_reply_xattr(req, len);
+	else if ((size_t)len > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, list, len);
+}
+
+void serve_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct tux3_cred cred;
+
+	request_cred(req, &cred);
+	fuse_reply_err(req, -tux3_removexattr(node_of(ino), &cred, name));
+}
+
+/* ---- chattr, lsattr, project ids: the kernel has checked who asks ---- */
+
+static int set_fsxattr(fuse_req_t req, struct tux3_node *node, const struct fsxattr *fsx)
+{
+	struct tux3_stat stat = { .projid = fsx->fsx_projid };
+	struct tux3_cred cred;
+
+	/* Flags come by FS_IOC_SETFLAGS; extent size hints and inheritance of projects we do not have. */
+	if (fsx->fsx_extsize || fsx->fsx_cowextsize)
+		return -EOPNOTSUPP;
+	request_cred(req, &cred);
+	return tux3_setattr(node, &cred, &stat, TUX3_SET_PROJID);
+}
+
+static int set_flags(fuse_req_t req, struct tux3_node *node, unsigned int flags)
+{
+	struct tux3_stat stat = { .flags = flags };
+	struct tux3_cred cred;
+
+	request_cred(req, &cred);
+	return tux3_setattr(node, &cred, &stat, TUX3_SET_FLAGS);
+}
+
+void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, struct fuse_file_info *fi,
+	      unsigned int flags, const void *in, size_t in_size, size_t out_size)
+{
+	struct tux3_node *node = node_of(ino);
+	struct fsxattr fsx = { 0 };
+	struct tux3_stat stat;
+	unsigned int inode_flags;
+	int err = tux3_stat_node(node, &stat);
+
+	(void)arg;
+	(void)fi;
+	(void)flags;
+	if (err) {
+		fuse_reply_err(req, -err);
+	} else if (cmd == (unsigned int)FS_IOC_GETFLAGS && out_size >= sizeof(stat.flags)) {
+		fuse_reply_ioctl(req, 0, &stat.flags, sizeof(stat.flags));
+	} else if (cmd == (unsigned int)FS_IOC_SETFLAGS && in_size >= sizeof(inode_flags)) {
+		memcpy(&inode_flags, in, sizeof(inode_flags));
+		err = set_flags(req, node, inode_flags);
+		if (err)
+			fuse_reply_err(req, -err);
+		else
+			fuse_reply_ioctl(req, 0, NULL, 0);
+	} else if (cmd == (unsigned int)FS_IOC_FSGETXATTR && out_size >= sizeof(fsx)) {
+		fsx.fsx_projid = stat.projid;
+		fuse_reply_ioctl(req, 0, &fsx, sizeof(fsx));
+	} else if (cmd == (unsigned int)FS_IOC_FSSETXATTR && in_size >= sizeof(fsx)) {
+		memcpy(&fsx, in, sizeof(fsx));
+		err = set_fsxattr(req, node, &fsx);
+		if (err)
+			fuse_reply_err(req, -err);
+		else
+			fuse_reply_ioctl(req, 0, NULL, 0);
+	} else {
+		fuse_reply_err(req, ENOTTY);
+	}
+}

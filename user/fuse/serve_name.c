@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Operations on names.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "tux3_fuse.h"
+
+/* Tell the kernel about node, whose reference it gets; err: there is none. */
+static void reply_node(fuse_req_t req, struct tux3_node *node, int err)
+{
+	struct fuse_entry_param entry;
+
+	if (!err) {
+		err = fill_entry(&entry, node);
+		if (err)
+			tux3_node_put(node, 1);
+	}
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
+	/* A request the kernel gave up on gets no node id, so no "forget" would come. */
+	if (fuse_reply_entry(req, &entry))
+		tux3_node_put(node, 1);
+}
+
+void serve_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	static const struct fuse_entry_param absent = { .entry_timeout = CACHE_FOREVER_S };
+	struct tux3_node *node;
+	int err = tux3_lookup(node_of(parent), NULL, name, &node);
+
+	if (err == -ENOENT)
+		fuse_reply_entry(req, &absent);
+	else
+		reply_node(req, node, err);
+}
+
+static void forget(fuse_ino_t ino, uint64_t count)
+{
+	if (ino != FUSE_ROOT_ID)
+		tux3_node_put(node_of(ino), count);
+}
+
+void serve_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
+{
+	forget(ino, count);
+	fuse_reply_none(req);
+}
+
+void serve_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *list)
+{
+	for (size_t i = 0; i < count; i++)
+		forget(list[i].ino, list[i].nlookup);
+	fuse_reply_none(req);
+}
+
+void serve_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	char target[PATH_MAX];
+	int len = tux3_readlink(node_of(ino), target, sizeof(target) - 1);
+
+	if (len < 0) {
+		fuse_reply_err(req, -len);
+		return;
+	}
+	target[len] = '\0';
+	fuse_reply_readlink(req, target);
+}
+
+void serve_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	struct tux3_node *node = NULL;
+	struct tux3_cred cred;
+	int err;
+
+	request_cred(req, &cred);
+	err = tux3_mknod(node_of(parent), &cred, name, mode, major(rdev), minor(rdev), &node);
+	reply_node(req, node, err);
+}
+
+void serve_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	serve_mknod(req, parent, name, S_IFDIR | (mode & ~S_IFMT), 0);
+}
+
+void serve_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	struct tux3_node *node = NULL;
+	struct tux3_cred cred;
+	int err;
+
+	request_cred(req, &cred);
+	err = tux3_symlink(node_of(parent), &cred, name, target, &node);
+	reply_node(req, node, err);
+}
+
+void serve_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_dir, const char *new_name)
+{
+	struct tux3_node *node = node_of(ino);
+	struct tux3_cred cred;
+	int err;
+
+	request_cred(req, &cred);
+	err = tux3_link(node, &cred, node_of(new_dir), new_name);
+	if (!err)
+		tux3_node_ref(node, 1);
+	reply_node(req, node, err);
+}
+
+void serve_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct tux3_cred cred;
+
+	request_cred(req, &cred);
+	fuse_reply_err(req, -tux3_unlink(node_of(parent), &cred, name));
+}
+
+void serve_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct tux3_cred cred;
+
+	request_cred(req, &cred);
+	fuse_reply_err(req, -tux3_rmdir(node_of(parent), &cred, name));
+}
+
+_Static_assert(TUX3_RENAME_NOREPLACE == RENAME_NOREPLACE && TUX3_RENAME_EXCHANGE == RENAME_EXCHANGE &&
+	       TUX3_RENAME_WHITEOUT == 4, "renameat2 flags are passed on as they are");
+
+void serve_rename(fuse_req_t req, fuse_ino_t old_dir, const char *old_name, fuse_ino_t new_dir, const char *new_name,
+	       unsigned int flags)
+{
+	struct tux3_cred cred;
+
+	request_cred(req, &cred);
+	fuse_reply_err(req, -tux3_rename(node_of(old_dir), old_name, node_of(new_dir), new_name, flags, &cred));
+}

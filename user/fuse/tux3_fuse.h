@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * tux3-fuse: what its files share.
+ *
+ *	main.c		options, mounting, daemon, signals, unmounting
+ *	loop.c		worker threads that read requests from the kernel
+ *	wire.c		requests that libfuse 3.14 does not know: answered here byte by byte
+ *	ops.c		the table of operations, the handshake with the kernel (init)
+ *	serve_name.c	lookup, create, link, rename, unlink ...
+ *	serve_dir.c	readdir
+ *	serve_attr.c	stat, setattr, extended attributes, ioctl, statfs
+ *	serve_data.c	read, write, fallocate, seek, fsync
+ *
+ * A FUSE node id is the address of a struct tux3_node (1: the root).  Each reply that tells the kernel a
+ * node id gives it one reference; the kernel returns them with "forget".  No file handles exist: the
+ * kernel opens and closes files without telling us.
+ *
+ * The mount is the only writer of the volume, so nothing the kernel has cached ever goes stale by itself.
+ */
+#ifndef TUX3_FUSE_H
+#define TUX3_FUSE_H
+
+#define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 14)
+#include <fuse_lowlevel.h>
+
+#include "user/lib/tux3.h"
+
+/* The kernel may keep what we say for this many seconds: as good as forever. */
+#define CACHE_FOREVER_S 1e9
+/* Largest read and write; the kernel's limit (256 pages) unless an administrator raises it. */
+#define REQUEST_MAX (1u << 20)
+/* What a request's headers can take beyond its data. */
+#define REQUEST_HEADER_MAX 4096u
+
+struct mount_state {
+	struct tux3 *volume;
+	struct tux3_node *root;
+	struct fuse_session *session;
+	const char *image;		/* as the user named it, for messages */
+	bool read_only;
+	bool writeback;			/* the kernel keeps dirty pages, and times and sizes with them */
+	bool readdirplus;
+	unsigned int spin_us;		/* a worker looks this long for the next request before it sleeps */
+	unsigned int threads_max;
+};
+extern struct mount_state mount_state;
+
+/* What wire.c saw in the raw request and libfuse does not pass on.  One per worker, valid during an operation. */
+struct request_extra {
+	bool kill_suidgid;		/* write, truncate: the caller may not keep setuid and setgid bits */
+};
+extern __thread struct request_extra request_extra;
+
+/* Memory for one operation at a time: what it reads from the volume before it is sent. */
+void *worker_buffer(void);		/* REQUEST_MAX bytes of this thread */
+
+/* ---- loop.c ---- */
+int loop_start(int fd);
+int loop_done_fd(void);			/* readable when the kernel has ended the connection */
+void loop_stop(void);			/* ends the workers whatever the kernel does; waits for operations to finish */
+ssize_t loop_writev(int fd, struct iovec *iov, int count, void *userdata);
+ssize_t loop_read(int fd, void *buf, size_t size, void *userdata);
+
+/* ---- wire.c ---- */
+/* Look at a request before libfuse does.  True: it is answered already. */
+bool wire_request(int fd, const void *request, size_t size);
+/* Look at an answer of libfuse before the kernel does. */
+void wire_answer(struct iovec *iov, int count);
+
+/* ---- ops.c ---- */
+extern const struct fuse_lowlevel_ops fuse_ops;
+
+static inline struct tux3_node *node_of(fuse_ino_t ino)
+{
+	return ino == FUSE_ROOT_ID ? mount_state.root : (struct tux3_node *)(uintptr_t)ino;
+}
+
+static inline fuse_ino_t ino_of(struct tux3_node *node)
+{
+	return (uintptr_t)node;
+}
+
+/* ---- shared by the operations ---- */
+void fill_cred(struct tux3_cred *cred, uint32_t uid, uint32_t gid, uint32_t umask);
+void request_cred(fuse_req_t req, struct tux3_cred *cred);
+void fill_stat(struct stat *to, const struct tux3_stat *from);
+int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node);
+
+void serve_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void serve_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count);
+void serve_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *list);
+void serve_readlink(fuse_req_t req, fuse_ino_t ino);
+void serve_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void serve_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void serve_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void serve_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void serve_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void serve_rename(fuse_req_t req, fuse_ino_t old_dir, const char *old_name, fuse_ino_t new_dir, const char *new_name,
+		  unsigned int flags);
+void serve_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_dir, const char *new_name);
+
+void serve_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void serve_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+
+void serve_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void serve_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int valid, struct fuse_file_info *fi);
+void serve_statfs(fuse_req_t req, fuse_ino_t ino);
+void serve_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
+void serve_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void serve_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void serve_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, struct fuse_file_info *fi,
+		 unsigned int flags, const void *in, size_t in_size, size_t out_size);
+
+void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off, struct fuse_file_info *fi);
+void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+void serve_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t length, struct fuse_file_info *fi);
+void serve_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+
+#endif

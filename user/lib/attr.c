@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Attributes: stat, setattr with its rules, and the time of the last access.
+ */
+#include "lib.h"
+
+static struct timespec to_timespec(const struct tux3_time *time)
+{
+	return (struct timespec){ .tv_sec = time->sec, .tv_nsec = time->nsec };
+}
+
+static struct tux3_time from_timespec(const struct timespec *time)
+{
+	return (struct tux3_time){ .sec = time->tv_sec, .nsec = time->tv_nsec };
+}
+
+/*
+ * Dirty blocks may replace placed ones, and nobody looked which.  So a file counts what is placed and
+ * what is dirty, but no more than its size asks for, unless more is placed.
+ */
+static u64 count_blocks(struct tux3_node *node, const struct tux3_attr *attr, u64 placed)
+{
+	u32 shift = node->volume->shift;
+	u64 dirty, most;
+
+	if (!S_ISREG(attr->mode))
+		return placed;
+	dirty = file_cache_dirty_blocks(node);
+	most = (attr->size + node->volume->block_size - 1) >> shift;
+	return max(placed, min(placed + dirty, most));
+}
+
+int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat)
+{
+	struct tux3_inode *inode = &node->inode;
+	struct tux3_attr attr;
+	u64 placed;
+
+	spin_lock(&inode->lock);
+	attr = inode->attr;
+	placed = inode->blocks;
+	spin_unlock(&inode->lock);
+	*stat = (struct tux3_stat){
+		.ino = inode->ino, .size = attr.size, .mode = attr.mode, .uid = attr.uid, .gid = attr.gid,
+		.nlink = attr.nlink, .rdev_major = attr.rdev_major, .rdev_minor = attr.rdev_minor,
+		.block_size = node->volume->block_size, .flags = attr.flags, .generation = attr.generation,
+		.projid = attr.projid, .change = attr.change,
+		.atime = to_timespec(&attr.atime), .mtime = to_timespec(&attr.mtime),
+		.ctime = to_timespec(&attr.ctime), .btime = to_timespec(&attr.btime),
+	};
+	stat->blocks_512 = count_blocks(node, &attr, placed) << (node->volume->shift - 9);
+	return 0;
+}
+
+uint64_t tux3_node_ino(const struct tux3_node *node)
+{
+	return node->inode.ino;
+}
+
+uint32_t tux3_node_mode(struct tux3_node *node)
+{
+	u32 mode;
+
+	spin_lock(&node->inode.lock);
+	mode = node->inode.attr.mode;
+	spin_unlock(&node->inode.lock);
+	return mode;
+}
+
+struct tux3 *tux3_node_volume(struct tux3_node *node)
+{
+	return node->volume;
+}
+
+/* ---- who may set what ---- */
+
+static int may_set_owner(const struct tux3_cred *cred, const struct tux3_attr *attr,
+			 const struct tux3_stat *stat, u32 set)
+{
+	if (cred->capable)
+		return 0;
+	if (set & TUX3_SET_UID && (cred->uid != attr->uid || stat->uid != attr->uid))
+		return -EPERM;
+	if (set & TUX3_SET_GID && stat->gid != attr->gid &&
+	    (cred->uid != attr->uid || !cred_in_group(cred, stat->gid)))
+		return -EPERM;
+	return 0;
+}
+
+static int may_set(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_attr *attr,
+		   const struct tux3_stat *stat, u32 set)
+{
+	bool owner = cred_owns(cred, attr);
+	u32 locked = TUX3_ATTR_IMMUTABLE | TUX3_ATTR_APPEND;
+	int err = 0;
+
+	if (attr->flags & TUX3_ATTR_IMMUTABLE && set & ~TUX3_SET_FLAGS)
+		return -EPERM;
+	if (attr->flags & TUX3_ATTR_APPEND &&
+	    set & ~(TUX3_SET_FLAGS | TUX3_SET_ATIME_NOW | TUX3_SET_MTIME_NOW | TUX3_SET_CTIME))
+		return -EPERM;
+	if (!cred_checks(cred))
+		return 0;
+	if (set & (TUX3_SET_MODE | TUX3_SET_ATIME | TUX3_SET_MTIME | TUX3_SET_CTIME | TUX3_SET_FLAGS |
+		   TUX3_SET_PROJID) && !owner)
+		return -EPERM;
+	if (set & TUX3_SET_FLAGS && (stat->flags ^ attr->flags) & locked && !cred->capable)
+		return -EPERM;
+	if (set & (TUX3_SET_UID | TUX3_SET_GID))
+		err = may_set_owner(cred, attr, stat, set);
+	if (!err && (set & TUX3_SET_SIZE || (set & (TUX3_SET_ATIME_NOW | TUX3_SET_MTIME_NOW) && !owner)))
+		err = perm_check(node, cred, MAY_WRITE);
+	return err;
+}
+
+/* ---- setting ---- */
+
+static u32 without_privileges(u32 mode)
+{
+	mode &= ~S_ISUID;
+	return mode & S_IXGRP ? mode & ~S_ISGID : mode;
+}
+
+/* The mode that results, if it changes: SET_MODE, or what a change of owner takes away. */
+static bool new_mode(const struct tux3_cred *cred, const struct tux3_attr *attr, const struct tux3_stat *stat,
+		     u32 set, u32 *mode)
+{
+	u32 gid = set & TUX3_SET_GID ? stat->gid : attr->gid;
+
+	*mode = attr->mode;
+	if (set & TUX3_SET_MODE) {
+		*mode = (attr->mode & S_IFMT) | (stat->mode & 07777);
+		if (cred_checks(cred) && !cred->capable && !cred_in_group(cred, gid))
+			*mode &= ~S_ISGID;
+	} else if (set & (TUX3_SET_UID | TUX3_SET_GID) && cred && !cred->capable && !S_ISDIR(attr->mode)) {
+		*mode = without_privileges(*mode);
+	}
+	return set & TUX3_SET_MODE || *mode != attr->mode;
+}
+
+/* chmod of a file with an access ACL: both change in one delta.  1: done, 0: it has none. */
+static int set_mode_and_acl(struct tux3_node *node, u32 mode)
+{
+	struct acl *acl;
+	void *value;
+	int err = acl_get(node, ACL_ACCESS_NAME, &acl);
+
+	if (err || !acl)
+		return err;
+	acl_apply_mode(acl, mode);
+	value = kmalloc(acl_size(acl), GFP_KERNEL);
+	if (value) {
+		acl_store(acl, value);
+		err = xattr_set(&node->inode, ACL_ACCESS_NAME, value, acl_size(acl), 0, &mode);
+	} else {
+		err = -ENOMEM;
+	}
+	kfree(value);
+	kfree(acl);
+	return err ? err : 1;
+}
+
+static u32 times_to_set(struct tux3_node *node, const struct tux3_stat *stat, u32 set, struct tux3_attr *attr)
+{
+	struct tux3_time now = inode_now(node->volume->vol);
+	u32 mask = 0;
+
+	if (set & (TUX3_SET_ATIME | TUX3_SET_ATIME_NOW)) {
+		attr->atime = set & TUX3_SET_ATIME_NOW ? now : from_timespec(&stat->atime);
+		mask |= OP_ATTR_ATIME;
+	}
+	if (set & (TUX3_SET_MTIME | TUX3_SET_MTIME_NOW)) {
+		attr->mtime = set & TUX3_SET_MTIME_NOW ? now : from_timespec(&stat->mtime);
+		mask |= OP_ATTR_MTIME;
+	}
+	if (set & TUX3_SET_CTIME) {
+		attr->ctime = from_timespec(&stat->ctime);
+		mask |= OP_ATTR_CTIME;
+	}
+	return mask;
+}
+
+static bool time_valid(const struct timespec *time)
+{
+	return time->tv_nsec >= 0 && time->tv_nsec <= 999999999;
+}
+
+/* With node->lock. */
+static int setattr_locked(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat,
+			  u32 set)
+{
+	struct tux3_attr attr;
+	u32 mask, mode;
+	int err;
+
+	inode_get_attr(&node->inode, &attr);
+	err = may_set(node, cred, &attr, stat, set);
+	if (!err && set & TUX3_SET_SIZE)
+		err = file_truncate_locked(node, stat->size);
+	if (err || !(set & ~TUX3_SET_SIZE))
+		return err;
+	mask = times_to_set(node, stat, set, &attr);
+	if (new_mode(cred, &attr, stat, set, &mode)) {
+		attr.mode = mode;
+		mask |= OP_ATTR_MODE;
+	}
+	if (set & TUX3_SET_UID) {
+		attr.uid = stat->uid;
+		mask |= OP_ATTR_UID;
+	}
+	if (set & TUX3_SET_GID) {
+		attr.gid = stat->gid;
+		mask |= OP_ATTR_GID;
+	}
+	if (set & TUX3_SET_FLAGS) {
+		attr.flags = stat->flags;
+		mask |= OP_ATTR_FLAGS;
+	}
+	if (set & TUX3_SET_PROJID) {
+		attr.projid = stat->projid;
+		mask |= OP_ATTR_PROJID;
+	}
+	if (mask & OP_ATTR_MODE) {
+		err = set_mode_and_acl(node, attr.mode);
+		if (err < 0)
+			return err;
+		if (err && mask == OP_ATTR_MODE)
+			return 0;
+	}
+	return op_setattr(&node->inode, &attr, mask);
+}
+
+int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat,
+		 uint32_t set)
+{
+	int err;
+
+	if (node->volume->vol->read_only)
+		return -EROFS;
+	if (set & TUX3_SET_MODE && S_ISLNK(node_type(node)))
+		return -EOPNOTSUPP;
+	if ((set & TUX3_SET_ATIME && !time_valid(&stat->atime)) || (set & TUX3_SET_MTIME && !time_valid(&stat->mtime)) ||
+	    (set & TUX3_SET_CTIME && !time_valid(&stat->ctime)))
+		return -EINVAL;
+	down_write(&node->lock);
+	err = setattr_locked(node, cred, stat, set);
+	up_write(&node->lock);
+	return err;
+}
+
+int tux3_kill_privileges(struct tux3_node *node)
+{
+	struct tux3_attr attr;
+	int err = 0;
+	u32 mode;
+
+	down_write(&node->lock);
+	inode_get_attr(&node->inode, &attr);
+	mode = without_privileges(attr.mode);
+	if (S_ISREG(attr.mode) && mode != attr.mode) {
+		attr.mode = mode;
+		err = op_setattr(&node->inode, &attr, OP_ATTR_MODE);
+	}
+	if (!err && attr.flags & TUX3_ATTR_XATTRS) {
+		err = xattr_set(&node->inode, "security.capability", NULL, 0, 0, NULL);
+		if (err == -ENODATA)
+			err = 0;
+	}
+	up_write(&node->lock);
+	return err;
+}
+
+/* ---- atime ---- */
+
+static bool later_than(const struct tux3_time *a, const struct tux3_time *b)
+{
+	return a->sec != b->sec ? a->sec > b->sec : a->nsec > b->nsec;
+}
+
+/* Would an update have to wait?  A read does not, for its atime. */
+static bool would_wait(struct volume *vol, u64 cost)
+{
+	u64 front = READ_ONCE(vol->delta.front);
+
+	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
+	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)vol->opts.dirty_bytes;
+}
+
+/* As with mount -o relatime: if it is not newer than the last change, or a day old. */
+void node_touch_atime(struct tux3_node *node)
+{
+	struct volume *vol = node->volume->vol;
+	u64 cost = space_cost_items(vol, 1);
+	struct tux3_attr attr, *live;
+	struct tux3_time now;
+	struct delta_op op;
+
+	if (vol->read_only || volume_error(vol))
+		return;
+	inode_get_attr(&node->inode, &attr);
+	if (attr.flags & (TUX3_ATTR_NOATIME | TUX3_ATTR_IMMUTABLE))
+		return;
+	now = inode_now(vol);
+	if (later_than(&attr.atime, &attr.mtime) && later_than(&attr.atime, &attr.ctime) &&
+	    now.sec - attr.atime.sec < 24 * 60 * 60)
+		return;
+	if (would_wait(vol, cost) || delta_enter(vol, &op, cost, 0))
+		return;
+	live = inode_change_begin(&op, &node->inode);
+	live->atime = now;
+	inode_change_end(&node->inode);
+	delta_leave(&op);
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Reading and writing file data.
+ *
+ * node->lock is held shared for reading, exclusive for writing.  A write of up to DATA_BATCH_MAX blocks is one
+ * delta: after a crash all of it is there, or nothing.  A longer one is several; the lock is kept
+ * from the first to the last, so readers see all of it or nothing.
+ *
+ * A batch: reserve memory, read the blocks that change in part; enter; make the blocks dirty, copy;
+ * leave.  What else gets dirty with it (core/data.h): the block the old end of the file is in when the
+ * file grows beyond it, and block 0 if the data may be inline.
+ */
+#include "lib.h"
+
+struct write_batch {
+	struct tux3_node *node;
+	const char *data;
+	u64 pos, end;			/* bytes */
+	u64 first, last;		/* blocks */
+	u64 extra[2];			/* blocks that get dirty too */
+	u32 extras;
+	bool keep_times;		/* the caller sets them */
+	u64 cost;
+	u32 blocks, new_blocks;		/* what cost was computed from */
+	struct tux3_attr attr;		/* before */
+	struct file_reserve reserve;
+};
+
+static bool read_only_kind(struct tux3_node *node, int *err)
+{
+	if (S_ISREG(node_type(node)))
+		return false;
+	*err = S_ISDIR(node_type(node)) ? -EISDIR : -EINVAL;
+	return true;
+}
+
+bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr)
+{
+	/* The back end may be making it inline right now. */
+	return attr->flags & TUX3_ATTR_INLINE ||
+	       (attr->size && attr->size <= data_inline_max(node->volume->block_size));
+}
+
+int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr)
+{
+	if (node->volume->vol->read_only)
+		return -EROFS;
+	return attr->flags & TUX3_ATTR_IMMUTABLE ? -EPERM : 0;
+}
+
+/* Wait where no lock is held for the turn of those who write faster than the device. */
+static int wait_for_turn(struct tux3 *volume)
+{
+	struct volume *vol = volume->vol;
+	u64 front = READ_ONCE(vol->delta.front);
+	struct delta_op op;
+	int err;
+
+	if (likely(atomic64_read(&vol->delta.dirty_bytes[front & 1]) < (s64)vol->opts.dirty_bytes))
+		return 0;
+	err = delta_enter(vol, &op, 0, 0);
+	if (!err)
+		delta_leave(&op);
+	return err;
+}
+
+/* ---- reading ---- */
+
+static void copy_out(struct tux3_node *node, void *const *buffers, u32 count, char *data, u64 pos, u64 end)
+{
+	u32 shift = node->volume->shift, block_size = node->volume->block_size, i;
+
+	for (i = 0; i < count; i++) {
+		u32 from = pos & (block_size - 1);
+		u32 len = min_t(u64, block_size - from, end - pos);
+
+		/* Neighbours in memory are copied in one go. */
+		while (i + 1 < count && pos + len < end && (char *)buffers[i + 1] ==
+		       (char *)buffers[i] + block_size && (pos + len) >> shift != end >> shift) {
+			u32 more = block_size;
+
+			memcpy(data, (char *)buffers[i] + from, len);
+			data += len;
+			pos += len;
+			from = 0;
+			len = more;
+			i++;
+		}
+		memcpy(data, (char *)buffers[i] + from, len);
+		data += len;
+		pos += len;
+	}
+}
+
+static ssize_t read_piece(struct tux3_node *node, char *data, u64 pos, u64 end, u64 size)
+{
+	u32 shift = node->volume->shift, count;
+	u64 block = pos >> shift, blocks = ((end - 1) >> shift) - block + 1, holes;
+	void *buffers[CHUNK_BLOCKS];
+	struct file_chunk *chunk;
+	int err;
+
+	count = file_cache_get(node, block, min_t(u64, blocks, CHUNK_BLOCKS), buffers, &chunk);
+	if (count) {
+		end = min(end, (block + count) << shift);
+		copy_out(node, buffers, count, data, pos, end);
+		file_cache_unpin(node, chunk);
+		return end - pos;
+	}
+	blocks = min(file_readahead(node, block, blocks), ((size - 1) >> shift) - block + 1);
+	err = file_fill(node, block, blocks, size, &holes);
+	if (err || !holes)
+		return err;
+	end = min(end, (block + holes) << shift);
+	memset(data, 0, end - pos);
+	return end - pos;
+}
+
+ssize_t tux3_read(struct tux3_node *node, void *data, size_t size, uint64_t offset)
+{
+	struct tux3_attr attr;
+	u64 pos = offset, end;
+	ssize_t got = 0;
+	int err;
+
+	if (read_only_kind(node, &err))
+		return err;
+	down_read(&node->lock);
+	inode_get_attr(&node->inode, &attr);
+	end = offset + size < offset ? attr.size : min_t(u64, offset + size, attr.size);
+	while (pos < end) {
+		got = read_piece(node, (char *)data + (pos - offset), pos, end, attr.size);
+		if (got < 0)
+			break;
+		pos += got;	/* 0: it is in the cache now */
+	}
+	up_read(&node->lock);
+	if (pos == offset && got < 0)
+		return got;
+	if (pos > offset)
+		node_touch_atime(node);
+	return pos - offset;
+}
+
+/* ---- writing ---- */
+
+static bool block_is_partial(const struct write_batch *batch, u64 block)
+{
+	u32 shift = batch->node->volume->shift;
+
+	return block << shift < batch->pos || (block + 1) << shift > batch->end;
+}
+
+/* Must what is in this block be read, since the write changes only a part of what the file has there? */
+static bool needs_old(const struct write_batch *batch, u64 block)
+{
+	u32 shift = batch->node->volume->shift;
+	u64 start = block << shift;
+
+	if (!block_is_partial(batch, block) || start >= batch->attr.size)
+		return false;
+	return start < batch->pos || batch->end < batch->attr.size;
+}
+
+static int add_extra(struct write_batch *batch, u64 block, bool even_hole)
+{
+	bool hole;
+	int err;
+
+	if (block >= batch->first && block <= batch->last)
+		return 0;
+	if (batch->extras && batch->extra[0] == block)
+		return 0;
+	err = file_reserve_blocks(&batch->reserve, block, 1);
+	if (!err)
+		err = file_fill_block(batch->node, block, batch->attr.size, even_hole, &hole);
+	if (!err && (!hole || even_hole))
+		batch->extra[batch->extras++] = block;
+	return err;
+}
+
+static int add_extras(struct write_batch *batch)
+{
+	struct tux3 *volume = batch->node->volume;
+	u64 size = batch->attr.size;
+	int err = 0;
+
+	if (file_maybe_inline(batch->node, &batch->attr))
+		err = add_extra(batch, 0, batch->attr.flags & TUX3_ATTR_INLINE);
+	if (!err && batch->end > size && size & (volume->block_size - 1))
+		err = add_extra(batch, size >> volume->shift, false);
+	return err;
+}
+
+/* Blocks that need no new space: preallocated, and nothing was written there yet. */
+static int count_prealloc(struct write_batch *batch, u32 *unwritten)
+{
+	u64 block = batch->first;
+	struct data_extent extent;
+	int err;
+
+	*unwritten = 0;
+	if (!(batch->attr.flags & TUX3_ATTR_PREALLOC))
+		return 0;
+	while (block <= batch->last) {
+		err = data_map(&batch->node->inode, block, batch->last - block + 1, &extent, NULL, 0);
+		if (err)
+			return err;
+		extent.count = min(extent.count, batch->last - block + 1);
+		if (extent.kind == DATA_UNWRITTEN)
+			*unwritten += file_cache_absent(batch->node, block, extent.count);
+		block += extent.count;
+	}
+	return 0;
+}
+
+/* Everything that may fail or wait. */
+static int batch_prepare(struct write_batch *batch)
+{
+	struct tux3_node *node = batch->node;
+	u32 count = batch->last - batch->first + 1, unwritten;
+	bool hole;
+	int err;
+
+	file_cache_trim(node->volume, 0);
+	err = file_reserve_blocks(&batch->reserve, batch->first, count);
+	if (!err && needs_old(batch, batch->first))
+		err = file_fill_block(node, batch->first, batch->attr.size, false, &hole);
+	if (!err && batch->last != batch->first && needs_old(batch, batch->last))
+		err = file_fill_block(node, batch->last, batch->attr.size, false, &hole);
+	if (!err)
+		err = add_extras(batch);
+	if (!err)
+		err = count_prealloc(batch, &unwritten);
+	if (err)
+		return err;
+	batch->blocks = count + batch->extras;
+	batch->new_blocks = batch->blocks - unwritten;
+	batch->cost = space_cost_data(node->volume->vol, batch->blocks, batch->new_blocks);
+	return 0;
+}
+
+/* Copy what the batch has for this block; around it goes zero if the block was not there. */
+static void copy_block(const struct write_batch *batch, u64 block, char *buffer, bool fresh)
+{
+	u32 block_size = batch->node->volume->block_size;
+	u64 start = block << batch->node->volume->shift;
+	u32 from = batch->pos > start ? batch->pos - start : 0;
+	u32 to = min_t(u64, block_size, batch->end - start);
+
+	if (fresh) {
+		memset(buffer, 0, from);
+		memset(buffer + to, 0, block_size - to);
+	}
+	memcpy(buffer + from, batch->data + (start + from - batch->pos), to - from);
+}
+
+static u32 dirty_blocks(struct write_batch *batch, u64 delta)
+{
+	void *buffers[CHUNK_BLOCKS];
+	u64 block = batch->first, fresh, keep;
+	u32 newly = 0, count, i;
+
+	for (i = 0; i < batch->extras; i++)
+		newly += file_cache_dirty(&batch->reserve, delta, batch->extra[i], 1, ~0ULL, buffers, &fresh);
+	while (block <= batch->last) {
+		count = min_t(u64, CHUNK_BLOCKS - (block & (CHUNK_BLOCKS - 1)), batch->last - block + 1);
+		keep = block_is_partial(batch, block) ? block_bit(block) : 0;
+		if (block_is_partial(batch, block + count - 1))
+			keep |= block_bit(block + count - 1);
+		newly += file_cache_dirty(&batch->reserve, delta, block, count, keep, buffers, &fresh);
+		for (i = 0; i < count; i++, block++)
+			copy_block(batch, block, buffers[i], fresh & block_bit(block));
+	}
+	return newly;
+}
+
+static int batch_commit(struct write_batch *batch)
+{
+	struct tux3_inode *inode = &batch->node->inode;
+	struct volume *vol = batch->node->volume->vol;
+	struct tux3_attr *attr;
+	struct delta_op op;
+	u32 newly;
+	int err = delta_enter(vol, &op, batch->cost, 0);
+
+	if (err)
+		return err;
+	newly = dirty_blocks(batch, op.delta);
+	if (newly < batch->blocks)
+		delta_refund(&op, batch->cost - space_cost_data(vol, newly, min(newly, batch->new_blocks)));
+	delta_add_dirty_bytes(&op, (u64)newly << vol->block_shift);
+	data_dirty(&op, inode);
+	attr = inode_change_begin(&op, inode);
+	attr->size = max(attr->size, batch->end);
+	if (!batch->keep_times)
+		attr->mtime = attr->ctime = inode_now(vol);
+	inode_change_end(inode);
+	delta_leave(&op);
+	return 0;
+}
+
+/* With node->lock: one delta. */
+static int write_batch(struct tux3_node *node, const char *data, u64 pos, u64 end, bool keep_times)
+{
+	u32 shift = node->volume->shift;
+	struct write_batch batch;
+	int err;
+
+	batch.node = node;
+	batch.data = data;
+	batch.pos = pos;
+	batch.end = end;
+	batch.first = pos >> shift;
+	batch.last = (end - 1) >> shift;
+	batch.extras = 0;
+	batch.keep_times = keep_times;
+	inode_get_attr(&node->inode, &batch.attr);
+	file_reserve_init(&batch.reserve, node);
+	err = batch_prepare(&batch);
+	if (!err)
+		err = batch_commit(&batch);
+	file_reserve_exit(&batch.reserve);
+	return err;
+}
+
+/* Where the batch that starts at pos ends: all of it if it fits in one, else at a multiple of max blocks. */
+static u64 batch_end(struct tux3_node *node, u64 pos, u64 end, u32 max)
+{
+	u32 shift = node->volume->shift;
+	u64 first = pos >> shift, last = (end - 1) >> shift;
+
+	if (last - first < max)
+		return end;
+	return (first - first % max + max) << shift;
+}
+
+/* On a volume that is nearly full smaller batches may still fit: down to a block. */
+static ssize_t write_locked(struct tux3_node *node, const char *data, size_t size, u64 offset, bool keep_times)
+{
+	u64 pos = offset, end = offset + size;
+	u32 max = DATA_BATCH_MAX;
+
+	while (pos < end) {
+		u64 stop = batch_end(node, pos, end, max);
+		int err = write_batch(node, data + (pos - offset), pos, stop, keep_times);
+
+		if (err == -ENOSPC && max > 1) {
+			max /= 2;
+			continue;
+		}
+		if (err)
+			return pos > offset ? (ssize_t)(pos - offset) : err;
+		pos = stop;
+	}
+	return pos - offset;
+}
+
+#define WRITE_APPEND		1u
+#define WRITE_KEEP_TIMES	2u
+
+static ssize_t file_write(struct tux3_node *node, const void *data, size_t size, u64 offset, unsigned int flags)
+{
+	struct tux3_attr attr;
+	ssize_t done;
+	int err;
+
+	if (read_only_kind(node, &err))
+		return err;
+	err = wait_for_turn(node->volume);
+	if (err)
+		return err;
+	down_write(&node->lock);
+	inode_get_attr(&node->inode, &attr);
+	err = file_check_changeable(node, &attr);
+	if (flags & WRITE_APPEND)
+		offset = attr.size;
+	else if (!err && attr.flags & TUX3_ATTR_APPEND && offset < attr.size)
+		err = -EPERM;
+	if (!err && size && offset >= TUX3_SIZE_MAX)
+		err = -EFBIG;
+	if (err) {
+		done = err;
+	} else {
+		size = min_t(u64, size, TUX3_SIZE_MAX - offset);
+		done = write_locked(node, data, min_t(u64, size, SSIZE_MAX), offset,
+				    flags & WRITE_KEEP_TIMES);
+	}
+	up_write(&node->lock);
+	return done;
+}
+
+ssize_t tux3_write(struct tux3_node *node, const void *data, size_t size, uint64_t offset)
+{
+	return file_write(node, data, size, offset, 0);
+}
+
+ssize_t tux3_write_keep_times(struct tux3_node *node, const void *data, size_t size, u64 offset)
+{
+	return file_write(node, data, size, offset, WRITE_KEEP_TIMES);
+}
+
+ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size)
+{
+	return file_write(node, data, size, 0, WRITE_APPEND);
+}
+
+/*
+ * An inode no delta pins has nothing that is not durable yet.  A commit that somebody else does is
+ * waited for: it may be the one with our changes.
+ */
+int tux3_fsync(struct tux3_node *node, bool data_only)
+{
+	struct volume *vol = node->volume->vol;
+
+	if (!icache_is_pinned(node))
+		return volume_error(vol);
+	return delta_commit(vol);
+}

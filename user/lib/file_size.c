@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Changing the size and the allocation of a file: truncate, and the modes of fallocate.
+ *
+ * Cached blocks hold zeros beyond the end of the file, always.  On the disk they need not; who moves
+ * the end forward makes the block it was in dirty.  All with node->lock held for writing.
+ */
+#include "lib.h"
+
+#include <fcntl.h>
+#ifndef FALLOC_FL_KEEP_SIZE
+#define FALLOC_FL_KEEP_SIZE	0x01
+#define FALLOC_FL_PUNCH_HOLE	0x02
+#define FALLOC_FL_ZERO_RANGE	0x10
+#endif
+
+/* An operation that changes a few single blocks, and may remove or preallocate a range. */
+struct resize {
+	struct tux3_node *node;
+	struct tux3_attr attr;		/* before */
+	struct {
+		u64 block;
+		u32 from, to;		/* bytes to zero */
+	} edge[4];
+	u32 edges;			/* blocks to make dirty */
+	struct file_reserve reserve;
+};
+
+static void resize_init(struct resize *resize, struct tux3_node *node)
+{
+	resize->node = node;
+	resize->edges = 0;
+	inode_get_attr(&node->inode, &resize->attr);
+	file_reserve_init(&resize->reserve, node);
+}
+
+static void resize_exit(struct resize *resize)
+{
+	file_reserve_exit(&resize->reserve);
+}
+
+/* This block will be dirty, with these bytes zeroed; unless it is a hole and even_hole is not set. */
+static int resize_edge(struct resize *resize, u64 block, u32 from, u32 to, bool even_hole)
+{
+	bool hole;
+	int err;
+	u32 i;
+
+	/* Two edges in one block are two ranges to zero; the block is dirty anyway. */
+	for (i = 0; i < resize->edges; i++)
+		if (resize->edge[i].block == block && from == to)
+			return 0;
+	err = file_reserve_blocks(&resize->reserve, block, 1);
+	if (!err)
+		err = file_fill_block(resize->node, block, resize->attr.size, even_hole, &hole);
+	if (err || (hole && !even_hole))
+		return err;
+	resize->edge[resize->edges].block = block;
+	resize->edge[resize->edges].from = from;
+	resize->edge[resize->edges++].to = to;
+	return 0;
+}
+
+/* What every operation here that changes the data or the size must make dirty. */
+static int resize_rules(struct resize *resize, u64 new_size)
+{
+	struct tux3 *volume = resize->node->volume;
+	u64 size = resize->attr.size;
+	int err = 0;
+
+	/* An empty file has no data to keep: a truncate took it, perhaps in this delta, when the flag still stands. */
+	if (new_size && file_maybe_inline(resize->node, &resize->attr))
+		err = resize_edge(resize, 0, 0, 0, resize->attr.flags & TUX3_ATTR_INLINE);
+	if (!err && new_size > size && size & (volume->block_size - 1))
+		err = resize_edge(resize, size >> volume->shift, 0, 0, false);
+	return err;
+}
+
+static u64 resize_cost(struct resize *resize)
+{
+	struct volume *vol = resize->node->volume->vol;
+
+	return resize->edges ? space_cost_data(vol, resize->edges, resize->edges) : 0;
+}
+
+/* Inside the delta. */
+static void resize_edges(struct resize *resize, struct delta_op *op)
+{
+	u32 newly = 0, i;
+	void *buffer;
+	u64 fresh;
+
+	for (i = 0; i < resize->edges; i++) {
+		newly += file_cache_dirty(&resize->reserve, op->delta, resize->edge[i].block, 1, ~0ULL,
+					  &buffer, &fresh);
+		memset((char *)buffer + resize->edge[i].from, 0, resize->edge[i].to - resize->edge[i].from);
+	}
+	if (newly)
+		delta_add_dirty_bytes(op, (u64)newly << resize->node->volume->shift);
+	if (resize->edges)
+		data_dirty(op, &resize->node->inode);
+}
+
+static void resize_attr(struct resize *resize, struct delta_op *op, u64 size)
+{
+	struct tux3_inode *inode = &resize->node->inode;
+	struct tux3_attr *attr = inode_change_begin(op, inode);
+
+	attr->size = size;
+	attr->mtime = attr->ctime = inode_now(inode->vol);
+	inode_change_end(inode);
+}
+
+static void forget_dirty_bytes(struct tux3_node *node, struct delta_op *op, u64 blocks)
+{
+	if (blocks)
+		delta_add_dirty_bytes(op, -(blocks << node->volume->shift));
+}
+
+/* ---- truncate ---- */
+
+static int truncate_up(struct resize *resize, u64 size)
+{
+	struct volume *vol = resize->node->volume->vol;
+	struct delta_op op;
+	int err = resize_rules(resize, size);
+
+	if (!err)
+		err = delta_enter(vol, &op, space_cost_items(vol, 1) + resize_cost(resize), 0);
+	if (err)
+		return err;
+	resize_edges(resize, &op);
+	resize_attr(resize, &op, size);
+	delta_leave(&op);
+	return 0;
+}
+
+static int truncate_down(struct resize *resize, u64 size)
+{
+	struct tux3_node *node = resize->node;
+	struct tux3 *volume = node->volume;
+	u64 first = (size + volume->block_size - 1) >> volume->shift, last = size >> volume->shift;
+	u32 tail = size & (volume->block_size - 1);
+	struct file_drop drop;
+	struct delta_op op;
+	int err;
+
+	/* To nothing: what is inline goes with all the rest. */
+	err = size ? resize_rules(resize, size) : 0;
+	if (!err && tail)
+		err = file_reserve_blocks(&resize->reserve, last, 1);
+	if (!err)
+		err = file_drop_prepare(node, first, DATA_END, &drop);
+	if (err)
+		return err;
+	err = delta_enter(volume->vol, &op, space_cost_items(volume->vol, 3) + resize_cost(resize), DELTA_FREES);
+	if (!err) {
+		err = data_remove(&op, &node->inode, first, DATA_END);
+		if (!err) {
+			resize_edges(resize, &op);
+			if (tail)
+				file_cache_zero(&resize->reserve, op.delta, last, tail, volume->block_size);
+			forget_dirty_bytes(node, &op, file_cache_drop(node, op.delta, first, DATA_END, &drop));
+			resize_attr(resize, &op, size);
+		}
+		delta_leave(&op);
+	}
+	file_drop_finish(node, &drop);
+	return err;
+}
+
+int file_truncate_locked(struct tux3_node *node, u64 size)
+{
+	struct resize resize;
+	int err;
+
+	if (!S_ISREG(node_type(node)))
+		return S_ISDIR(node_type(node)) ? -EISDIR : -EINVAL;
+	if (size > TUX3_SIZE_MAX)
+		return -EFBIG;
+	resize_init(&resize, node);
+	err = file_check_changeable(node, &resize.attr);
+	if (!err && resize.attr.flags & TUX3_ATTR_APPEND)
+		err = -EPERM;
+	if (!err)
+		err = size < resize.attr.size ? truncate_down(&resize, size) : truncate_up(&resize, size);
+	resize_exit(&resize);
+	return err;
+}
+
+int tux3_truncate(struct tux3_node *node, uint64_t size)
+{
+	int err;
+
+	down_write(&node->lock);
+	err = file_truncate_locked(node, size);
+	up_write(&node->lock);
+	return err;
+}
+
+/* ---- fallocate ---- */
+
+/* How many of these blocks are holes, and nothing dirty fills them anyway. */
+static int count_holes(struct tux3_node *node, u64 block, u64 count, u64 *holes)
+{
+	u64 end = block + count, n, dirty;
+	struct data_extent extent;
+	int err;
+
+	for (*holes = 0; block < end; block += n) {
+		err = data_map(&node->inode, block, end - block, &extent, NULL, 0);
+		if (err)
+			return err;
+		n = min(extent.count, end - block);
+		if (extent.kind != DATA_HOLE)
+			continue;
+		dirty = file_cache_seek_dirty(node, block, true);
+		if (dirty == block) {
+			n = min(block + n, file_cache_seek_dirty(node, block, false)) - block;
+			continue;
+		}
+		n = min(n, dirty - block);
+		*holes += n;
+	}
+	return 0;
+}
+
+/*
+ * One delta: at most DATA_BATCH_MAX blocks.  All of them are named to the core, which fills what is a
+ * hole when it commits: that is no more than what was counted, since only this thread changes the file.
+ */
+static int alloc_batch(struct tux3_node *node, u64 block, u64 count, u64 new_size)
+{
+	struct volume *vol = node->volume->vol;
+	struct resize resize;
+	struct delta_op op;
+	u64 holes;
+	int err;
+
+	resize_init(&resize, node);
+	new_size = max(new_size, resize.attr.size);
+	err = count_holes(node, block, count, &holes);
+	if (err || (!holes && new_size == resize.attr.size))
+		goto out;
+	err = resize_rules(&resize, new_size);
+	if (!err)
+		err = delta_enter(vol, &op, space_cost_data(vol, holes, holes) + resize_cost(&resize), 0);
+	if (err)
+		goto out;
+	if (holes)
+		err = data_prealloc(&op, &node->inode, block, count);
+	if (!err) {
+		resize_edges(&resize, &op);
+		resize_attr(&resize, &op, new_size);
+	}
+	delta_leave(&op);
+out:
+	resize_exit(&resize);
+	return err;
+}
+
+/* In batches; on ENOSPC in smaller ones.  What was allocated by then stays, as with other file systems. */
+static int alloc_range(struct tux3_node *node, u64 offset, u64 end, bool keep_size)
+{
+	u32 shift = node->volume->shift, max = DATA_BATCH_MAX;
+	u64 block = offset >> shift, last = (end - 1) >> shift, count;
+	int err;
+
+	while (block <= last) {
+		count = min_t(u64, max, last - block + 1);
+		err = alloc_batch(node, block, count, keep_size ? 0 : min(end, (block + count) << shift));
+		if (err == -ENOSPC && max > 1) {
+			max /= 2;
+			continue;
+		}
+		if (err)
+			return err;
+		block += count;
+	}
+	return 0;
+}
+
+/*
+ * Zero what the range has of blocks at its edges, remove the blocks between.  The file is kept at its size or
+ * gets new_size, all in one delta.
+ */
+static int punch(struct resize *resize, u64 offset, u64 end, u64 new_size)
+{
+	struct tux3_node *node = resize->node;
+	struct tux3 *volume = node->volume;
+	u32 shift = volume->shift, mask = volume->block_size - 1;
+	u64 first = offset >> shift, stop = end >> shift;	/* whole blocks: [first, stop) */
+	struct file_drop drop;
+	struct delta_op op;
+	int err = 0;
+
+	if (first == stop) {
+		err = resize_edge(resize, first, offset & mask, end & mask, false);
+	} else {
+		/* Inline data is no block that could be removed. */
+		if (offset & mask || (!first && file_maybe_inline(node, &resize->attr)))
+			err = resize_edge(resize, first++, offset & mask, volume->block_size, false);
+		if (!err && end & mask)
+			err = resize_edge(resize, stop, 0, end & mask, false);
+	}
+	if (!err)
+		err = resize_rules(resize, new_size);
+	if (!err)
+		err = file_drop_prepare(node, first, stop - first, &drop);
+	if (err)
+		return err;
+	err = delta_enter(volume->vol, &op, space_cost_items(volume->vol, 3) + resize_cost(resize), DELTA_FREES);
+	if (err)
+		goto out;
+	if (stop > first)
+		err = data_remove(&op, &node->inode, first, stop - first);
+	if (!err) {
+		resize_edges(resize, &op);
+		if (stop > first)
+			forget_dirty_bytes(node, &op, file_cache_drop(node, op.delta, first, stop - first, &drop));
+		resize_attr(resize, &op, new_size);
+	}
+	delta_leave(&op);
+out:
+	file_drop_finish(node, &drop);
+	return err;
+}
+
+static int punch_range(struct tux3_node *node, u64 offset, u64 end)
+{
+	struct resize resize;
+	int err;
+
+	resize_init(&resize, node);
+	err = punch(&resize, offset, end, resize.attr.size);
+	resize_exit(&resize);
+	return err;
+}
+
+static int fallocate_locked(struct tux3_node *node, int mode, u64 offset, u64 end)
+{
+	bool keep_size = mode & FALLOC_FL_KEEP_SIZE;
+	struct tux3_attr attr;
+	int err;
+
+	inode_get_attr(&node->inode, &attr);
+	err = file_check_changeable(node, &attr);
+	if (err)
+		return err;
+	if (attr.flags & TUX3_ATTR_APPEND && mode & ~FALLOC_FL_KEEP_SIZE)
+		return -EPERM;
+	switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+	case 0:
+		return alloc_range(node, offset, end, keep_size);
+	case FALLOC_FL_PUNCH_HOLE:
+		return punch_range(node, offset, end);
+	case FALLOC_FL_ZERO_RANGE:
+		err = punch_range(node, offset, end);
+		return err ? err : alloc_range(node, offset, end, keep_size);
+	}
+	return -EOPNOTSUPP;
+}
+
+int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t length)
+{
+	int err;
+
+	if (!S_ISREG(node_type(node)))
+		return S_ISDIR(node_type(node)) ? -EISDIR : -ENODEV;
+	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		return -EOPNOTSUPP;
+	if ((mode & FALLOC_FL_PUNCH_HOLE && !(mode & FALLOC_FL_KEEP_SIZE)) ||
+	    (mode & FALLOC_FL_PUNCH_HOLE && mode & FALLOC_FL_ZERO_RANGE))
+		return -EOPNOTSUPP;
+	if (!length)
+		return -EINVAL;
+	if (offset + length < offset || offset + length > TUX3_SIZE_MAX)
+		return -EFBIG;
+	down_write(&node->lock);
+	err = fallocate_locked(node, mode, offset, offset + length);
+	up_write(&node->lock);
+	return err;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the core's back end asks of us.  Called with delta.commit_mutex held, perhaps by a thread that
+ * holds directory and file locks of its own: only the locks at the end of the order in lib.h are
+ * taken here, for moments.
+ */
+#include "lib.h"
+
+#include <linux/crc32c.h>
+
+static void host_inode_grab(struct tux3_inode *inode)
+{
+	icache_pin(node_of(inode));
+}
+
+static void host_inode_release(struct tux3_inode *inode)
+{
+	icache_unpin(node_of(inode));
+}
+
+static bool host_inode_kill(struct tux3_inode *inode)
+{
+	return icache_kill(node_of(inode));
+}
+
+static int host_data_next(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count)
+{
+	return file_cache_next_dirty(node_of(inode), delta, from, block, count);
+}
+
+/*
+ * The buffers belong to the delta until data_done, so checksums and I/O need no lock.  Beyond the
+ * end of the file they hold zeros: see file_cache.c.
+ */
+static void write_piece(struct tux3_node *node, u64 delta, u64 block, u64 addr, u32 count,
+			__le32 *csum, struct io_wait *wait)
+{
+	u32 block_size = node->volume->block_size, vecs = 0, i;
+	struct kvec vec[DATA_BATCH_MAX];
+	void *buffers[DATA_BATCH_MAX];
+
+	file_cache_back_buffers(node, delta, block, count, buffers);
+	for (i = 0; i < count; i++) {
+		if (csum)
+			csum[i] = cpu_to_le32(crc32c(~0U, buffers[i], block_size));
+		if (vecs && (char *)vec[vecs - 1].iov_base + vec[vecs - 1].iov_len == buffers[i])
+			vec[vecs - 1].iov_len += block_size;
+		else
+			vec[vecs++] = (struct kvec){ .iov_base = buffers[i], .iov_len = block_size };
+	}
+	device_writev(node->volume->dev, addr, vec, vecs, 0, wait);
+}
+
+static int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count,
+			   __le32 *csum, struct io_wait *wait)
+{
+	while (count) {
+		u32 piece = min(count, DATA_BATCH_MAX);
+
+		write_piece(node_of(inode), delta, block, addr, piece, csum, wait);
+		block += piece;
+		addr += piece;
+		count -= piece;
+		csum = csum ? csum + piece : NULL;
+	}
+	return 0;
+}
+
+static int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len)
+{
+	void *buffer;
+
+	file_cache_back_buffers(node_of(inode), delta, block, 1, &buffer);
+	memcpy(data, buffer, len);
+	return 0;
+}
+
+static void host_data_done(struct tux3_inode *inode, u64 delta, int err)
+{
+	file_cache_clean(node_of(inode), delta);
+}
+
+const struct tux3_host_ops lib_host_ops = {
+	.inode_grab = host_inode_grab,
+	.inode_release = host_inode_release,
+	.inode_kill = host_inode_kill,
+	.data_next = host_data_next,
+	.data_write = host_data_write,
+	.data_copy = host_data_copy,
+	.data_done = host_data_done,
+};

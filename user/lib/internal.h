@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * libtux3 for the project's own programs (simulator, tools): what the public header does not say.
+ */
+#ifndef TUX3_LIB_INTERNAL_H
+#define TUX3_LIB_INTERNAL_H
+
+#include "core/volume.h"
+#include "tux3.h"
+
+/* Open on any device, e.g. a modelled one.  The device is closed by tux3_close only if own is set. */
+int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_options *opts,
+		     u64 data_cache_bytes, struct tux3 **volume, char *why, size_t why_size);
+/*
+ * Put every reference a caller has, but the volume's own to its root.  For FUSE: the kernel does not give back
+ * what it looked up when it unmounts.  No other thread is in the library.
+ */
+void tux3_put_all(struct tux3 *volume);
+/* As tux3_write, but mtime and ctime stay: for FUSE, where the kernel sets those of what it had in its cache. */
+ssize_t tux3_write_keep_times(struct tux3_node *node, const void *data, size_t size, u64 offset);
+struct volume *tux3_core(struct tux3 *volume);
+struct tux3_inode *tux3_node_core(struct tux3_node *node);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * libtux3: a Tux3 volume in your program.
+ *
+ * A volume lives in a file or on a block device.  After any crash it is exactly as some delta left
+ * it: a group of changes, file data included, that is committed as one.  Everything changed before
+ * tux3_sync() or tux3_fsync() returned 0 is in it.
+ *
+ * All calls may be made from many threads at once.  Unless said otherwise they return 0 or a
+ * negative errno.  Reference counts: whatever hands out a struct tux3_node gives you a reference,
+ * which tux3_node_put() takes back.
+ *
+ * Units: bytes for offsets and lengths; times in seconds and nanoseconds since 1970.
+ */
+#ifndef TUX3_H
+#define TUX3_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUX3_API __attribute__((visibility("default")))
+
+struct tux3;		/* an open volume */
+struct tux3_node;	/* a file, directory, symlink ... in use */
+
+/* ---- volumes ---- */
+
+struct tux3_format_options {	/* zero everything you do not care about */
+	uint64_t size_bytes;	/* 0: as large as the file or device; a file is made that large */
+	uint32_t block_size;	/* 4096 (0), 8192 .. 65536 */
+	unsigned char uuid[16];	/* all zero: random */
+	const char *label;	/* up to 64 bytes, or NULL */
+	bool no_data_csum;
+	bool quota;
+	bool force;		/* also over what looks like another file system or partition table */
+	uint32_t root_uid, root_gid, root_mode;	/* mode 0: 0755 */
+};
+/* Make an empty volume.  On failure a sentence for the user is in why. */
+TUX3_API int tux3_format(const char *path, const struct tux3_format_options *opts, char *why, size_t why_size);
+
+struct tux3_options {		/* zero everything you do not care about; 0 means the default */
+	bool read_only;
+	bool no_recovery;	/* with read_only: do not look at the log */
+	bool manual;		/* no thread of its own: commits happen in the calls that need one, and in tux3_sync() */
+	bool sync_io;		/* pread/pwrite even where io_uring works */
+	uint32_t age_ms;	/* commit changes at most this long after they were made; 5000 */
+	uint64_t dirty_bytes;	/* commit when this much file data waits; 64 MiB */
+	uint64_t dirty_limit_bytes;	/* make writers wait when this much does; 8 x dirty_bytes */
+	uint64_t log_blocks;	/* unify when the log is this long; 4096 */
+	uint64_t cache_bytes;	/* clean metadata kept in memory; 256 MiB */
+	uint64_t data_cache_bytes;	/* clean file data kept in memory; 256 MiB */
+	uint64_t names_cached;	/* clean directory entries kept in memory; 1,000,000 */
+	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
+};
+TUX3_API int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **volume,
+		       char *why, size_t why_size);
+/* Commit everything and close.  All nodes have been put.  The first error since the volume was opened. */
+TUX3_API int tux3_close(struct tux3 *volume);
+/* Close as if the power had failed: nothing more is written.  For tests. */
+TUX3_API void tux3_abandon(struct tux3 *volume);
+TUX3_API int tux3_sync(struct tux3 *volume);
+
+struct tux3_statfs {
+	uint32_t block_size;
+	uint64_t blocks, free_blocks, available_blocks;
+	uint64_t inodes, free_inodes;
+	unsigned char uuid[16];
+	char label[65];
+	uint64_t volume_id;
+};
+TUX3_API int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat);
+
+/* Counter i: its name, unit, value and what it means; -ENOENT beyond the last. */
+struct tux3_counter_info {
+	const char *name, *unit, *what;
+	uint64_t value;
+};
+TUX3_API int tux3_counter(struct tux3 *volume, unsigned int i, struct tux3_counter_info *counter);
+/* Newest durable delta. */
+TUX3_API uint64_t tux3_committed(struct tux3 *volume);
+
+/* ---- who asks ---- */
+
+/*
+ * Credentials.  NULL wherever a pointer to one is taken: no permission checks (the caller did them, or is
+ * trusted), and new files belong to 0:0.
+ */
+struct tux3_cred {
+	uint32_t uid, gid;
+	const uint32_t *groups;		/* supplementary */
+	uint32_t group_count;
+	uint32_t umask;			/* applied to modes of new files unless the directory has a default ACL */
+	bool no_permission_checks;	/* ownership of new files only: for FUSE with default_permissions */
+	bool capable;			/* may do what CAP_FOWNER, CAP_DAC_OVERRIDE, CAP_FSETID allow (root) */
+};
+
+/* ---- nodes ---- */
+
+struct tux3_stat {
+	uint64_t ino, size, blocks_512;		/* blocks_512 counts data not yet placed too */
+	uint32_t mode, uid, gid, nlink, rdev_major, rdev_minor, block_size;
+	uint32_t flags, generation, projid;
+	uint64_t change;
+	struct timespec atime, mtime, ctime, btime;
+};
+
+TUX3_API struct tux3_node *tux3_root(struct tux3 *volume);
+/* By number; generation 0: any.  -ESTALE if there is none. */
+TUX3_API int tux3_node_get(struct tux3 *volume, uint64_t ino, uint32_t generation, struct tux3_node **node);
+TUX3_API void tux3_node_ref(struct tux3_node *node, uint64_t count);
+TUX3_API void tux3_node_put(struct tux3_node *node, uint64_t count);
+TUX3_API uint64_t tux3_node_ino(const struct tux3_node *node);
+TUX3_API uint32_t tux3_node_mode(struct tux3_node *node);	/* S_IFMT bits never change */
+TUX3_API struct tux3 *tux3_node_volume(struct tux3_node *node);
+TUX3_API int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat);
+
+#define TUX3_SET_MODE	1u
+#define TUX3_SET_UID	2u
+#define TUX3_SET_GID	4u
+#define TUX3_SET_SIZE	8u
+#define TUX3_SET_ATIME	16u
+#define TUX3_SET_MTIME	32u
+#define TUX3_SET_CTIME	64u	/* else ctime becomes now */
+#define TUX3_SET_ATIME_NOW 128u
+#define TUX3_SET_MTIME_NOW 256u
+#define TUX3_SET_FLAGS	512u
+#define TUX3_SET_PROJID	1024u
+/* chown by the unprivileged clears setuid/setgid; chmod updates the access ACL's mask as POSIX.1e says. */
+TUX3_API int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat, uint32_t set);
+TUX3_API int tux3_access(struct tux3_node *node, const struct tux3_cred *cred, int mask);	/* R_OK W_OK X_OK */
+
+/* ---- names: dir is a directory, name one component ("." and ".." work in lookup) ---- */
+
+TUX3_API int tux3_lookup(struct tux3_node *dir, const struct tux3_cred *cred, const char *name, struct tux3_node **node);
+/* Any type: mode as in mknod(2), S_IFDIR too.  node may be NULL.  -EEXIST. */
+TUX3_API int tux3_mknod(struct tux3_node *dir, const struct tux3_cred *cred, const char *name, uint32_t mode,
+			uint32_t rdev_major, uint32_t rdev_minor, struct tux3_node **node);
+TUX3_API int tux3_tmpfile(struct tux3_node *dir, const struct tux3_cred *cred, uint32_t mode, struct tux3_node **node);
+TUX3_API int tux3_symlink(struct tux3_node *dir, const struct tux3_cred *cred, const char *name, const char *target,
+			  struct tux3_node **node);
+TUX3_API int tux3_readlink(struct tux3_node *node, char *target, size_t size);	/* length, not terminated */
+TUX3_API int tux3_link(struct tux3_node *node, const struct tux3_cred *cred, struct tux3_node *dir, const char *name);
+TUX3_API int tux3_unlink(struct tux3_node *dir, const struct tux3_cred *cred, const char *name);
+TUX3_API int tux3_rmdir(struct tux3_node *dir, const struct tux3_cred *cred, const char *name);
+#define TUX3_RENAME_NOREPLACE	1u
+#define TUX3_RENAME_EXCHANGE	2u
+#define TUX3_RENAME_WHITEOUT	4u
+TUX3_API int tux3_rename(struct tux3_node *old_dir, const char *old_name, struct tux3_node *new_dir,
+			 const char *new_name, unsigned int flags, const struct tux3_cred *cred);
+
+struct tux3_dirent {
+	uint64_t ino;
+	uint64_t next;		/* cookie to go on after this entry */
+	const char *name;	/* terminated */
+	unsigned char type;	/* DT_... */
+};
+/*
+ * Entries from *cookie (0: start) on, "." and ".." included.  fn returns 0 to go on, else the listing
+ * stops; with 1 the entry counts as not taken, with 2 as taken.  Returns 0 at the end, what fn returned, or -errno.
+ */
+typedef int (*tux3_dirent_fn)(void *ctx, const struct tux3_dirent *entry);
+TUX3_API int tux3_readdir(struct tux3_node *dir, uint64_t *cookie, tux3_dirent_fn fn, void *ctx);
+
+/* ---- data ---- */
+
+TUX3_API ssize_t tux3_read(struct tux3_node *node, void *data, size_t size, uint64_t offset);
+TUX3_API ssize_t tux3_write(struct tux3_node *node, const void *data, size_t size, uint64_t offset);
+TUX3_API ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size);	/* at the end, atomically */
+TUX3_API int tux3_truncate(struct tux3_node *node, uint64_t size);
+/* mode: FALLOC_FL_... of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
+TUX3_API int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t length);
+/* whence SEEK_DATA or SEEK_HOLE.  -ENXIO. */
+TUX3_API int64_t tux3_seek(struct tux3_node *node, uint64_t offset, int whence);
+TUX3_API int tux3_fsync(struct tux3_node *node, bool data_only);
+/* A file changed by truncate or write clears setuid/setgid and file capabilities: call where the caller's rights ask for it. */
+TUX3_API int tux3_kill_privileges(struct tux3_node *node);
+
+/* ---- extended attributes: names with their prefix ---- */
+
+/* Length of the value; copies it if size is not 0; -ERANGE if it is too long, -ENODATA. */
+TUX3_API ssize_t tux3_getxattr(struct tux3_node *node, const char *name, void *value, size_t size);
+/* flags: XATTR_CREATE, XATTR_REPLACE.  system.posix_acl_access also sets the mode. */
+TUX3_API int tux3_setxattr(struct tux3_node *node, const struct tux3_cred *cred, const char *name, const void *value, size_t size, int flags);
+TUX3_API int tux3_removexattr(struct tux3_node *node, const struct tux3_cred *cred, const char *name);
+/* Names one after another, each terminated. */
+TUX3_API ssize_t tux3_listxattr(struct tux3_node *node, char *list, size_t size);
+
+/* ---- paths: from the root, symlinks followed unless NOFOLLOW; for programs that embed a volume ---- */
+
+#define TUX3_NOFOLLOW	1u	/* do not follow a symlink in the last component */
+#define TUX3_CREATE	2u	/* make a regular file of mode if there is none */
+#define TUX3_EXCL	4u
+#define TUX3_PARENTS	8u	/* make missing directories */
+TUX3_API int tux3_path(struct tux3 *volume, const struct tux3_cred *cred, const char *path, unsigned int flags,
+		       uint32_t mode, struct tux3_node **node);
+TUX3_API int tux3_path_mkdir(struct tux3 *volume, const struct tux3_cred *cred, const char *path, uint32_t mode);
+TUX3_API int tux3_path_unlink(struct tux3 *volume, const struct tux3_cred *cred, const char *path);	/* directories too, if empty */
+TUX3_API int tux3_path_rename(struct tux3 *volume, const struct tux3_cred *cred, const char *from, const char *to, unsigned int flags);
+
+/* "0.1.0" */
+TUX3_API const char *tux3_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

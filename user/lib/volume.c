@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Volumes: making, opening, closing, asking about them.
+ */
+#include "lib.h"
+#include "device_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+#ifdef TUX3_HAVE_BLKID
+#include <blkid/blkid.h>
+#endif
+
+#define DATA_CACHE_DEFAULT	(256ULL << 20)
+#ifndef TUX3_VERSION
+#define TUX3_VERSION "0.1.0"
+#endif
+
+#define fail(why, size, ...) ((void)snprintf(why, size, __VA_ARGS__))
+
+/* ---- format ---- */
+
+#ifdef TUX3_HAVE_BLKID
+/* 1: something is there, and why says what. */
+static int probe(int fd, const char *path, char *why, size_t why_size)
+{
+	blkid_probe probe = blkid_new_probe();
+	const char *type = NULL;
+	int found = -ENOMEM;
+
+	if (!probe || blkid_probe_set_device(probe, fd, 0, 0))
+		goto out;
+	blkid_probe_enable_superblocks(probe, 1);
+	blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_MAGIC);
+	blkid_probe_enable_partitions(probe, 1);
+	found = blkid_do_safeprobe(probe);
+	if (found == 1) {
+		found = 0;
+	} else if (found == -2) {
+		found = 1;
+		fail(why, why_size, "%s holds more than one kind of file system", path);
+	} else if (found < 0) {
+		found = 0;	/* too small to hold anything that could be recognised */
+	} else {
+		found = 1;
+		if (!blkid_probe_lookup_value(probe, "TYPE", &type, NULL))
+			fail(why, why_size, "%s already holds a %s file system", path, type);
+		else if (!blkid_probe_lookup_value(probe, "PTTYPE", &type, NULL))
+			fail(why, why_size, "%s already holds a partition table (%s)", path, type);
+		else
+			fail(why, why_size, "%s is already in use for something", path);
+	}
+out:
+	if (found < 0)
+		fail(why, why_size, "%s cannot be examined", path);
+	blkid_free_probe(probe);
+	return found;
+}
+#else
+/* Built without libblkid: partition tables and boot sectors, ext2 to ext4, XFS and btrfs are recognised. */
+static int probe(int fd, const char *path, char *why, size_t why_size)
+{
+	static const struct {
+		const char *what, *magic;
+		off_t offset;
+		size_t len;
+	} kinds[] = {
+		{ "a partition table or boot sector", "\x55\xaa", 510, 2 },
+		{ "a GPT partition table", "EFI PART", 512, 8 },
+		{ "an ext2, ext3 or ext4 file system", "\x53\xef", 1080, 2 },
+		{ "an XFS file system", "XFSB", 0, 4 },
+		{ "a btrfs file system", "_BHRfS_M", 65600, 8 },
+		{ "swap space", "SWAPSPACE2", 4086, 10 },
+		{ "a LUKS volume", "LUKS\xba\xbe", 0, 6 },
+		{ "an LVM physical volume", "LABELONE", 512, 8 },
+	};
+	char bytes[16];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (pread(fd, bytes, kinds[i].len, kinds[i].offset) == (ssize_t)kinds[i].len &&
+		    !memcmp(bytes, kinds[i].magic, kinds[i].len)) {
+			fail(why, why_size, "%s already holds %s", path, kinds[i].what);
+			return 1;
+		}
+	}
+	return 0;
+}
+#endif
+
+static int refuse_overwrite(struct tux3_device *dev, const char *path, char *why, size_t why_size)
+{
+	struct disk_anchor anchor;
+	char ignored[256];
+	int fd, found;
+
+	if (dev->size_bytes >= TUX3_MIN_VOLUME_BYTES &&
+	    !volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored))) {
+		fail(why, why_size, "%s already holds a Tux3 volume", path);
+		return -EEXIST;
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		int err = -errno;
+
+		fail(why, why_size, "%s: %s", path, strerror(-err));
+		return err;
+	}
+	found = probe(fd, path, why, why_size);
+	close(fd);
+	return found > 0 ? -EEXIST : found;
+}
+
+/* A regular file, new or old, gets the size asked for if it is smaller. */
+static int prepare_file(const char *path, u64 size_bytes, char *why, size_t why_size)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | (size_bytes ? O_CREAT : 0), 0666), err = 0;
+	struct stat stat;
+
+	if (fd < 0 || fstat(fd, &stat))
+		err = -errno;
+	else if (S_ISREG(stat.st_mode) && (u64)stat.st_size < size_bytes && ftruncate(fd, size_bytes))
+		err = -errno;
+	if (err)
+		fail(why, why_size, "%s: %s", path, strerror(-err));
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+int tux3_format(const char *path, const struct tux3_format_options *opts, char *why, size_t why_size)
+{
+	static const struct tux3_format_options defaults;
+	struct format_options core = {};
+	struct tux3_device *dev;
+	int err;
+
+	opts = opts ? opts : &defaults;
+	core.size_bytes = opts->size_bytes;
+	core.block_size = opts->block_size;
+	core.no_data_csum = opts->no_data_csum;
+	core.quota = opts->quota;
+	core.root_uid = opts->root_uid;
+	core.root_gid = opts->root_gid;
+	core.root_mode = opts->root_mode;
+	memcpy(core.uuid, opts->uuid, sizeof(core.uuid));
+	if (opts->label && strlen(opts->label) > sizeof(core.label)) {
+		fail(why, why_size, "the label is longer than %zu bytes", sizeof(core.label));
+		return -EINVAL;
+	}
+	if (opts->label)
+		memcpy(core.label, opts->label, strlen(opts->label));
+	err = prepare_file(path, opts->size_bytes, why, why_size);
+	if (!err)
+		err = device_open_file(path, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO, &dev, why, why_size);
+	if (err)
+		return err;
+	if (!opts->force)
+		err = refuse_overwrite(dev, path, why, why_size);
+	if (!err)
+		err = volume_format(dev, &core, why, why_size);
+	dev->ops->close(dev);
+	return err;
+}
+
+/* ---- open and close ---- */
+
+static int volume_parts_init(struct tux3 *volume)
+{
+	u32 i;
+
+	mutex_init(&volume->rename_mutex);
+	for (i = 0; i < FILL_LOCKS; i++)
+		mutex_init(&volume->fill_lock[i]);
+	for (i = 0; i < LRU_SHARDS; i++) {
+		spin_lock_init(&volume->lru[i].lock);
+		INIT_LIST_HEAD(&volume->lru[i].chunks);
+	}
+	return icache_init(volume);
+}
+
+static void volume_free(struct tux3 *volume)
+{
+	u32 i;
+
+	if (volume->block_size)
+		for (i = 0; i < BUFFER_POOLS; i++)
+			buffer_pool_exit(&volume->pools[i]);
+	icache_exit(volume);
+	if (volume->own_device)
+		volume->dev->ops->close(volume->dev);
+	kfree(volume);
+}
+
+static int open_root(struct tux3 *volume, char *why, size_t why_size)
+{
+	int err = icache_get(volume, TUX3_INO_ROOT, &volume->root);
+
+	if (err)
+		fail(why, why_size, "the root directory cannot be read: %s", strerror(-err));
+	else if (!S_ISDIR(node_type(volume->root)))
+		err = -EIO;
+	return err;
+}
+
+/* The device is ours on success only. */
+int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_options *opts,
+		     u64 data_cache_bytes, struct tux3 **volumep, char *why, size_t why_size)
+{
+	struct tux3 *volume = kzalloc(sizeof(*volume), GFP_KERNEL);
+	int err = volume ? volume_parts_init(volume) : -ENOMEM;
+	u32 i;
+
+	if (err) {
+		fail(why, why_size, "there is not enough memory");
+		kfree(volume);
+		return err;
+	}
+	volume->dev = dev;
+	err = volume_open(dev, &lib_host_ops, opts, &volume->vol, why, why_size);
+	if (err) {
+		volume_free(volume);
+		return err;
+	}
+	volume->shift = volume->vol->block_shift;
+	volume->block_size = volume->vol->block_size;
+	volume->clean_limit = (data_cache_bytes ? data_cache_bytes : DATA_CACHE_DEFAULT) >> volume->shift;
+	for (i = 0; i < BUFFER_POOLS; i++)
+		buffer_pool_init(&volume->pools[i], volume->block_size);
+	err = open_root(volume, why, why_size);
+	if (err) {
+		tux3_abandon(volume);
+		return err;
+	}
+	volume->own_device = own;
+	*volumep = volume;
+	return 0;
+}
+
+int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **volumep, char *why,
+	      size_t why_size)
+{
+	static const struct tux3_options defaults;
+	struct volume_options core = {};
+	unsigned int flags = 0;
+	struct tux3_device *dev;
+	int err;
+
+	opts = opts ? opts : &defaults;
+	core.read_only = opts->read_only;
+	core.no_recovery = opts->no_recovery;
+	core.manual = opts->manual;
+	core.age_ms = opts->age_ms;
+	core.dirty_bytes = opts->dirty_bytes;
+	core.dirty_limit_bytes = opts->dirty_limit_bytes;
+	core.log_blocks = opts->log_blocks;
+	core.cache_bytes = opts->cache_bytes;
+	core.names_cached = opts->names_cached;
+	if (!opts->read_only)
+		flags |= DEVICE_OPEN_WRITE;
+	if (opts->sync_io)
+		flags |= DEVICE_OPEN_SYNC_IO;
+	err = device_open_file(path, flags, &dev, why, why_size);
+	if (err)
+		return err;
+	if (opts->write_rate)
+		err = device_file_set_rate(dev, opts->write_rate);
+	if (err)
+		fail(why, why_size, "the device's speed cannot be limited: %s", strerror(-err));
+	else
+		err = tux3_open_device(dev, true, &core, opts->data_cache_bytes, volumep, why, why_size);
+	if (err)
+		dev->ops->close(dev);
+	return err;
+}
+
+/*
+ * Nodes that nothing pins go first; those that deltas still pin go when volume_close has committed
+ * these deltas, since `closing` is set.
+ */
+int tux3_close(struct tux3 *volume)
+{
+	u64 users = icache_users(volume) - 1;	/* the root is ours */
+	int err;
+
+	if (users) {
+		volume_warn(volume->vol, "%llu inodes are still in use; the volume stays open",
+			    (unsigned long long)users);
+		return -EBUSY;
+	}
+	volume->closing = true;
+	tux3_node_put(volume->root, 1);
+	icache_drop_unused(volume);
+	err = volume_close(volume->vol);
+	volume_free(volume);
+	return err;
+}
+
+void tux3_abandon(struct tux3 *volume)
+{
+	volume->closing = true;
+	icache_drop_all(volume);
+	volume_abandon(volume->vol);
+	volume_free(volume);
+}
+
+int tux3_sync(struct tux3 *volume)
+{
+	return delta_commit(volume->vol);
+}
+
+/* ---- asking ---- */
+
+struct tux3_node *tux3_root(struct tux3 *volume)
+{
+	tux3_node_ref(volume->root, 1);
+	return volume->root;
+}
+
+struct volume *tux3_core(struct tux3 *volume)
+{
+	return volume->vol;
+}
+
+struct tux3_inode *tux3_node_core(struct tux3_node *node)
+{
+	return &node->inode;
+}
+
+int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat)
+{
+	struct volume *vol = volume->vol;
+	u64 total, free, available;
+
+	space_stat(vol, &total, &free, &available);
+	memset(stat, 0, sizeof(*stat));
+	stat->block_size = vol->block_size;
+	stat->blocks = total;
+	stat->free_blocks = free;
+	stat->available_blocks = available;
+	stat->inodes = atomic64_read(&vol->inodes);
+	stat->free_inodes = available;		/* each takes less than a block of the tree */
+	stat->volume_id = vol->id;
+	memcpy(stat->uuid, vol->uuid, sizeof(stat->uuid));
+	memcpy(stat->label, vol->label, sizeof(vol->label));
+	return 0;
+}
+
+int tux3_counter(struct tux3 *volume, unsigned int i, struct tux3_counter_info *counter)
+{
+	static const struct {
+		const char *name, *unit, *what;
+	} names[] = {
+#define X(NAME, name, unit, what) { name, unit, what },
+		TUX3_COUNTERS(X)
+#undef X
+	};
+
+	if (i >= TUX3_COUNTER_COUNT)
+		return -ENOENT;
+	counter->name = names[i].name;
+	counter->unit = names[i].unit;
+	counter->what = names[i].what;
+	counter->value = atomic64_read(&volume->vol->counters[i]);
+	return 0;
+}
+
+uint64_t tux3_committed(struct tux3 *volume)
+{
+	return READ_ONCE(volume->vol->delta.committed);
+}
+
+const char *tux3_version(void)
+{
+	return TUX3_VERSION;
+}

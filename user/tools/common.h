@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What mkfs.tux3, fsck.tux3 and tux3 share: opening, messages, numbers, progress.
+ */
+#ifndef TUX3_TOOLS_COMMON_H
+#define TUX3_TOOLS_COMMON_H
+
+#include "core/volume.h"
+#include "core/show.h"
+
+/* Exit codes, as fsck(8) has them. */
+#define EXIT_CLEAN	0
+#define EXIT_FAILED	1	/* mkfs.tux3, tux3 */
+#define EXIT_PROBLEMS	4	/* errors left uncorrected */
+#define EXIT_OPERATION	8	/* could not do it */
+#define EXIT_USAGE	16
+#define EXIT_CANCELED	32
+
+extern const char *tool_name;	/* for messages: set first thing in main() */
+
+/* "<tool>: sentence" on stderr. */
+__printf(1, 2) void tool_error(const char *format, ...);
+/* The same with "Try <tool> --help".  Returns EXIT_USAGE. */
+__printf(1, 2) int tool_usage(const char *format, ...);
+/* What the core says: to stderr (true), or nowhere. */
+void tool_log(bool show);
+
+/* "10G", "512KiB", "4096": bytes.  False: that is no size. */
+bool parse_size(const char *text, u64 *bytes);
+bool parse_number(const char *text, u64 *value);
+/* 16 bytes from "xxxxxxxx-xxxx-...". */
+bool parse_uuid(const char *text, u8 *uuid);
+const char *format_size(char *text, size_t size, u64 bytes);	/* "9.8 GiB"; returns text */
+const char *format_uuid(char *text, size_t size, const u8 *uuid);
+const char *format_time(char *text, size_t size, u64 ns);
+#define FORMAT_MAX 64
+
+/* A volume opened read-only, with its log replayed in memory. */
+struct tool_volume {
+	struct tux3_device *dev;
+	struct volume *vol;
+	char why[512];		/* after a failure: a sentence */
+};
+/*
+ * 0 or -errno, and in any case tool_close().  *device: it is the device that could not be opened; else
+ * dev is there even if vol is not.
+ */
+int tool_open(const char *path, const struct volume_options *opts, struct tool_volume *tool, bool *device);
+void tool_close(struct tool_volume *tool);
+u32 label_length(const u8 *label);
+
+/*
+ * Progress with an estimate, on stderr: from the third second on if that is a terminal, or always.
+ * name: of what is being done, changes begin a new line.
+ */
+struct progress {
+	bool always, never;
+	const char *name;
+	u64 started_ns, told_ns;
+	bool shown;
+};
+void progress_tell(struct progress *progress, const char *name, u64 done, u64 total);
+void progress_end(struct progress *progress);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* mkfs.tux3: make an empty volume in a file or on a block device. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include "common.h"
+#include "tux3.h"
+
+static const char help[] =
+"mkfs.tux3 [OPTION]... DEVICE|FILE [SIZE]\n"
+"\n"
+"Makes an empty Tux3 volume.  A file that does not exist is made if a size is given.\n"
+"\n"
+"  -L, --label LABEL        name of the volume, up to 64 bytes\n"
+"  -U, --uuid UUID          its UUID; \"random\" (as without this option) for a new one\n"
+"  -s, --size SIZE          bytes, or with K, M, G, T; without it: all of the device or file\n"
+"  -b, --block-size SIZE    4096 (the default), 8192, 16384, 32768 or 65536\n"
+"  -O, --features LIST      switch features on, or off with ^, separated by commas:\n"
+"                             data-csum  a checksum for each block of file data (on)\n"
+"                             quota      keep usage by user, group and project (off)\n"
+"  -f, --force              overwrite what looks like another file system or a partition table\n"
+"  -q, --quiet              say nothing unless something is wrong\n"
+"  -V, --version            print the version\n"
+"  -h, --help               this text\n"
+"\n"
+"Examples:\n"
+"  mkfs.tux3 /dev/sdb1\n"
+"  mkfs.tux3 -L backup disk.img 10G\n"
+"  mkfs.tux3 -O quota,^data-csum -s 512M /dev/vdb\n"
+"\n"
+"Exit code 0: made; 1: not made; 16: wrong use.\n";
+
+static const struct option options[] = {
+	{ "label", required_argument, NULL, 'L' },
+	{ "uuid", required_argument, NULL, 'U' },
+	{ "size", required_argument, NULL, 's' },
+	{ "block-size", required_argument, NULL, 'b' },
+	{ "features", required_argument, NULL, 'O' },
+	{ "force", no_argument, NULL, 'f' },
+	{ "quiet", no_argument, NULL, 'q' },
+	{ "version", no_argument, NULL, 'V' },
+	{ "help", no_argument, NULL, 'h' },
+	{ }
+};
+
+struct mkfs {
+	struct tux3_format_options format;
+	const char *path;
+	bool quiet;
+};
+
+/* The switches that -O knows: where they are, and whether the option field says the opposite. */
+static const struct {
+	const char *name;
+	size_t field;
+	bool inverted;
+} features[] = {
+	{ "data-csum", offsetof(struct tux3_format_options, no_data_csum), true },
+	{ "quota", offsetof(struct tux3_format_options, quota), false },
+};
+
+static bool set_feature(struct mkfs *mkfs, const char *name)
+{
+	bool on = *name != '^';
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(features); i++) {
+		if (strcmp(name + !on, features[i].name))
+			continue;
+		*(bool *)((char *)&mkfs->format + features[i].field) = on != features[i].inverted;
+		return true;
+	}
+	return false;
+}
+
+static int parse_features(struct mkfs *mkfs, char *list)
+{
+	char *state, *name;
+
+	for (name = strtok_r(list, ",", &state); name; name = strtok_r(NULL, ",", &state))
+		if (!set_feature(mkfs, name))
+			return tool_usage("There is no feature \"%s\"; known are data-csum and quota.", name);
+	return 0;
+}
+
+static int parse_geometry(struct mkfs *mkfs, int option, const char *text)
+{
+	u64 value;
+
+	if (!parse_size(text, &value) || !value)
+		return tool_usage("\"%s\" is no size; examples: 4096, 512M, 10G.", text);
+	if (option == 's') {
+		mkfs->format.size_bytes = value;
+		return 0;
+	}
+	if (value < 1u << TUX3_MIN_BLOCK_SHIFT || value > 1u << TUX3_MAX_BLOCK_SHIFT || !is_power_of_2(value))
+		return tool_usage("A block size of %llu is not possible: 4096, 8192, 16384, 32768 or 65536.",
+				  (unsigned long long)value);
+	mkfs->format.block_size = value;
+	return 0;
+}
+
+static int parse_option(struct mkfs *mkfs, int option, char *value)
+{
+	switch (option) {
+	case 'L':
+		if (strlen(value) > TUX3_LABEL_MAX)
+			return tool_usage("A label can have up to %d bytes.", TUX3_LABEL_MAX);
+		mkfs->format.label = value;
+		return 0;
+	case 'U':
+		if (strcmp(value, "random") && !parse_uuid(value, mkfs->format.uuid))
+			return tool_usage("\"%s\" is no UUID.", value);
+		return 0;
+	case 's':
+	case 'b':
+		return parse_geometry(mkfs, option, value);
+	case 'O':
+		return parse_features(mkfs, value);
+	case 'f':
+		mkfs->format.force = true;
+		return 0;
+	case 'q':
+		mkfs->quiet = true;
+		return 0;
+	}
+	fprintf(stderr, "Try 'mkfs.tux3 --help'.\n");
+	return EXIT_USAGE;
+}
+
+static int tell(const struct mkfs *mkfs)
+{
+	char text[FORMAT_MAX], uuid[FORMAT_MAX];
+	struct tool_volume tool;
+	struct volume_options opts = { };
+
+	if (tool_open(mkfs->path, &opts, &tool, NULL)) {
+		tool_error("The volume was made, but cannot be opened: %s", tool.why);
+		tool_close(&tool);
+		return EXIT_FAILED;
+	}
+	printf("%s: a Tux3 volume of %s, %llu blocks of %u bytes\n", mkfs->path,
+	       format_size(text, sizeof(text), tool.vol->total_blocks << tool.vol->block_shift),
+	       (unsigned long long)tool.vol->total_blocks, tool.vol->block_size);
+	printf("UUID %s, label \"%.*s\", features%s%s%s\n", format_uuid(uuid, sizeof(uuid), tool.vol->uuid),
+	       (int)label_length(tool.vol->label), (const char *)tool.vol->label,
+	       tool.vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM ? " data-csum" : "",
+	       tool.vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA ? " quota" : "",
+	       tool.vol->feature_incompat || tool.vol->feature_ro_compat ? "" : " none");
+	tool_close(&tool);
+	return EXIT_CLEAN;
+}
+
+int main(int argc, char **argv)
+{
+	struct mkfs mkfs = { };
+	struct stat st;
+	char why[512] = "";
+	int option, ret;
+
+	tool_name = "mkfs.tux3";
+	while ((option = getopt_long(argc, argv, "L:U:s:b:O:fFqVh", options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(help, stdout);
+			return 0;
+		}
+		if (option == 'V') {
+			printf("mkfs.tux3 %s\n", tux3_version());
+			return 0;
+		}
+		ret = parse_option(&mkfs, option == 'F' ? 'f' : option, optarg);
+		if (ret)
+			return ret;
+	}
+	if (optind == argc)
+		return tool_usage("On which device, or in which file?");
+	mkfs.path = argv[optind++];
+	if (optind < argc) {
+		ret = parse_geometry(&mkfs, 's', argv[optind++]);
+		if (ret)
+			return ret;
+	}
+	if (optind < argc)
+		return tool_usage("\"%s\" is one argument too many.", argv[optind]);
+	if (stat(mkfs.path, &st) && errno == ENOENT && !mkfs.format.size_bytes)
+		return tool_usage("%s does not exist; give a size to make it.", mkfs.path);
+	ret = tux3_format(mkfs.path, &mkfs.format, why, sizeof(why));
+	if (ret) {
+		tool_error("%s", why[0] ? why : strerror(-ret));
+		return EXIT_FAILED;
+	}
+	return mkfs.quiet ? EXIT_CLEAN : tell(&mkfs);
+}

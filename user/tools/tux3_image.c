@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * tux3 image: a copy of the metadata as a sparse file, for a bug report.
+ *
+ * Copied block by block, damaged ones too: anchors, free maps, the tree as the anchor has it, and the
+ * log.  File data stays behind; so that a replay of the copy does not take the last commit for torn, it is
+ * marked there as one whose data was durable.  --scramble is tux3_scramble.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "commands.h"
+#include "scramble.h"
+
+const char image_help[] =
+"tux3 image IMAGE OUT [--scramble]\n"
+"\n"
+"Copies the metadata of a volume that is not mounted to a sparse file, to go with a bug report:\n"
+"anchors, free maps, tree and log, damaged ones too, but no file data and no large xattr values.\n"
+"Small files and names are in the tree, so they are copied as well, unless:\n"
+"\n"
+"  --scramble               replace names, symlink targets, small files and xattr values by other text\n"
+"                           of the same length.  The tree is built anew for that (names are ordered by\n"
+"                           their hashes), with the log applied; so damage to blocks is not copied.\n"
+"  -f, --force              overwrite OUT\n"
+"\n"
+"Examples:\n"
+"  tux3 image /dev/sdb1 sdb1.tux3meta && xz sdb1.tux3meta\n"
+"  tux3 image disk.img copy.img --scramble && fsck.tux3 copy.img\n"
+"\n"
+"Exit code 0: copied; 1: could not; 16: wrong use.\n";
+
+struct image {
+	struct volume *vol;
+	const char *out_path;
+	int fd;
+	u8 *block;
+	u64 copied, unreadable;
+	int err;
+};
+
+static int image_write(struct image *image, u64 addr, const void *data)
+{
+	size_t size = image->vol->block_size, done = 0;
+
+	while (done < size) {
+		ssize_t n = pwrite(image->fd, (const u8 *)data + done, size - done, addr * size + done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			image->err = n ? -errno : -EIO;
+			tool_error("%s cannot be written: %s.", image->out_path, strerror(-image->err));
+			return image->err;
+		}
+		done += n;
+	}
+	image->copied++;
+	return 0;
+}
+
+/* The block is in image->block afterwards.  A block that cannot be read is left out. */
+static int image_copy(struct image *image, u64 addr, bool skip_zero)
+{
+	if (addr >= image->vol->total_blocks)
+		return -EINVAL;
+	if (device_read(image->vol->dev, addr, 1, image->block)) {
+		image->unreadable++;
+		return -EIO;
+	}
+	if (skip_zero && !memchr_inv(image->block, 0, image->vol->block_size))
+		return 0;
+	return image_write(image, addr, image->block);
+}
+
+static int copy_node(void *ctx, const struct tree_visit *visit)
+{
+	struct image *image = ctx;
+
+	image_copy(image, visit->addr, true);
+	return image->err;
+}
+
+static void copy_fixed(struct image *image)
+{
+	struct volume *vol = image->vol;
+	u64 group;
+	unsigned int n;
+
+	for (n = 0; n < TUX3_ANCHOR_SLOTS && !image->err; n++)
+		image_copy(image, anchor_slot_offset(vol->total_blocks << vol->block_shift, n) >> vol->block_shift,
+			   true);
+	for (group = 0; group < vol->group_count && !image->err; group++)
+		for (n = 0; n < 2 && !image->err; n++)
+			image_copy(image, balloc_slot_addr(vol, group, n), true);
+}
+
+/* ---- the log ---- */
+
+static int note_torn(void *ctx, const struct log_commit *commit)
+{
+	bool *torn = ctx;
+
+	*torn = commit->torn;
+	return 0;
+}
+
+/* Is what was just copied the block of the log that was expected? */
+static bool is_log_block(struct image *image, u64 addr, u64 seq)
+{
+	const struct disk_log *log = (const void *)image->block;
+
+	return le32_to_cpu(log->magic) == TUX3_LOG_MAGIC && le64_to_cpu(log->volume_id) == image->vol->id &&
+	       le64_to_cpu(log->addr) == addr && le64_to_cpu(log->seq) == seq;
+}
+
+static void mark_flushed(struct image *image, u64 addr)
+{
+	struct disk_log *log = (void *)image->block;
+	struct disk_commit *commit = (void *)(log + 1);
+
+	if (device_read(image->vol->dev, addr, 1, image->block))
+		return;
+	commit->flags |= cpu_to_le32(TUX3_COMMIT_DATA_FLUSHED);
+	log->crc = 0;
+	log->crc = cpu_to_le32(crc32c(~0u, log, image->vol->block_size));
+	image_write(image, addr, log);
+}
+
+static void copy_log(struct image *image)
+{
+	const struct disk_log *log = (const void *)image->block;
+	u64 addr = le64_to_cpu(image->vol->anchor.log_addr), seq = le64_to_cpu(image->vol->anchor.log_seq);
+	u64 last = 0, left = image->vol->total_blocks;
+	bool torn = false;
+
+	log_walk(image->vol, note_torn, &torn);
+	for (; left && !image->err; left--, seq++) {
+		u64 next;
+
+		if (image_copy(image, addr, true) || !is_log_block(image, addr, seq))
+			break;
+		if (!le32_to_cpu(log->index))
+			last = addr;
+		next = le64_to_cpu(log->next);
+		addr = next;
+	}
+	if (last && !torn && !image->err)
+		mark_flushed(image, last);
+}
+
+/* ---- the command ---- */
+
+static int image_run(struct image *image)
+{
+	char text[FORMAT_MAX];
+	int err;
+
+	image->block = malloc(image->vol->block_size);
+	if (!image->block) {
+		tool_error("Out of memory.");
+		return EXIT_FAILED;
+	}
+	if (ftruncate(image->fd, image->vol->total_blocks << image->vol->block_shift)) {
+		tool_error("%s cannot be made as large as the volume: %s.", image->out_path, strerror(errno));
+		return EXIT_FAILED;
+	}
+	copy_fixed(image);
+	err = image->err ? image->err : tree_walk(image->vol, copy_node, image);
+	if (!err)
+		copy_log(image);
+	if (!image->err && fsync(image->fd)) {
+		tool_error("%s cannot be written: %s.", image->out_path, strerror(errno));
+		image->err = -EIO;
+	}
+	free(image->block);
+	if (image->err || err)
+		return EXIT_FAILED;
+	printf("%s: %s of metadata\n", image->out_path,
+	       format_size(text, sizeof(text), image->copied << image->vol->block_shift));
+	if (image->unreadable)
+		tool_error("%llu blocks cannot be read and are zero in the copy.",
+			   (unsigned long long)image->unreadable);
+	return EXIT_CLEAN;
+}
+
+static int open_out(const char *path, bool force)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0600);
+	struct stat st;
+
+	if (fd < 0 && errno == EEXIST)
+		tool_error("%s is there already; -f overwrites it.", path);
+	else if (fd < 0)
+		tool_error("%s cannot be made: %s.", path, strerror(errno));
+	else if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		tool_error("%s is not a regular file.", path);
+	else
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static int same_file(const char *a, const char *b)
+{
+	struct stat first, second;
+
+	return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev &&
+	       first.st_ino == second.st_ino;
+}
+
+/* The raw copy is of what the anchor has; only a scrambled one needs the log replayed. */
+static int open_in(const char *path, bool scrambled, struct tool_volume *tool)
+{
+	struct volume_options opts = { .no_recovery = true };
+
+	if (scrambled)
+		return command_open(path, tool);
+	if (!tool_open(path, &opts, tool, NULL))
+		return 0;
+	tool_error("%s", tool->why);
+	return EXIT_FAILED;
+}
+
+static int image_command(const char *in, const char *out, bool scrambled, bool force)
+{
+	struct image image = { .out_path = out };
+	struct tool_volume tool;
+	int ret;
+
+	if (same_file(in, out))
+		return tool_usage("The copy cannot be the image itself.");
+	ret = open_in(in, scrambled, &tool);
+	if (!ret) {
+		image.vol = tool.vol;
+		image.fd = open_out(out, force);
+		ret = image.fd < 0 ? EXIT_FAILED : 0;
+		if (!ret && scrambled)
+			ret = scramble_volume(tool.vol, image.fd, out);
+		else if (!ret)
+			ret = image_run(&image);
+		if (image.fd >= 0)
+			close(image.fd);
+	}
+	tool_close(&tool);
+	return ret;
+}
+
+int command_image(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "scramble", no_argument, NULL, 's' },
+		{ "force", no_argument, NULL, 'f' },
+		{ "help", no_argument, NULL, 'h' },
+		{ }
+	};
+	bool scrambled = false, force = false;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "sfh", options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(image_help, stdout);
+			return EXIT_CLEAN;
+		}
+		if (option == 's')
+			scrambled = true;
+		else if (option == 'f')
+			force = true;
+		else
+			return tool_usage("See tux3 help image.");
+	}
+	if (argc - optind != 2)
+		return tool_usage("tux3 image takes two names: IMAGE and OUT.");
+	return image_command(argv[optind], argv[optind + 1], scrambled, force);
+}
