@@ -109,8 +109,12 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 
 	if (inode->deleted)
 		return 0;
-	if (!attr.nlink && vol->host->inode_kill(inode))
-		return commit_kill(inode);
+	if (!attr.nlink && vol->host->inode_kill(inode)) {
+		/* What was moved out of a directory before it went: the parent pointers must go. */
+		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
+			err = name_commit(inode, delta);
+		return err ? err : commit_kill(inode);
+	}
 
 	if (dirty & INODE_DIRTY_NAMES)
 		err = name_commit(inode, delta);
@@ -152,6 +156,7 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	slot->dirty = 0;
 	slot->frozen = false;
 	slot->taken = false;
+	slot->cut = DATA_END;
 	list_splice_init(&slot->removed, &ranges);
 	list_splice_init(&slot->prealloc, &ranges);
 	last = !inode->slot[~delta & 1].dirty;

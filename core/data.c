@@ -216,12 +216,25 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
 	}
 	spin_lock(&inode->lock);
 	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
+	if (count == DATA_END && inode->attr.nlink && delete_is_long(inode->vol, inode->blocks)) {
+		slot->cut = block;
+		inode->cutting = true;
+	}
 	add = file_ranges_add(&slot->removed, block, count, add);
 	cut = file_ranges_cut(&slot->prealloc, block, count, cut);
 	spin_unlock(&inode->lock);
 	kfree(add);
 	kfree(cut);
 	return 0;
+}
+
+int data_cut_wait(struct tux3_inode *inode)
+{
+	int err = 0;
+
+	while (unlikely(READ_ONCE(inode->cutting)) && !err)
+		err = delta_commit(inode->vol);
+	return err;
 }
 
 int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)

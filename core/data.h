@@ -16,7 +16,7 @@
  *
  * A truncate: delta_enter(.., space_cost_items(vol, 3), DELTA_FREES); data_remove(from the first block
  * beyond the new end, ~0); the host drops its cached blocks there and zeroes the rest of the last one
- * in its cache (without making it dirty); size and times; leave.  Whoever moves the end of a file
+ * in its cache (without making it dirty); size and times; leave; data_cut_wait().  Whoever moves the end of a file
  * forward from within a block makes that block dirty, if it is not a hole, so that the zeros beyond the old end reach the disk.
  */
 #ifndef TUX3_DATA_H
@@ -64,6 +64,11 @@ int data_seek(struct tux3_inode *inode, u64 block, bool hole, u64 *found);
 void data_dirty(struct delta_op *op, struct tux3_inode *inode);
 /* These blocks are gone (count DATA_END: to the end).  -ENOMEM, and then nothing changed. */
 int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
+/*
+ * After a truncate, outside the delta, the file still locked: if many blocks are to be freed, wait until they are.
+ * Nobody may change the file meanwhile.  0, or the volume's error.
+ */
+int data_cut_wait(struct tux3_inode *inode);
 /*
  * Holes in these blocks become allocated and read as zeros.  The operation was charged
  * space_cost_data(vol, count, count).  -ENOMEM.  Sets TUX3_ATTR_PREALLOC.

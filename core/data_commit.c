@@ -203,6 +203,23 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 
 /* ---- the parts of a commit ---- */
 
+/* The end of a file goes: at once, or in slices if it is long. */
+static int data_commit_cut(struct data_commit *dc, u64 block)
+{
+	struct tux3_inode *inode = dc->inode;
+	u64 cut = inode->slot[dc->delta & 1].cut;
+	int err = 0;
+
+	if (!inode->in_tree || !dc->attr->nlink || cut == DATA_END) {
+		if (cut != DATA_END)
+			WRITE_ONCE(inode->cutting, false);
+		return inode->in_tree ? data_punch(dc, block, DATA_END) : 0;
+	}
+	if (block < cut)	/* an earlier truncate; data written since then may be there */
+		err = data_punch(dc, block, cut - block);
+	return err ? err : delete_cut(inode, cut);
+}
+
 static int data_commit_removed(struct data_commit *dc)
 {
 	struct list_head *removed = &dc->inode->slot[dc->delta & 1].removed;
@@ -213,7 +230,11 @@ static int data_commit_removed(struct data_commit *dc)
 	list_for_each_entry(range, removed, link) {
 		if (dc->was_inline && !range->block)
 			err = inline_delete(dc);
-		if (!err && dc->inode->in_tree)
+		if (err)
+			break;
+		if (range->count >= DATA_END - range->block)
+			err = data_commit_cut(dc, range->block);
+		else if (dc->inode->in_tree)
 			err = data_punch(dc, range->block, range->count);
 		if (err)
 			break;

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Deleting inodes.  A small one goes with one record.  A large one goes in slices, over several
- * commits, so that none of them gets long: an ORPHAN item stands for what is left to do, so that a
- * crash in between only means that the next mount goes on.
+ * Deleting inodes, and cutting the ends off files.  What is small goes with one record.  What is large
+ * goes in slices, over several commits, so that none of them gets long: an ORPHAN item stands for what is left to do,
+ * so that after a crash in between the next mount goes on.
+ *
+ * While a cut is under way the host lets nobody change the file (data_cut_wait), so that nothing new gets
+ * into the range that is going.
  *
  * All of it by the back end, commit_mutex held.
  */
 #include "volume.h"
-
-#define SLICE_EXTENTS	2048u		/* items freed in one commit */
-#define SLICE_BLOCKS	32768u		/* an inode with more blocks is deleted in slices */
+#include "data.h"
 
 struct delete_work {
 	struct list_head link;
 	u64 ino;
+	u32 kind;		/* TUX3_ORPHAN_... */
+	struct tux3_inode *inode;	/* TRUNCATE: pinned; NULL if it goes on from before a crash */
 	u64 next;		/* file block where the next slice starts */
 	bool done;		/* finished in the commit being made */
 };
@@ -23,20 +26,21 @@ bool delete_in_progress(struct volume *vol, u64 ino)
 	struct delete_work *work;
 
 	list_for_each_entry(work, &vol->delta.deletes, link) {
-		if (work->ino == ino)
+		if (work->ino == ino && work->kind == TUX3_ORPHAN_DELETE)
 			return true;
 	}
 	return false;
 }
 
-static int delete_orphan_item(struct volume *vol, u64 ino, bool set)
+/* kind 0: remove it. */
+static int delete_orphan_item(struct volume *vol, u64 ino, u32 kind, u64 block)
 {
 	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, ino);
-	struct disk_orphan item = { .kind = cpu_to_le32(TUX3_ORPHAN_DELETE) };
+	struct disk_orphan item = { .kind = cpu_to_le32(kind), .block = cpu_to_le64(block) };
 	struct record_item record;
 
 	tree_key_to_disk(&record.key, &key);
-	if (set)
+	if (kind)
 		return log_record(vol, TUX3_RECORD_ITEM_SET, &record, sizeof(record), &item, sizeof(item));
 	return log_record(vol, TUX3_RECORD_ITEM_DELETE, &record, sizeof(record), NULL, 0);
 }
@@ -47,18 +51,20 @@ static int delete_all(struct volume *vol, u64 ino, bool orphan_in_tree)
 	int err = log_record(vol, TUX3_RECORD_INODE_DELETE, &record, sizeof(record), NULL, 0);
 
 	if (!err && orphan_in_tree)
-		err = delete_orphan_item(vol, ino, false);
+		err = delete_orphan_item(vol, ino, 0, 0);
 	if (!err)
 		count_add(vol, TUX3_COUNT_INODES_DELETED, 1);
 	return err;
 }
 
-static struct delete_work *delete_queue(struct volume *vol, u64 ino)
+static struct delete_work *delete_queue(struct volume *vol, u64 ino, u32 kind, u64 block)
 {
 	struct delete_work *work = kzalloc(sizeof(*work), GFP_NOFS);
 
 	if (work) {
 		work->ino = ino;
+		work->kind = kind;
+		work->next = block;
 		list_add_tail(&work->link, &vol->delta.deletes);
 	}
 	return work;
@@ -71,18 +77,44 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree)
 
 	tree_prefetch(vol, &key);
 	tree_edit_begin(vol);
-	if (blocks <= SLICE_BLOCKS)
+	if (!delete_is_long(vol, blocks))
 		err = delete_all(vol, ino, orphan_in_tree);
 	else if (!orphan_in_tree)
-		err = delete_orphan_item(vol, ino, true);
+		err = delete_orphan_item(vol, ino, TUX3_ORPHAN_DELETE, 0);
 	tree_edit_end(vol);
-	if (!err && blocks > SLICE_BLOCKS && !delete_queue(vol, ino))
+	if (!err && delete_is_long(vol, blocks) && !delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0))
 		err = -ENOMEM;
 	return err;
 }
 
+bool delete_is_long(struct volume *vol, u64 blocks)
+{
+	return blocks > 16ULL * vol->opts.slice_extents;
+}
+
+int delete_cut(struct tux3_inode *inode, u64 block)
+{
+	struct volume *vol = inode->vol;
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
+	struct delete_work *work;
+	int err;
+
+	tree_prefetch(vol, &key);
+	tree_edit_begin(vol);
+	err = delete_orphan_item(vol, inode->ino, TUX3_ORPHAN_TRUNCATE, block);
+	tree_edit_end(vol);
+	if (err)
+		return err;
+	work = delete_queue(vol, inode->ino, TUX3_ORPHAN_TRUNCATE, block);
+	if (!work)
+		return -ENOMEM;
+	work->inode = inode;
+	vol->host->inode_grab(inode);
+	return 0;
+}
+
 struct slice {
-	u32 items;
+	u32 left;
 	u64 end;
 };
 
@@ -91,21 +123,55 @@ static int slice_count(void *ctx, const struct tree_key *key, const void *data, 
 	struct slice *slice = ctx;
 
 	slice->end = key->offset;
-	return ++slice->items > SLICE_EXTENTS;
+	return !slice->left--;
 }
 
 /* After a slice: the attributes say how many blocks are left. */
-static int delete_slice_attr(struct volume *vol, u64 ino)
+static int slice_attr(struct volume *vol, struct delete_work *work)
 {
-	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
-	struct record_attr record = { .ino = cpu_to_le64(ino) };
+	struct tree_key key = tree_key(work->ino, TUX3_ITEM_ATTR, 0);
+	struct record_attr record = { .ino = cpu_to_le64(work->ino) };
 	int len = tree_edit_lookup(vol, &key, &record.attr, sizeof(record.attr));
 
 	if (len != sizeof(record.attr))
 		return len < 0 ? len : -EIO;
 	record.attr.blocks = cpu_to_le64(le64_to_cpu(record.attr.blocks) + vol->log.blocks_delta);
-	record.attr.nlink = 0;		/* its names went in the commit that began this */
+	if (work->kind == TUX3_ORPHAN_DELETE)
+		record.attr.nlink = 0;		/* its names went in the commit that began this */
+	if (work->inode) {
+		spin_lock(&work->inode->lock);
+		work->inode->blocks += vol->log.blocks_delta;
+		spin_unlock(&work->inode->lock);
+	}
 	return log_record(vol, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+}
+
+static int slice_punch(struct volume *vol, struct delete_work *work, u64 end)
+{
+	struct record_extent record = {
+		.ino = cpu_to_le64(work->ino), .block = cpu_to_le64(work->next),
+		.count = cpu_to_le64(end == DATA_END ? DATA_END : end - work->next),
+	};
+	int err;
+
+	vol->log.blocks_delta = 0;
+	err = log_record(vol, TUX3_RECORD_EXTENT_PUNCH, &record, sizeof(record), NULL, 0);
+	work->next = end;
+	return err ? err : slice_attr(vol, work);
+}
+
+/* The last slice. */
+static int slice_finish(struct volume *vol, struct delete_work *work)
+{
+	int err;
+
+	work->done = true;
+	if (work->kind == TUX3_ORPHAN_DELETE)
+		return delete_all(vol, work->ino, true);
+	err = slice_punch(vol, work, DATA_END);
+	if (err || (work->inode && work->inode->orphan_in_tree))	/* unlinked since: the item says so now */
+		return err;
+	return delete_orphan_item(vol, work->ino, 0, 0);
 }
 
 /* Free the next extents of one inode, or finish it. */
@@ -113,24 +179,13 @@ static int delete_slice(struct volume *vol, struct delete_work *work)
 {
 	struct tree_key from = tree_key(work->ino, TUX3_ITEM_EXTENT, work->next);
 	struct tree_key to = tree_key(work->ino, TUX3_ITEM_EXTENT, U64_MAX);
-	struct record_extent record = { .ino = cpu_to_le64(work->ino), .block = cpu_to_le64(work->next) };
-	struct slice slice = {};
+	struct slice slice = { .left = vol->opts.slice_extents };
 	int more = tree_scan(vol, &from, &to, slice_count, &slice), err;
 
 	if (more < 0)
 		return more;
 	tree_edit_begin(vol);
-	if (more) {
-		record.count = cpu_to_le64(slice.end - work->next);
-		vol->log.blocks_delta = 0;
-		err = log_record(vol, TUX3_RECORD_EXTENT_PUNCH, &record, sizeof(record), NULL, 0);
-		if (!err)
-			err = delete_slice_attr(vol, work->ino);
-		work->next = slice.end;
-	} else {
-		err = delete_all(vol, work->ino, true);
-		work->done = true;
-	}
+	err = more ? slice_punch(vol, work, slice.end) : slice_finish(vol, work);
 	tree_edit_end(vol);
 	return err;
 }
@@ -156,8 +211,12 @@ void delete_done(struct volume *vol, int err)
 		if (!work->done && !err)
 			continue;
 		list_del(&work->link);
-		if (!err)
+		if (work->inode) {
+			WRITE_ONCE(work->inode->cutting, false);
+			vol->host->inode_release(work->inode);
+		} else if (!err && work->kind == TUX3_ORPHAN_DELETE) {
 			ialloc_free(vol, work->ino);
+		}
 		kfree(work);
 	}
 }
@@ -178,14 +237,15 @@ static int orphan_found(void *ctx, const struct tree_key *key, const void *data,
 		return -EIO;
 	}
 	memcpy(&item, data, sizeof(item));
-	if (le32_to_cpu(item.kind) != TUX3_ORPHAN_DELETE) {
+	if (le32_to_cpu(item.kind) != TUX3_ORPHAN_DELETE && le32_to_cpu(item.kind) != TUX3_ORPHAN_TRUNCATE) {
 		volume_warn(orphans->vol, "orphan item for inode %llu has unknown kind %u",
 			    (unsigned long long)key->offset, le32_to_cpu(item.kind));
 		return -EIO;
 	}
-	if (!delete_queue(orphans->vol, key->offset))
+	if (!delete_queue(orphans->vol, key->offset, le32_to_cpu(item.kind), le64_to_cpu(item.block)))
 		return -ENOMEM;
-	atomic64_dec(&orphans->vol->inodes);
+	if (le32_to_cpu(item.kind) == TUX3_ORPHAN_DELETE)
+		atomic64_dec(&orphans->vol->inodes);
 	return 0;
 }
 
@@ -196,6 +256,17 @@ int delete_orphans(struct volume *vol)
 	struct orphans orphans = { .vol = vol };
 
 	return tree_scan(vol, &from, &to, orphan_found, &orphans);
+}
+
+bool delete_cuts_left(struct volume *vol)
+{
+	struct delete_work *work;
+
+	list_for_each_entry(work, &vol->delta.deletes, link) {
+		if (work->kind == TUX3_ORPHAN_TRUNCATE)
+			return true;
+	}
+	return false;
 }
 
 void delete_exit(struct volume *vol)

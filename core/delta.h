@@ -99,6 +99,9 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree);
 int delete_continue(struct volume *vol);	/* a slice of each delete under way, into the current commit */
 void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
 bool delete_in_progress(struct volume *vol, u64 ino);
+bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */
+int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
+bool delete_cuts_left(struct volume *vol);
 int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
 void delete_exit(struct volume *vol);
 

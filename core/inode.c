@@ -22,6 +22,7 @@ void inode_init(struct volume *vol, struct tux3_inode *inode, u64 ino)
 	for (i = 0; i < 2; i++) {
 		INIT_LIST_HEAD(&inode->slot[i].removed);
 		INIT_LIST_HEAD(&inode->slot[i].prealloc);
+		inode->slot[i].cut = DATA_END;
 	}
 }
 

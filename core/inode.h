@@ -39,6 +39,7 @@ struct inode_slot {
 	struct tux3_attr attr;
 	u32 dirty;		/* INODE_DIRTY_... in the delta */
 	struct list_head removed;	/* file_range: blocks removed in the delta, whatever the tree says */
+	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
 	struct list_head prealloc;	/* file_range: holes in these become unwritten extents */
 };
 
@@ -59,6 +60,7 @@ struct tux3_inode {
 	struct llist_node dirty_node[2];
 	bool in_tree;			/* has an ATTR item in the tree; back end */
 	bool orphan_in_tree;		/* has an ORPHAN item; back end */
+	bool cutting;			/* set by data_remove, cleared by the back end: a long truncate is under way */
 	bool number_returned;		/* back end: its number may be used again */
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */
 	u64 goal;			/* back end: disk block after the file's last extent; 0: none */

@@ -10,6 +10,7 @@
 #define DEFAULT_OVERLAY		100000u
 #define DEFAULT_LOG_BLOCKS	4096u
 #define DEFAULT_CACHE_BYTES	(256ULL << 20)
+#define DEFAULT_SLICE_EXTENTS	2048u
 #define DEFAULT_NAMES		1000000u
 
 void volume_warn(struct volume *vol, const char *format, ...)
@@ -230,6 +231,8 @@ static void volume_default_options(struct volume *vol)
 		opts->log_blocks = DEFAULT_LOG_BLOCKS;
 	if (!opts->cache_bytes)
 		opts->cache_bytes = DEFAULT_CACHE_BYTES;
+	if (!opts->slice_extents)
+		opts->slice_extents = DEFAULT_SLICE_EXTENTS;
 	if (!opts->names_cached)
 		opts->names_cached = DEFAULT_NAMES;
 }
@@ -286,6 +289,10 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	const struct disk_anchor *anchor = &vol->anchor;
 	int err;
 
+	if (le64_to_cpu(anchor->data_blocks) > le64_to_cpu(anchor->used_blocks)) {
+		snprintf(why, why_size, "the anchor counts more data blocks than blocks in use");
+		return -EIO;
+	}
 	tree_set_root(vol, le64_to_cpu(anchor->root_addr), le64_to_cpu(anchor->root_birth),
 		      le32_to_cpu(anchor->root_level));
 	vol->delta.committed = vol->delta.applying = le64_to_cpu(anchor->delta);
@@ -312,9 +319,11 @@ static int volume_start(struct volume *vol, char *why, size_t why_size)
 		err = delete_orphans(vol);
 	if (!err)
 		err = delta_start(vol);
-	if (!err && !vol->read_only && (vol->log.torn || vol->opts.manual)) {
+	if (!err && !vol->read_only) {
 		mutex_lock(&vol->delta.commit_mutex);
-		while (!err && (vol->log.torn || (vol->opts.manual && delta_has_changes(vol))))
+		/* A cut must be over before anybody can write to the file; without a thread so must all deletes. */
+		while (!err && (vol->log.torn || delete_cuts_left(vol) ||
+				(vol->opts.manual && delta_has_changes(vol))))
 			err = commit_delta(vol);
 		mutex_unlock(&vol->delta.commit_mutex);
 	}

@@ -38,6 +38,7 @@ struct volume_options {
 	u64 dirty_nodes;	/* unify when this many tree nodes are dirty; 0: a quarter of the cache */
 	u64 cache_bytes;	/* limit for clean tree nodes; 0: 256 MiB */
 	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */
+	u32 slice_extents;	/* long deletes and truncates free this many extents in a commit; 0: 2048 */
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
 };

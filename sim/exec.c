@@ -414,7 +414,7 @@ static void note_created(struct sim_run *run, const struct sim_op *op, u64 ino)
 	if (!ino)
 		return;
 	id = op->kind == SIM_RENAME ? model_lookup(run->state, op->a, &err) : model_created(run->state, op);
-	if (id == M_NONE)
+	if (id == M_NONE || run->state->inodes[id]->ino)
 		return;
 	if (model_ino_taken(run->state, ino, id))
 		sim_fail(run, "%s: new inode has number %llu, which is in use", op->a, ino);

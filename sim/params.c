@@ -31,6 +31,7 @@ static void draw_options(struct volume_options *opts, struct rng *rng)
 	opts->dirty_nodes = rng_one_in(rng, 3) ? 1 + rng_below(rng, 6) : 64;
 	opts->cache_bytes = rng_one_in(rng, 2) ? 4096 * rng_log(rng, 5) : 4 * MIB;
 	opts->names_cached = rng_one_in(rng, 2) ? rng_log(rng, 4) : 1000;
+	opts->slice_extents = rng_one_in(rng, 2) ? 1 + rng_below(rng, 3) : 0;
 	opts->dirty_bytes = rng_one_in(rng, 3) ? 4096 * rng_log(rng, 5) : 16 * MIB;
 	opts->overlay_entries = rng_one_in(rng, 3) ? rng_log(rng, 4) : 1000;
 	if (rng_one_in(rng, 3))

@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <cmocka.h>
@@ -17,6 +16,7 @@
 #include "core/volume.h"
 #include "user/env/device_memory.h"
 #include "user/env/fault.h"
+#include "user/env/log.h"
 
 #define KIB	1024ULL
 #define MIB	(KIB * KIB)
@@ -25,7 +25,6 @@
 
 static const char *test_name;
 static u64 test_seed, rng;
-static u32 warnings;
 
 #define CHECK(condition) do {						\
 	if (!(condition)) {						\
@@ -35,18 +34,11 @@ static u32 warnings;
 	}								\
 } while (0)
 
-/* Until core/volume.c is there, and quieter than it. */
-__attribute__((weak)) void volume_warn(struct volume *vol, const char *format, ...)
+/* Calls that must be refused say so: thousands of times here. */
+static void keep_quiet(int level, const char *message)
 {
-	if (getenv("TUX3_TEST_VERBOSE")) {
-		va_list args;
-
-		va_start(args, format);
-		vprintf(format, args);
-		va_end(args);
-		printf("\n");
-	}
-	warnings++;
+	if (getenv("TUX3_TEST_VERBOSE"))
+		print_message("%s\n", message);
 }
 
 static void random_start(const char *name, u64 seed)
@@ -715,7 +707,6 @@ static void test_slots_torn(void **unused)
 	CHECK(vol->balloc.changed_count == 1);
 	unify(vol, 3);
 	volume_remount(vol, 0, fixed);
-	warnings = 0;
 	CHECK(balloc_test(vol, a, 1) == -EIO);
 	volume_drop(vol);
 }
@@ -885,7 +876,7 @@ static void grow_files(u32 count, u32 want, u32 rounds, u32 allowed)
 			file_append(vol, &files[i], want);
 	for (i = 0; i < count; i++)
 		most = max(most, files[i].extents);
-	printf("  %2u files growing by %4u blocks %5u times in turn: at most %u extents each\n", count, want, rounds, most);
+	print_message("  %2u files growing by %4u blocks %5u times in turn: at most %u extents each\n", count, want, rounds, most);
 	CHECK(most <= allowed);
 	volume_drop(vol);
 }
@@ -926,7 +917,7 @@ static void test_small_files(void **unused)
 		if (i % 8 == 0)
 			file_append(vol, &grower, 16);
 	}
-	printf("  10000 small files: %llu blocks within %llu, %llu jumps; a file growing at the same time: %u extents of %llu blocks in all\n",
+	print_message("  10000 small files: %llu blocks within %llu, %llu jumps; a file growing at the same time: %u extents of %llu blocks in all\n",
 	       (unsigned long long)sum, (unsigned long long)(high - low), (unsigned long long)jumps, grower.extents,
 	       (unsigned long long)grower.blocks);
 	CHECK(jumps <= 40);
@@ -1034,7 +1025,7 @@ static void test_huge(void **unused)
 	}
 	begun = now_s();
 	unify(vol, 1);
-	printf("  snapshot of %llu maps of 64 KiB: %.1f ms\n", (unsigned long long)vol->balloc.loaded, (now_s() - begun) * 1e3);
+	print_message("  snapshot of %llu maps of 64 KiB: %.1f ms\n", (unsigned long long)vol->balloc.loaded, (now_s() - begun) * 1e3);
 	CHECK(vol->balloc.loaded <= 101);
 	CHECK(free_blocks(vol) == vol->total_blocks - balloc_fixed_blocks(vol) - sum);
 	volume_drop(vol);
@@ -1068,7 +1059,7 @@ static void time_allocs(struct volume *vol, const char *what, u32 count, u32 mos
 		longest = max(longest, now_s() - start);
 	}
 	each = (now_s() - begun) / count;
-	printf("  %-50s %7.2f us for freeing and allocating, longest %.1f ms, %.1f blocks each\n", what, each * 1e6,
+	print_message("  %-50s %7.2f us for freeing and allocating, longest %.1f ms, %.1f blocks each\n", what, each * 1e6,
 	       longest * 1e3, (double)blocks / count);
 	CHECK(each < 2e-3);
 	free(live);
@@ -1096,18 +1087,18 @@ static void test_speed(void **unused)
 		    addr % vol->group_blocks + len < vol->group_blocks)
 			CHECK(balloc_free(vol, BALLOC_DATA, addr, len) == 0);
 	}
-	printf("  filled in %.1f s, %llu blocks are free\n", now_s() - begun, (unsigned long long)free_blocks(vol));
+	print_message("  filled in %.1f s, %llu blocks are free\n", now_s() - begun, (unsigned long long)free_blocks(vol));
 	time_allocs(vol, "99 % full, up to 4 blocks", 100000, 4);
 	time_allocs(vol, "99 % full, up to 16 blocks", 100000, 16);
 	time_allocs(vol, "99 % full, up to 2000 blocks", 100000, 2000);
 	begun = now_s();
 	unify(vol, 1);
-	printf("  snapshot of all %llu groups: %.0f ms\n", (unsigned long long)vol->group_count, (now_s() - begun) * 1e3);
+	print_message("  snapshot of all %llu groups: %.0f ms\n", (unsigned long long)vol->group_count, (now_s() - begun) * 1e3);
 	begun = now_s();
 	volume_remount(vol, 1, disk_used(vol));
 	CHECK(balloc_alloc(vol, BALLOC_DATA, 0, 1, 16, &addr, &len) == 0);
 	loads = atomic64_read(&vol->balloc.group_loads);
-	printf("  mount and first allocation: %.2f ms, %llu groups loaded\n", (now_s() - begun) * 1e3, (unsigned long long)loads);
+	print_message("  mount and first allocation: %.2f ms, %llu groups loaded\n", (now_s() - begun) * 1e3, (unsigned long long)loads);
 	CHECK(loads <= 20);
 	time_allocs(vol, "mounted anew, 99 % full, up to 16 blocks", 100000, 16);
 	while (free_blocks(vol) > 3000 && balloc_alloc(vol, BALLOC_DATA, 0, 1, 8, &addr, &len) == 0)
@@ -1240,6 +1231,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_threads),
 	};
 
+	env_set_log(keep_quiet);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

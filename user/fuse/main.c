@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "tux3_fuse.h"
+#include "user/env/device_wait.h"
 #include "user/lib/internal.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -40,10 +41,10 @@
 /* A file in use keeps us from unmounting after a signal: wait this long for it. */
 #define BUSY_WAIT_MS 5000
 #define READAHEAD_KB 1024
+#define DEFAULT_AGE_MS 5000	/* the library's */
 
 struct mount_state mount_state = {
 	.readdirplus = true,
-	.writeback = true,
 	.threads_max = 16,
 };
 
@@ -81,7 +82,8 @@ static void help(void)
 	     "       cache=SIZE     clean metadata kept in memory (256M)\n"
 	     "       data_cache=SIZE  clean file data kept in memory, besides the kernel's cache (256M)\n"
 	     "       names=NUMBER   clean directory entries kept in memory (1000000)\n"
-	     "       nowriteback    send each write on at once instead of letting the kernel gather them\n"
+	     "       writeback      let the kernel gather small writes until a file is closed or synced;\n"
+	     "                      errors (no space) come then, too\n"
 	     "       threads=NUMBER worker threads at most (16)\n"
 	     "       allow_other    other users may use the mount; default when root mounts\n"
 	     "       noallow_other  only the user who mounted may use it\n"
@@ -302,6 +304,7 @@ static int find_paths(const char *image, const char *mountpoint)
 	}
 	mount_state.image = image;
 	mount_state.read_only = options.volume.read_only;
+	mount_state.settle_s = 2e-3 * (options.volume.age_ms ? options.volume.age_ms : DEFAULT_AGE_MS) + 1;
 	if (!options.allow_other_given)
 		options.allow_other = geteuid() == 0;
 	return 0;
@@ -504,6 +507,7 @@ static int run(int ready_fd)
 	/* Memory for us is what the kernel needs to get rid of our own dirty pages. */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 	umask(0);
+	device_wait_closed(options.image, !options.volume.read_only);
 	err = tux3_open(options.image, &options.volume, &mount_state.volume, why, sizeof(why));
 	if (err) {
 		complain_why(why[0] ? why : strerror(-err));

@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 
 #include "tux3_fuse.h"
+#include "user/lib/internal.h"
 
 /* Requests the kernel may have under way on its own account (readahead, write-back). */
 #define BACKGROUND_MAX 64u
@@ -137,6 +138,17 @@ void fill_stat(struct stat *to, const struct tux3_stat *from)
 	};
 }
 
+/*
+ * How long the kernel may keep what it was told about node.  As long as it likes; but the count of blocks of a file
+ * with changes is a guess until they are committed, so it should ask again after that.
+ */
+double attr_timeout(struct tux3_node *node)
+{
+	if (S_ISREG(tux3_node_mode(node)) && tux3_node_pending(node))
+		return mount_state.settle_s;
+	return CACHE_FOREVER_S;
+}
+
 /* The caller's reference to node becomes the kernel's when the entry is sent. */
 int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node)
 {
@@ -148,7 +160,7 @@ int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node)
 	*entry = (struct fuse_entry_param) {
 		.ino = ino_of(node),
 		.generation = stat.generation,
-		.attr_timeout = CACHE_FOREVER_S,
+		.attr_timeout = attr_timeout(node),
 		.entry_timeout = CACHE_FOREVER_S,
 	};
 	fill_stat(&entry->attr, &stat);

@@ -27,7 +27,7 @@ static void reply_stat(fuse_req_t req, struct tux3_node *node)
 		return;
 	}
 	fill_stat(&reply, &stat);
-	fuse_reply_attr(req, &reply, CACHE_FOREVER_S);
+	fuse_reply_attr(req, &reply, attr_timeout(node));
 }
 
 void serve_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

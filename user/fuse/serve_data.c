@@ -48,13 +48,19 @@ void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 
 void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
+	int err = tux3_fsync(node_of(ino), data_only);
+
 	(void)fi;
-	fuse_reply_err(req, -tux3_fsync(node_of(ino), data_only));
+	/* The count of blocks is known now: -1 is attributes only. */
+	if (!err)
+		fuse_lowlevel_notify_inval_inode(mount_state.session, ino, -1, 0);
+	fuse_reply_err(req, -err);
 }
 
 void serve_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
-	serve_fsync(req, ino, data_only, fi);
+	(void)fi;
+	fuse_reply_err(req, -tux3_fsync(node_of(ino), data_only));
 }
 
 void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t length, struct fuse_file_info *fi)

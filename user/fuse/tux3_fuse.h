@@ -40,7 +40,7 @@ struct mount_state {
 	bool read_only;
 	bool writeback;			/* the kernel keeps dirty pages, and times and sizes with them */
 	bool readdirplus;
-	unsigned int spin_us;		/* a worker looks this long for the next request before it sleeps */
+	double settle_s;		/* by then a change is committed for sure */
 	unsigned int threads_max;
 };
 extern struct mount_state mount_state;
@@ -84,6 +84,7 @@ static inline fuse_ino_t ino_of(struct tux3_node *node)
 void fill_cred(struct tux3_cred *cred, uint32_t uid, uint32_t gid, uint32_t umask);
 void request_cred(fuse_req_t req, struct tux3_cred *cred);
 void fill_stat(struct stat *to, const struct tux3_stat *from);
+double attr_timeout(struct tux3_node *node);
 int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node);
 
 void serve_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);

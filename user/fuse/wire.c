@@ -104,7 +104,8 @@ static void wire_tmpfile(int fd, const struct fuse_in_header *head, const struct
 	}
 	out.entry.nodeid = ino_of(node);
 	out.entry.generation = stat.generation;
-	out.entry.entry_valid = out.entry.attr_valid = CACHE_FOREVER_S;
+	out.entry.entry_valid = CACHE_FOREVER_S;
+	out.entry.attr_valid = attr_timeout(node);
 	wire_attr(&out.entry.attr, &stat);
 	answer(fd, head->unique, 0, &out, sizeof(out));
 }
@@ -116,14 +117,16 @@ static struct wire_time wire_time(struct timespec time)
 
 static void wire_statx(int fd, const struct fuse_in_header *head)
 {
-	struct wire_statx_out out = { .attr_valid = CACHE_FOREVER_S };
+	struct tux3_node *node = node_of(head->nodeid);
+	struct wire_statx_out out = { 0 };
 	struct tux3_stat stat;
-	int err = tux3_stat_node(node_of(head->nodeid), &stat);
+	int err = tux3_stat_node(node, &stat);
 
 	if (err) {
 		answer(fd, head->unique, err, NULL, 0);
 		return;
 	}
+	out.attr_valid = attr_timeout(node);
 	out.stat = (struct wire_statx) {
 		.mask = STATX_BASIC_STATS | STATX_BTIME,
 		.block_size = stat.block_size,

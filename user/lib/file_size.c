@@ -166,7 +166,7 @@ static int truncate_down(struct resize *resize, u64 size)
 		delta_leave(&op);
 	}
 	file_drop_finish(node, &drop);
-	return err;
+	return err ? err : data_cut_wait(&node->inode);
 }
 
 int file_truncate_locked(struct tux3_node *node, u64 size)

@@ -144,7 +144,7 @@ static struct tux3_node *settle(struct icache_shard *shard, struct tux3_node *no
 		take_off(shard, node);	/* its number may be given away from now on */
 	if (node->forgetting)
 		return NULL;
-	if (state == ICACHE_LIVE && !node->volume->closing) {
+	if (state == ICACHE_LIVE && !READ_ONCE(node->volume->closing)) {
 		if (!node->on_lru) {
 			list_add_tail(&node->lru_link, &shard->lru);
 			node->on_lru = true;
@@ -405,6 +405,11 @@ u64 icache_users(struct tux3 *volume)
 		spin_unlock(&shard->lock);
 	}
 	return count;
+}
+
+bool tux3_node_pending(struct tux3_node *node)
+{
+	return icache_is_pinned(node);
 }
 
 /* A node of the bucket that callers refer to, but for the volume's own reference to the root; and how often. */

@@ -18,6 +18,8 @@ int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_opti
 void tux3_put_all(struct tux3 *volume);
 /* As tux3_write, but mtime and ctime stay: for FUSE, where the kernel sets those of what it had in its cache. */
 ssize_t tux3_write_keep_times(struct tux3_node *node, const void *data, size_t size, u64 offset);
+/* Some change of it is not durable yet: stat's count of blocks is a guess that the commit puts right. */
+bool tux3_node_pending(struct tux3_node *node);
 struct volume *tux3_core(struct tux3 *volume);
 struct tux3_inode *tux3_node_core(struct tux3_node *node);
 

@@ -130,7 +130,7 @@ struct tux3 {
 	struct volume *vol;
 	struct tux3_device *dev;
 	bool own_device;
-	bool closing;			/* set while no other thread is in the library */
+	bool closing;			/* set when only the back end is left; atomic */
 	u32 shift, block_size;
 	struct tux3_node *root;		/* with a reference */
 	struct mutex rename_mutex;

@@ -42,7 +42,10 @@ struct tux3_format_options {	/* zero everything you do not care about */
 	bool force;		/* also over what looks like another file system or partition table */
 	uint32_t root_uid, root_gid, root_mode;	/* mode 0: 0755 */
 };
-/* Make an empty volume.  On failure a sentence for the user is in why. */
+/*
+ * Make an empty volume; opts NULL: all defaults.  On failure a sentence for the user is in why.  -EEXIST: there is
+ * something already, and force is not set.
+ */
 TUX3_API int tux3_format(const char *path, const struct tux3_format_options *opts, char *why, size_t why_size);
 
 struct tux3_options {		/* zero everything you do not care about; 0 means the default */
@@ -59,12 +62,17 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	uint64_t names_cached;	/* clean directory entries kept in memory; 1,000,000 */
 	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
 };
+/* opts NULL: all defaults.  Starts threads unless opts say otherwise: not before a fork(). */
 TUX3_API int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **volume,
 		       char *why, size_t why_size);
-/* Commit everything and close.  All nodes have been put.  The first error since the volume was opened. */
+/*
+ * Commit everything and close.  All nodes have been put: if not, a message says how many are left, the volume
+ * stays open, and the answer is -EBUSY.  Else the first error since the volume was opened, and it is closed.
+ */
 TUX3_API int tux3_close(struct tux3 *volume);
-/* Close as if the power had failed: nothing more is written.  For tests. */
+/* Close as if the power had failed: nothing more is written; nodes still in use are invalid.  For tests. */
 TUX3_API void tux3_abandon(struct tux3 *volume);
+/* Everything changed before the call is durable on return of 0. */
 TUX3_API int tux3_sync(struct tux3 *volume);
 
 struct tux3_statfs {
@@ -170,13 +178,21 @@ TUX3_API int tux3_readdir(struct tux3_node *dir, uint64_t *cookie, tux3_dirent_f
 
 /* ---- data ---- */
 
+/*
+ * How much was read or written: less than asked for at the end of the file, or where an error came after some data.
+ * A write of up to 255 blocks (256 if it begins at a block) is in one delta: after a crash it is there as a
+ * whole, or not at all.  A longer one is cut at multiples of 256 blocks, as is one for which space is short.
+ */
 TUX3_API ssize_t tux3_read(struct tux3_node *node, void *data, size_t size, uint64_t offset);
 TUX3_API ssize_t tux3_write(struct tux3_node *node, const void *data, size_t size, uint64_t offset);
 TUX3_API ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size);	/* at the end, atomically */
 TUX3_API int tux3_truncate(struct tux3_node *node, uint64_t size);
-/* mode: FALLOC_FL_... of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
+/*
+ * mode: FALLOC_FL_... of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE].  Allocating
+ * is done in pieces of 256 blocks; on -ENOSPC those that fit stay allocated.
+ */
 TUX3_API int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t length);
-/* whence SEEK_DATA or SEEK_HOLE.  -ENXIO. */
+/* whence SEEK_DATA or SEEK_HOLE.  -ENXIO.  What is preallocated but was never written is a hole. */
 TUX3_API int64_t tux3_seek(struct tux3_node *node, uint64_t offset, int whence);
 TUX3_API int tux3_fsync(struct tux3_node *node, bool data_only);
 /* A file changed by truncate or write clears setuid/setgid and file capabilities: call where the caller's rights ask for it. */

@@ -292,7 +292,7 @@ int tux3_close(struct tux3 *volume)
 			    (unsigned long long)users);
 		return -EBUSY;
 	}
-	volume->closing = true;
+	WRITE_ONCE(volume->closing, true);
 	tux3_node_put(volume->root, 1);
 	icache_drop_unused(volume);
 	err = volume_close(volume->vol);
@@ -302,7 +302,7 @@ int tux3_close(struct tux3 *volume)
 
 void tux3_abandon(struct tux3 *volume)
 {
-	volume->closing = true;
+	WRITE_ONCE(volume->closing, true);
 	icache_drop_all(volume);
 	volume_abandon(volume->vol);
 	volume_free(volume);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "common.h"
 #include "user/env/device_file.h"
+#include "user/env/device_wait.h"
 #include "user/env/log.h"
 
 #define PROGRESS_AFTER_NS	2000000000ull
@@ -174,6 +175,7 @@ int tool_open(const char *path, const struct volume_options *opts, struct tool_v
 		options.cache_bytes = CACHE_BYTES;
 	if (device)
 		*device = true;
+	device_wait_closed(path, false);
 	err = device_open_file(path, 0, &tool->dev, tool->why, sizeof(tool->why));
 	if (err)
 		return err;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "common.h"
+#include "user/env/device_wait.h"
 #include "tux3.h"
 
 static const char help[] =
@@ -186,6 +187,7 @@ int main(int argc, char **argv)
 		return tool_usage("\"%s\" is one argument too many.", argv[optind]);
 	if (stat(mkfs.path, &st) && errno == ENOENT && !mkfs.format.size_bytes)
 		return tool_usage("%s does not exist; give a size to make it.", mkfs.path);
+	device_wait_closed(mkfs.path, true);
 	ret = tux3_format(mkfs.path, &mkfs.format, why, sizeof(why));
 	if (ret) {
 		tool_error("%s", why[0] ? why : strerror(-ret));

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Volumes in files: making, refusing to overwrite, opening, options, what they say about themselves.
+ */
+#include "support_lib.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <sys/stat.h>
+
+static char path[] = "/tmp/tux3-test-XXXXXX";
+
+static void make_file(u64 bytes)
+{
+	int fd;
+
+	strcpy(path + strlen(path) - 6, "XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	close(fd);
+}
+
+static void test_format(void **state)
+{
+	struct tux3_format_options opts = { .label = "a label" };
+	struct tux3_statfs stat;
+	struct tux3 *volume;
+	char why[256] = "", label[80];
+
+	make_file(16 << 20);
+	assert_ok(tux3_format(path, &opts, why, sizeof(why)));
+	assert_int_equal(tux3_format(path, &opts, why, sizeof(why)), -EEXIST);
+	assert_non_null(strstr(why, "Tux3"));
+	memset(label, 'x', sizeof(label));
+	label[65] = 0;
+	opts.label = label;
+	opts.force = true;
+	assert_int_equal(tux3_format(path, &opts, why, sizeof(why)), -EINVAL);
+	label[64] = 0;
+	opts.block_size = 8192;
+	opts.size_bytes = 32 << 20;	/* the file grows */
+	assert_ok(tux3_format(path, &opts, why, sizeof(why)));
+	assert_ok(tux3_open(path, NULL, &volume, why, sizeof(why)));
+	assert_ok(tux3_statfs(volume, &stat));
+	assert_string_equal(stat.label, label);
+	assert_int_equal(stat.block_size, 8192);
+	assert_int_equal(stat.blocks, 4096);
+	assert_true(stat.available_blocks > 3900 && stat.available_blocks <= stat.free_blocks);
+	/* Nobody else may have it meanwhile. */
+	assert_true(tux3_format(path, &opts, why, sizeof(why)) < 0);
+	assert_ok(tux3_close(volume));
+	unlink(path);
+	assert_int_equal(tux3_open(path, NULL, &volume, why, sizeof(why)), -ENOENT);
+}
+
+/* What other programs would miss. */
+static void test_force(void **state)
+{
+	struct tux3_format_options opts = {};
+	static const struct {
+		off_t at;
+		const char *bytes;
+		int len;
+	} signs[] = { { 510, "\x55\xaa", 2 }, { 1080, "\x53\xef", 2 } };
+	char why[256];
+	size_t i;
+	int fd;
+
+	for (i = 0; i < ARRAY_SIZE(signs); i++) {
+		make_file(16 << 20);
+		fd = open(path, O_RDWR);
+		assert_int_equal(pwrite(fd, signs[i].bytes, signs[i].len, signs[i].at), signs[i].len);
+#ifdef TUX3_HAVE_BLKID	/* which looks closer */
+		if (i == 0)
+			assert_int_equal(pwrite(fd, "\x80\x01\x01\x00\x83\xfe\xff\xff\x01\x00\x00\x00\x00\x10\x00\x00", 16, 446), 16);
+		else
+			i++;
+#endif
+		close(fd);
+		if (i < ARRAY_SIZE(signs)) {
+			assert_int_equal(tux3_format(path, &opts, why, sizeof(why)), -EEXIST);
+			assert_non_null(strstr(why, "already holds"));
+		}
+		opts.force = true;
+		assert_ok(tux3_format(path, &opts, why, sizeof(why)));
+		opts.force = false;
+		unlink(path);
+	}
+}
+
+static void test_read_only(void **state)
+{
+	struct tux3_options opts = { .read_only = true };
+	struct tux3_node *node, *root;
+	struct tux3_stat stat = {};
+	struct tux3 *volume;
+	char why[256], text[8];
+
+	make_file(16 << 20);
+	assert_ok(tux3_format(path, NULL, why, sizeof(why)));
+	assert_ok(tux3_open(path, NULL, &volume, why, sizeof(why)));
+	assert_ok(tux3_path(volume, NULL, "/dir/file", TUX3_CREATE | TUX3_PARENTS, 0644, &node));
+	assert_int_equal(tux3_write(node, "text", 4, 0), 4);
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(volume));
+	tux3_abandon(volume);		/* so that there is a log to replay in memory */
+	assert_ok(tux3_open(path, &opts, &volume, why, sizeof(why)));
+	root = tux3_root(volume);
+	assert_ok(tux3_path(volume, NULL, "/dir/file", 0, 0, &node));
+	assert_int_equal(tux3_read(node, text, 8, 0), 4);
+	assert_memory_equal(text, "text", 4);
+	assert_int_equal(tux3_write(node, "x", 1, 0), -EROFS);
+	assert_int_equal(tux3_truncate(node, 0), -EROFS);
+	assert_int_equal(tux3_fallocate(node, 0, 0, 10), -EROFS);
+	assert_int_equal(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE), -EROFS);
+	assert_int_equal(tux3_setxattr(node, NULL, "user.x", "", 0, 0), -EROFS);
+	assert_int_equal(tux3_mknod(root, NULL, "new", 0644, 0, 0, NULL), -EROFS);
+	assert_int_equal(tux3_mknod(root, NULL, "dir", 0644, 0, 0, NULL), -EEXIST);
+	assert_int_equal(tux3_link(node, NULL, root, "new"), -EROFS);
+	assert_int_equal(tux3_path_unlink(volume, NULL, "/dir/file"), -EROFS);
+	assert_int_equal(tux3_path_unlink(volume, NULL, "/dir"), -EROFS);
+	assert_int_equal(tux3_path_rename(volume, NULL, "/dir", "/d", 0), -EROFS);
+	assert_int_equal(tux3_tmpfile(root, NULL, 0644, &node), -EROFS);
+	assert_ok(tux3_path(volume, NULL, "/dir/file", 0, 0, &node));
+	tux3_node_put(node, 2);
+	tux3_node_put(root, 1);
+	assert_ok(tux3_close(volume));
+	unlink(path);
+}
+
+static void test_counters(void **state)
+{
+	struct tux3_counter_info counter;
+	struct bed bed = {};
+	unsigned int i;
+	u64 before;
+
+	bed_make(&bed, 16 << 20, 4096);
+	before = tux3_committed(bed.volume);
+	tux3_node_put(bed_file(&bed, "/f"), 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(tux3_committed(bed.volume) > before);
+	for (i = 0; !tux3_counter(bed.volume, i, &counter); i++) {
+		assert_non_null(counter.name);
+		if (!strcmp(counter.name, "deltas"))
+			assert_true(counter.value >= 1);
+	}
+	assert_int_equal(i, TUX3_COUNTER_COUNT);
+	bed_free(&bed);
+}
+
+/* The unused nodes that are kept are few enough, and all can be found again. */
+static void test_many_nodes(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *dir, *node;
+	char name[24];
+	int i;
+
+	bed_make(&bed, 512 << 20, 4096);
+	assert_ok(tux3_mknod(bed.root, NULL, "dir", S_IFDIR | 0755, 0, 0, &dir));
+	for (i = 0; i < 130000; i++) {
+		snprintf(name, sizeof(name), "file-%d", i);
+		assert_ok(tux3_mknod(dir, NULL, name, 0644, 0, 0, NULL));
+	}
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < 130000; i += 7) {
+		snprintf(name, sizeof(name), "file-%d", i);
+		assert_ok(tux3_lookup(dir, NULL, name, &node));
+		tux3_node_put(node, 1);
+	}
+	tux3_node_put(dir, 1);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_format),
+		cmocka_unit_test(test_force),
+		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_many_nodes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

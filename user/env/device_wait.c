@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Waiting for the end of a daemon whose file system was unmounted: see device_wait.h. */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "device_wait.h"
+
+#define WAIT_MS 30000
+#define POLL_MS 10
+
+/* Somebody has a lock on it that keeps us from using it. */
+static bool in_use(int fd, bool write)
+{
+	struct flock lock = { .l_type = write ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET };
+
+	return !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
+}
+
+/* A file system is mounted whose source is path: the daemon tells the kernel the real path. */
+static bool is_mounted(const char *path)
+{
+	FILE *mounts = fopen("/proc/self/mounts", "re");
+	char *line = NULL;
+	size_t size = 0;
+	bool found = false;
+
+	if (!mounts)
+		return false;
+	while (!found && getline(&line, &size, mounts) > 0)
+		found = !strcmp(strtok(line, " "), path);
+	free(line);
+	fclose(mounts);
+	return found;
+}
+
+void device_wait_closed(const char *path, bool write)
+{
+	char real[PATH_MAX];
+	struct stat st;
+	int fd;
+
+	/* To open anything else has consequences. */
+	if (!realpath(path, real) || stat(real, &st) || !(S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)))
+		return;
+	fd = open(real, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	for (int waited = 0; waited < WAIT_MS && in_use(fd, write) && !is_mounted(real); waited += POLL_MS)
+		usleep(POLL_MS * 1000);
+	close(fd);
+}
