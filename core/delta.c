@@ -208,7 +208,7 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 
 bool delta_has_changes(struct volume *vol)
 {
-	return !llist_empty(&vol->delta.dirty[vol->delta.front & 1]) || !list_empty(&vol->delta.deletes);
+	return !llist_empty(&vol->delta.dirty[READ_ONCE(vol->delta.front) & 1]) || !list_empty(&vol->delta.deletes);
 }
 
 /* In manual mode nobody else looks after the unify. */

@@ -294,7 +294,7 @@ int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *w
 	log_submit(vol, wait);
 	log->next_addr = next;
 	log->next_seq += index;
-	log->length += index;
+	WRITE_ONCE(log->length, log->length + index);
 	count_add(vol, TUX3_COUNT_LOG_BLOCKS, index);
 	count_add(vol, TUX3_COUNT_LOG_BYTES, log->bytes);
 	count_add(vol, TUX3_COUNT_RECORDS, log->records);

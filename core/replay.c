@@ -394,6 +394,12 @@ static int replay_commit(struct volume *vol, const struct log_commit *commit)
 			    (unsigned long long)le64_to_cpu(commit->commit->inodes));
 		return -EIO;
 	}
+	if (le64_to_cpu(commit->commit->used_blocks) > vol->total_blocks) {
+		volume_warn(vol, "the commit of delta %llu counts %llu data blocks, more than there are",
+			    (unsigned long long)vol->delta.applying,
+			    (unsigned long long)le64_to_cpu(commit->commit->used_blocks));
+		return -EIO;
+	}
 	vol->delta.committed = vol->delta.applying;
 	atomic64_set(&vol->balloc.data_used, le64_to_cpu(commit->commit->used_blocks));
 	count_add(vol, TUX3_COUNT_REPLAYED, 1);

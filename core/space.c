@@ -103,7 +103,7 @@ static u64 space_slack(struct volume *vol)
 
 static s64 space_available(struct volume *vol)
 {
-	vol->space.reserve = space_reserve(vol);
+	WRITE_ONCE(vol->space.reserve, space_reserve(vol));
 	return atomic64_read(&vol->balloc.free_blocks) - (s64)vol->space.reserve - (s64)space_slack(vol);
 }
 

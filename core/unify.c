@@ -48,7 +48,9 @@ void unify_exit(struct volume *vol)
 
 bool unify_wanted(struct volume *vol)
 {
-	return vol->log.length >= vol->opts.log_blocks || vol->tree.dirty_count >= vol->opts.dirty_nodes;
+	/* A hint for those without commit_mutex. */
+	return READ_ONCE(vol->log.length) >= vol->opts.log_blocks ||
+	       READ_ONCE(vol->tree.dirty_count) >= vol->opts.dirty_nodes;
 }
 
 static unsigned int unify_next_slot(struct volume *vol)
@@ -178,7 +180,7 @@ static int unify_anchored(struct volume *vol)
 	vol->anchor = unify->anchor;
 	vol->anchor_slot = unify->slot;
 	balloc_snapshot_done(vol, &unify->maps, true);
-	vol->log.length -= vol->log.old_blocks.blocks;
+	WRITE_ONCE(vol->log.length, vol->log.length - vol->log.old_blocks.blocks);
 	err = balloc_release(vol, &vol->log.old_blocks);
 	if (!err)
 		err = balloc_release(vol, &unify->node_frees);

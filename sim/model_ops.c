@@ -351,6 +351,8 @@ static int apply_xattr(struct m_state *state, const struct sim_op *op, u32 id, u
 	struct m_xattr *xattr = model_xattr(inode, op->b);
 	u32 at = xattr ? xattr - inode->xattrs : inode->xattr_count;
 
+	if (!strncmp(op->b, "user.", 5) && !S_ISREG(inode->mode) && !S_ISDIR(inode->mode))
+		return -EPERM;
 	if (!xattr && (op->kind == SIM_REMOVEXATTR || op->flags & XATTR_REPLACE))
 		return -ENODATA;
 	if (xattr && op->flags & XATTR_CREATE)

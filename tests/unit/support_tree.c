@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A small volume and a sorted array for tests of the tree: see support_tree.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

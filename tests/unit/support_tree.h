@@ -34,7 +34,6 @@ struct tree_fixture {
 	struct node_link anchor_root;
 	struct model at_anchor;
 	u64 leaked;			/* blocks that stayed in use because freeing them failed */
-	u64 messages;
 };
 
 /* What a random run is: printed when it fails, so that it can be run again. */

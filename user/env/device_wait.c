@@ -2,6 +2,7 @@
 /* Waiting for the end of a daemon whose file system was unmounted: see device_wait.h. */
 #include <fcntl.h>
 #include <limits.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,17 +24,15 @@ static bool in_use(int fd, bool write)
 /* A file system is mounted whose source is path: the daemon tells the kernel the real path. */
 static bool is_mounted(const char *path)
 {
-	FILE *mounts = fopen("/proc/self/mounts", "re");
-	char *line = NULL;
-	size_t size = 0;
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	struct mntent *mount;
 	bool found = false;
 
 	if (!mounts)
 		return false;
-	while (!found && getline(&line, &size, mounts) > 0)
-		found = !strcmp(strtok(line, " "), path);
-	free(line);
-	fclose(mounts);
+	while (!found && (mount = getmntent(mounts)))
+		found = !strcmp(mount->mnt_fsname, path);
+	endmntent(mounts);
 	return found;
 }
 

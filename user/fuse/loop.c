@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,7 +23,6 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,8 +33,6 @@
 #define IDLE_MAX 2
 #define WORKERS_LIMIT 64
 #define REQUEST_SIZE (REQUEST_MAX + REQUEST_HEADER_MAX)
-/* The least the scheduler takes. */
-#define TURN_NS 100000
 /* Wakes a worker from its read when the loop must end: nothing else uses it. */
 #define SIGNAL_STOP SIGUSR2
 
@@ -44,6 +40,7 @@ struct worker {
 	pthread_t thread;
 	int fd;				/* the connection; closed by the worker if it is not loop.fd */
 	char *request, *buffer;
+	struct follow follow;
 };
 
 static struct {
@@ -172,33 +169,13 @@ static void worker_serve(size_t size)
 		fuse_session_process_buf(mount_state.session, &buf);
 }
 
-/*
- * A worker runs for microseconds while its client waits.  Ask for the shortest turn there is: who asks for little gets it
- * soon.  From Linux 6.12 on; before, and if it is refused, nothing changes.
- */
-static void ask_for_short_turns(void)
-{
-	struct sched_attributes {
-		uint32_t size, policy;
-		uint64_t flags;
-		int32_t nice;
-		uint32_t priority;
-		uint64_t runtime_ns, deadline_ns, period_ns;
-	} attr = { 0 };
-
-	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) || attr.policy != SCHED_OTHER)
-		return;
-	attr.runtime_ns = TURN_NS;
-	syscall(SYS_sched_setattr, 0, &attr, 0);
-}
-
 static void *worker_run(void *arg)
 {
 	const uint64_t one = 1;
 	size_t size;
 
 	self = arg;
-	ask_for_short_turns();
+	follow_init(&self->follow);
 	while (!loop.stop) {
 		if (atomic_load(&loop.idle) >= IDLE_MAX)
 			park();
@@ -209,6 +186,7 @@ static void *worker_run(void *arg)
 		if (atomic_fetch_sub(&loop.idle, 1) == 1)
 			want_worker();
 		worker_serve(size);
+		follow_client(&self->follow, self->request, size);
 	}
 	pthread_mutex_lock(&loop.lock);
 	loop.stop = true;

@@ -45,6 +45,7 @@
 
 struct mount_state mount_state = {
 	.readdirplus = true,
+	.follow = true,
 	.threads_max = 16,
 };
 
@@ -85,6 +86,7 @@ static void help(void)
 	     "       writeback      let the kernel gather small writes until a file is closed or synced;\n"
 	     "                      errors (no space) come then, too\n"
 	     "       threads=NUMBER worker threads at most (16)\n"
+	     "       nofollow       do not keep worker threads on the processors of those they work for\n"
 	     "       allow_other    other users may use the mount; default when root mounts\n"
 	     "       noallow_other  only the user who mounted may use it\n"
 	     "       log=FILE       append messages to FILE\n"
@@ -222,6 +224,8 @@ static int set_option(char *option)
 		mount_state.writeback = option[0] == 'w';
 	} else if (!strcmp(option, "readdirplus") || !strcmp(option, "noreaddirplus")) {
 		mount_state.readdirplus = option[0] == 'r';
+	} else if (!strcmp(option, "follow") || !strcmp(option, "nofollow")) {
+		mount_state.follow = option[0] == 'f';
 	} else if (pass_on(option)) {
 		/* Devices and setuid programs work as on any file system that root mounts, unless switched off. */
 		if (!strcmp(option, "nosuid"))

@@ -80,9 +80,8 @@ static int show_anchors(struct show *show)
 	struct disk_anchor anchor;
 	unsigned int n, current = TUX3_ANCHOR_SLOTS;
 	char why[256];
+	bool usable = !volume_read_anchor(show->tool.dev, &anchor, &current, why, sizeof(why));
 
-	if (volume_read_anchor(show->tool.dev, &anchor, &current, why, sizeof(why)))
-		tool_error("No anchor can be used: %s", why);
 	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
 		int err = volume_read_anchor_slot(show->tool.dev, n, &anchor, why, sizeof(why));
 		struct show_buffer *out = stream_begin(&show->stream);
@@ -90,7 +89,7 @@ static int show_anchors(struct show *show)
 		show_begin(out, NULL);
 		show_u64(out, "slot", n);
 		show_bool(out, "valid", !err);
-		show_bool(out, "current", n == current);
+		show_bool(out, "current", usable && n == current);
 		if (err)
 			show_string(out, "why", why);
 		if (out->json && !err) {
@@ -107,7 +106,7 @@ static int show_anchors(struct show *show)
 		}
 		stream_end(&show->stream);
 	}
-	return EXIT_CLEAN;
+	return usable ? EXIT_CLEAN : EXIT_FAILED;
 }
 
 /* ---- the log ---- */
