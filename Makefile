@@ -174,7 +174,8 @@ clean:
 .PHONY: run test test-long unit-programs bench-programs
 run:
 	@scripts/deps.sh run
-	@$(MAKE) --no-print-directory -j$$(nproc) all >build.log 2>&1 || { tail -n 30 build.log; exit 1; }; rm -f build.log
+	@mkdir -p build
+	@$(MAKE) --no-print-directory -j$$(nproc) all >build/make.log 2>&1 || { tail -n 30 build/make.log; exit 1; }
 	@scripts/run-volume
 
 test:
@@ -186,6 +187,13 @@ test-long:
 	@tests/run --long
 
 unit-programs: $(UNIT)
+
+# Damaged images, best with VARIANT=asan: build/asan/tests/fuzz_image --seconds 60
+FUZZ := $(patsubst tests/fuzz/%.c,$(OUT)/tests/%,$(wildcard tests/fuzz/*.c))
+.PHONY: fuzz-programs
+fuzz-programs: $(FUZZ)
+$(OUT)/tests/%: $(OBJ)/tests/fuzz/%.o $(call objects,$(SUPPORT_SRC)) $(INTERNAL)
+	$(call link,-lcmocka)
 
 BENCH := $(patsubst bench/%.c,$(OUT)/bench/%,$(wildcard bench/*.c))
 bench-programs: $(BENCH)

@@ -419,7 +419,7 @@ static int punch_range(struct punch *punch, u64 ino, u64 block, u64 count)
 	struct volume *vol = punch->vol;
 	u64 end = count > DATA_END - block ? DATA_END : block + count;
 	struct tree_key from = tree_key(ino, TUX3_ITEM_EXTENT, block);
-	struct tree_key to = tree_key(ino, TUX3_ITEM_EXTENT, end == DATA_END ? DATA_END : end - 1), next;
+	struct tree_key to = tree_key(ino, TUX3_ITEM_EXTENT, end == DATA_END ? DATA_END : end - 1), next = from;
 	int err = extent_split(vol, ino, block), n;
 
 	if (!err && end != DATA_END)
@@ -563,7 +563,7 @@ static int delete_item(void *ctx, const struct tree_key *key, const void *data, 
 static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	u64 ino = le64_to_cpu(((const struct record_inode *)payload)->ino);
-	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX), next;
+	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX), next = from;
 	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
 	struct punch punch = { .vol = vol };
 	struct disk_attr attr;

@@ -121,6 +121,9 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 	vol->log.blocks_delta = 0;
 	if (!err && dirty & INODE_DIRTY_XATTRS)
 		err = xattr_commit(inode, delta, wait);
+	/* Before data: a long truncate puts an item of its own where an orphan's is. */
+	if (!err)
+		err = commit_orphan(inode, !attr.nlink);
 	if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
 		err = data_commit(inode, delta, &attr, wait);
 	if (err)
@@ -130,9 +133,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 		inode->blocks += vol->log.blocks_delta;
 		spin_unlock(&inode->lock);
 	}
-	err = commit_orphan(inode, !attr.nlink);
-	if (!err)
-		err = commit_attr(inode, &attr);
+	err = commit_attr(inode, &attr);
 	count_add(vol, TUX3_COUNT_INODES_COMMITTED, 1);
 	return err;
 }
@@ -221,7 +222,8 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, u64
 }
 
 /* Everything that the delta changed, as records; data is submitted on the way. */
-static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta, struct io_wait *wait)
+static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta, struct io_wait *wait,
+			s64 *charged)
 {
 	struct tux3_inode *inode, *next;
 	int err = 0;
@@ -232,7 +234,7 @@ static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta
 			return err;
 		cond_resched();
 	}
-	return delete_continue(vol);
+	return delete_continue(vol, charged);
 }
 
 static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
@@ -247,7 +249,8 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1])
 		commit_inode_done(inode, delta, err);
 	delete_done(vol, err);
-	WRITE_ONCE(state->committed, delta);
+	if (!err)
+		WRITE_ONCE(state->committed, delta);
 }
 
 int commit_delta(struct volume *vol)
@@ -265,8 +268,8 @@ int commit_delta(struct volume *vol)
 	io_wait_init(&wait);
 	log_begin_commit(vol);
 
-	err = commit_place(vol, inodes, delta, &wait);
-	if (!err && !vol->log.records && !vol->log.torn) {
+	err = commit_place(vol, inodes, delta, &wait, &charged);
+	if (!err && !vol->log.records && !vol->log.must_write) {
 		err = io_wait_finish(&wait);
 		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
 	} else {
@@ -278,7 +281,7 @@ int commit_delta(struct volume *vol)
 	if (err)
 		volume_abort(vol, err, "a commit failed");
 	else
-		vol->log.torn = false;
+		vol->log.must_write = false;
 	commit_done(vol, inodes, delta, err);
 	if (!err)
 		err = balloc_release(vol, &vol->log.freed);

@@ -218,7 +218,7 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
 	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
 	if (count == DATA_END && inode->attr.nlink && delete_is_long(inode->vol, inode->blocks)) {
 		slot->cut = block;
-		inode->cutting = true;
+		WRITE_ONCE(inode->cutting, true);
 	}
 	add = file_ranges_add(&slot->removed, block, count, add);
 	cut = file_ranges_cut(&slot->prealloc, block, count, cut);
@@ -246,7 +246,7 @@ int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
 		return -ENOMEM;
 	spin_lock(&inode->lock);
 	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
-	inode->attr.flags |= TUX3_ATTR_PREALLOC;
+	WRITE_ONCE(inode->attr.flags, inode->attr.flags | TUX3_ATTR_PREALLOC);
 	add = file_ranges_add(&slot->prealloc, block, count, add);
 	spin_unlock(&inode->lock);
 	kfree(add);

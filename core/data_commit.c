@@ -90,7 +90,7 @@ static void data_set_flag(struct data_commit *dc, u32 flag, bool set)
 
 	dc->attr->flags = set ? dc->attr->flags | flag : dc->attr->flags & ~flag;
 	spin_lock(&inode->lock);
-	inode->attr.flags = set ? inode->attr.flags | flag : inode->attr.flags & ~flag;
+	WRITE_ONCE(inode->attr.flags, set ? inode->attr.flags | flag : inode->attr.flags & ~flag);
 	spin_unlock(&inode->lock);
 }
 

@@ -12,6 +12,8 @@
 #include "volume.h"
 #include "data.h"
 
+#define WORKS_MAX 1024u		/* slices in one commit */
+
 struct delete_work {
 	struct list_head link;
 	u64 ino;
@@ -190,12 +192,19 @@ static int delete_slice(struct volume *vol, struct delete_work *work)
 	return err;
 }
 
-int delete_continue(struct volume *vol)
+int delete_continue(struct volume *vol, s64 *charged)
 {
+	u64 cost = space_cost_items(vol, 8), price = (cost & U32_MAX) + (cost >> 32);
 	struct delete_work *work;
+	unsigned int n = 0;
 	int err = 0;
 
 	list_for_each_entry(work, &vol->delta.deletes, link) {
+		if (n++) {		/* the first one is what the slack is for */
+			if (n > WORKS_MAX || !space_charge(vol, price, 0))
+				break;
+			*charged += price;
+		}
 		err = delete_slice(vol, work);
 		if (err)
 			break;

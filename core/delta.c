@@ -158,9 +158,10 @@ void delta_leave(struct delta_op *op)
 		delta_wake_thread(op->vol);
 }
 
-void delta_refund(struct delta_op *op, u64 cost)
+void delta_refund(struct delta_op *op, u64 cost, u64 now)
 {
-	u64 blocks = space_price(op->vol, op->delta, cost);
+	u64 was = space_price(op->vol, op->delta, cost), is = space_price(op->vol, op->delta, now);
+	u64 blocks = was > is ? was - is : 0;
 
 	atomic64_sub(blocks, &op->cpu->charged[op->delta & 1]);
 	space_uncharge(op->vol, blocks);
@@ -211,13 +212,25 @@ bool delta_has_changes(struct volume *vol)
 	return !llist_empty(&vol->delta.dirty[READ_ONCE(vol->delta.front) & 1]) || !list_empty(&vol->delta.deletes);
 }
 
+/* The log must name every group whose free map a unify writes: after a replay it may not yet. */
+static int delta_unify_start(struct volume *vol)
+{
+	int err = 0;
+
+	if (!list_empty(&vol->balloc.untold)) {
+		vol->log.must_write = true;
+		err = commit_delta(vol);
+	}
+	return err ? err : unify_start(vol);
+}
+
 /* In manual mode nobody else looks after the unify. */
 static int delta_unify_inline(struct volume *vol)
 {
 	int err = unify_poll(vol);
 
 	if (!err && vol->unify.phase == UNIFY_IDLE && unify_wanted(vol))
-		err = unify_start(vol);
+		err = delta_unify_start(vol);
 	return err;
 }
 
@@ -252,7 +265,7 @@ static int delta_unify_all(struct volume *vol)
 	if (!err)
 		err = unify_finish(vol);	/* one that was under way */
 	if (!err && (vol->tree.dirty_count || vol->log.length)) {
-		err = unify_start(vol);
+		err = delta_unify_start(vol);
 		if (!err)
 			err = unify_finish(vol);
 	}
@@ -318,7 +331,7 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 				unify_finish(vol);	/* no commit will flush for us soon */
 		} else if (vol->unify.phase == UNIFY_IDLE &&
 			   (unify_wanted(vol) || (idle && (vol->tree.dirty_count || vol->log.length)))) {
-			int err = unify_start(vol);
+			int err = delta_unify_start(vol);
 
 			if (err)
 				volume_warn(vol, "unify put off: error %d", err);
@@ -351,6 +364,17 @@ static bool delta_thread_must_wake(struct volume *vol)
 	return atomic_read(&delta->stopping) || atomic_read(&delta->wanted) || kthread_should_stop();
 }
 
+static bool delta_has_dirty(struct delta_state *delta)
+{
+	return !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1]);
+}
+
+static bool delta_thread_has_news(struct volume *vol)
+{
+	return delta_thread_must_wake(vol) || !atomic_read(&vol->delta.sleeping) ||
+	       (!volume_error(vol) && delta_has_dirty(&vol->delta));
+}
+
 static int delta_thread(void *data)
 {
 	struct volume *vol = data;
@@ -364,14 +388,17 @@ static int delta_thread(void *data)
 		mutex_lock(&delta->commit_mutex);
 		ms = volume_error(vol) ? 0 : delta_sleep_ms(vol, idle_since);
 		mutex_unlock(&delta->commit_mutex);
-		if (ms) {
+		if (ms && (volume_error(vol) || delta_has_dirty(delta))) {
 			wait_event_timeout(delta->thread_queue, delta_thread_must_wake(vol), msecs_to_jiffies(ms));
 			continue;
 		}
+		/* Nothing has changed: the first change wakes us, so that its age counts from then on. */
 		atomic_set(&delta->sleeping, 1);
 		smp_mb();	/* a change made before this is seen by the condition, one after it wakes us */
-		wait_event(delta->thread_queue, delta_thread_must_wake(vol) || !atomic_read(&delta->sleeping) ||
-			   (!volume_error(vol) && !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1])));
+		if (ms)
+			wait_event_timeout(delta->thread_queue, delta_thread_has_news(vol), msecs_to_jiffies(ms));
+		else
+			wait_event(delta->thread_queue, delta_thread_has_news(vol));
 		atomic_set(&delta->sleeping, 0);
 	}
 	return 0;

@@ -67,8 +67,8 @@ struct delta_state {
  */
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags);
 void delta_leave(struct delta_op *op);
-/* Inside: the operation turned out to be cheaper by this cost. */
-void delta_refund(struct delta_op *op, u64 cost);
+/* Inside: the operation was charged for cost, but now turns out. */
+void delta_refund(struct delta_op *op, u64 cost, u64 now);
 /* Inside: file data became dirty in op->delta. */
 void delta_add_dirty_bytes(struct delta_op *op, u64 bytes);
 
@@ -96,7 +96,8 @@ bool delta_has_changes(struct volume *vol);	/* the front delta, or long deletes 
 
 /* delete.c: deleting inodes, long ones in slices; commit_mutex held. */
 int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree);
-int delete_continue(struct volume *vol);	/* a slice of each delete under way, into the current commit */
+/* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
+int delete_continue(struct volume *vol, s64 *charged);
 void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
 bool delete_in_progress(struct volume *vol, u64 ino);
 bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */

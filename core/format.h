@@ -16,8 +16,8 @@
  *
  * Everything else is allocated: tree nodes, log blocks, file data and large xattr values.
  *
- * An *anchor* names the root of the tree and the place where the log starts.  Anchors are written
- * in turn to slots 0, 2, 1, 3; the valid one with the highest generation counts.  The *tree* is one
+ * An *anchor* names the root of the tree and the place where the log starts.  Each is written twice,
+ * by turns to slots 0 and 2 and to slots 1 and 3; the valid one with the highest generation counts.  The *tree* is one
  * B-tree of items with the key (inode number, item type, offset or hash).  Neither is ever
  * overwritten in place.  The *log* is a chain of log blocks from anchor.log_addr on: each block
  * names the next, and the chain ends at the first block that is not the expected one (volume,

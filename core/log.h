@@ -23,7 +23,8 @@ struct log {
 	u64 length;		/* blocks in both */
 	struct range_list freed;	/* data blocks freed by the delta being committed */
 	bool replaying;		/* records come from the disk: their blocks are not allocated yet */
-	bool torn;		/* replay found an incomplete commit at next_addr: overwrite it before anything else */
+	bool must_write;	/* the next commit is written even without records: it overwrites a torn one,
+				   or names groups that replay touched */
 	s64 blocks_delta;	/* data blocks that records applied so far gave to (or took from) an inode */
 
 	/* The stream of the commit being built; commit_mutex. */

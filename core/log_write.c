@@ -59,6 +59,7 @@ void log_exit(struct volume *vol)
 	kvfree(log->record);
 	kvfree(log->item[0]);
 	kvfree(log->item[1]);
+	log->record = NULL;
 }
 
 static struct log_chunk *log_add_chunk(struct volume *vol)

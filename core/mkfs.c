@@ -96,18 +96,19 @@ static int format_root(struct volume *vol, const struct format_options *opts)
 	return err;
 }
 
-/* Write zeros over every place where an anchor may be. */
+/* Write zeros over every place where an anchor may be, of a volume as large as the device before too. */
 static int format_wipe(struct volume *vol, void *block)
 {
+	u64 sizes[2] = { vol->total_blocks << vol->block_shift, round_down(vol->dev->size_bytes, (u64)TUX3_ANCHOR_STRIDE) };
 	struct io_wait wait;
 	unsigned int n;
 	int err;
 
 	memset(block, 0, vol->block_size);
 	io_wait_init(&wait);
-	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++)
-		device_write(vol->dev, anchor_slot_offset(vol->total_blocks << vol->block_shift, n) >> vol->block_shift,
-			     block, 1, 0, &wait);
+	for (n = 0; n < 2 * TUX3_ANCHOR_SLOTS; n++)
+		device_write(vol->dev, anchor_slot_offset(sizes[n / TUX3_ANCHOR_SLOTS], n % TUX3_ANCHOR_SLOTS) >>
+			     vol->block_shift, block, 1, 0, &wait);
 	device_kick(vol->dev);
 	err = io_wait_finish(&wait);
 	return err ? err : device_flush(vol->dev);
@@ -129,8 +130,10 @@ static int format_write_tree(struct volume *vol)
 	tree_snapshot(vol, &nodes, &count);
 	tree_edit_end(vol);
 	if (!err) {
-		list_for_each_entry(node, &nodes, lru_link)
+		list_for_each_entry(node, &nodes, lru_link) {
+			node_seal(vol, node->data);
 			device_write(vol->dev, node->addr, node->data, 1, 0, &wait);
+		}
 		list_for_each_entry(map, &maps, link)
 			device_write(vol->dev, map->addr, map->data, 1, 0, &wait);
 		device_kick(vol->dev);
@@ -146,7 +149,7 @@ static int format_write_tree(struct volume *vol)
 	return err ? err : device_flush(vol->dev);
 }
 
-/* One anchor in each place: slots 0 and 2. */
+/* The two copies of the first anchor: slots 0 and 2. */
 static int format_write_anchors(struct volume *vol, void *block)
 {
 	struct disk_anchor *anchor = &vol->anchor;
@@ -164,7 +167,6 @@ static int format_write_anchors(struct volume *vol, void *block)
 	anchor->inodes = cpu_to_le64(1);
 	for (n = 0; n < TUX3_ANCHOR_SLOTS && !err; n += 2) {
 		anchor->slot_offset = cpu_to_le64(anchor_slot_offset(vol->total_blocks << vol->block_shift, n));
-		anchor->generation = cpu_to_le64(1 + n / 2);
 		anchor_seal(anchor);
 		memset(block, 0, vol->block_size);
 		memcpy(block, anchor, sizeof(*anchor));
@@ -180,11 +182,13 @@ static int format_parts(struct volume *vol, const struct format_options *opts)
 {
 	void *block = kvzalloc(vol->block_size, GFP_KERNEL);
 	u32 len;
-	int err = block ? balloc_init(vol, balloc_fixed_blocks(vol)) : -ENOMEM;
+	int err = log_init(vol);
 
 	vol->delta.applying = 1;
+	if (!block)
+		err = -ENOMEM;
 	if (!err)
-		err = log_init(vol);
+		err = balloc_init(vol, balloc_fixed_blocks(vol));
 	if (!err)
 		err = format_wipe(vol, block);
 	if (!err)

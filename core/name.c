@@ -15,7 +15,7 @@
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
 #define BATCH		256u	/* entries brought into memory, or listed, at a time */
 #define HASH_MIN	16u	/* lower cookies belong to the host */
-#define HASH_MAX	((1ULL << 63) - 3)
+#define HASH_MAX	((1ULL << 63) - 16)	/* and so do the highest */
 
 struct name_change {
 	struct list_head link;		/* name_dir.changed[] */
@@ -269,7 +269,7 @@ static int dir_load_all(struct tux3_inode *inode, struct name_dir *dir)
 		return err;
 	spin_lock(&dir->lock);
 	if (evictions == dir->evictions)
-		dir->complete = true;
+		WRITE_ONCE(dir->complete, true);
 	spin_unlock(&dir->lock);
 	return 0;
 }
@@ -288,11 +288,11 @@ static u64 dir_size(struct tux3_inode *inode)
 static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 {
 	struct rb_node *node, *next;
-	u64 dropped = 0;
+	u64 dropped = 0, seen = 0;
 
 	if (!spin_trylock(&dir->lock))
 		return 0;
-	for (node = rb_first(&dir->entries); node && dropped < count; node = next) {
+	for (node = rb_first(&dir->entries); node && dropped < count && seen++ < 4 * count; node = next) {
 		struct name_entry *entry = rb_entry(node, struct name_entry, node);
 
 		next = rb_next(node);
@@ -302,7 +302,7 @@ static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 		dropped++;
 	}
 	if (dropped) {
-		dir->complete = false;
+		WRITE_ONCE(dir->complete, false);
 		dir->evictions++;
 	}
 	spin_unlock(&dir->lock);
@@ -368,8 +368,9 @@ static struct name_entry *entry_get(struct tux3_inode *inode, const char *name, 
 		if (entry)
 			break;
 		spin_unlock(&dir->lock);
-		if (dir->complete) {
-			spare = entry_new(hash, name, len, 0, 0);
+		if (READ_ONCE(dir->complete)) {
+			if (!spare)
+				spare = entry_new(hash, name, len, 0, 0);
 			if (!spare)
 				return ERR_PTR(-ENOMEM);
 			continue;
@@ -515,6 +516,24 @@ int name_iterate(struct tux3_inode *inode, u64 *cookie, name_fn fn, void *ctx)
 
 /* ---- changes ---- */
 
+/*
+ * Names with one hash share an item: is there room for one more?  Removed ones may have to be counted.
+ * All names with this hash are in memory when one is; dir->lock held.
+ */
+static bool chain_has_room(struct volume *vol, struct name_dir *dir, struct name_entry *new)
+{
+	struct name_entry *entry = entry_from(dir, new->hash);
+	u32 used = 0;
+
+	while (entry && entry->hash == new->hash) {
+		struct rb_node *next = rb_next(&entry->node);
+
+		used += sizeof(struct disk_dirent) + entry->len;
+		entry = next ? rb_entry(next, struct name_entry, node) : NULL;
+	}
+	return used <= TUX3_ITEM_MAX(vol->block_size);
+}
+
 int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, struct name_prepared *prep)
 {
 	struct name_change *change = kzalloc(sizeof(*change), GFP_NOFS);
@@ -526,6 +545,11 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 	if (IS_ERR(entry)) {
 		kfree(change);
 		return PTR_ERR(entry);
+	}
+	if (!entry->ino && !chain_has_room(inode->vol, inode->dir, entry)) {
+		spin_unlock(&inode->dir->lock);
+		kfree(change);
+		return -ENOSPC;
 	}
 	entry->pins++;
 	prep->entry = entry;

@@ -14,7 +14,7 @@ static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries
 	struct tux3_attr *attr = inode_change_begin(op, dir);
 
 	attr->size += entries;
-	attr->nlink += subdirs;
+	WRITE_ONCE(attr->nlink, attr->nlink + subdirs);
 	attr->mtime = attr->ctime = *now;
 	inode_change_end(dir);
 }
@@ -23,19 +23,19 @@ static void link_changed(struct delta_op *op, struct tux3_inode *inode, int link
 {
 	struct tux3_attr *attr = inode_change_begin(op, inode);
 
-	attr->nlink += links;
+	WRITE_ONCE(attr->nlink, attr->nlink + links);
 	attr->ctime = *now;
 	inode_change_end(inode);
 }
 
 static bool is_dir(const struct tux3_inode *inode)
 {
-	return S_ISDIR(inode->attr.mode);
+	return S_ISDIR(READ_ONCE(inode->attr.mode));
 }
 
 static u8 inode_type(const struct tux3_inode *inode)
 {
-	return (inode->attr.mode & S_IFMT) >> 12;
+	return (READ_ONCE(inode->attr.mode) & S_IFMT) >> 12;
 }
 
 static void inode_born(struct delta_op *op, struct tux3_inode *inode, u32 nlink, const struct tux3_time *now)
@@ -286,7 +286,7 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 		return err;
 	attr = inode_change_begin(&op, inode);
 	if (mask & OP_ATTR_MODE)
-		attr->mode = (attr->mode & S_IFMT) | (new->mode & ~S_IFMT);
+		WRITE_ONCE(attr->mode, (attr->mode & S_IFMT) | (new->mode & ~S_IFMT));
 	if (mask & OP_ATTR_UID)
 		attr->uid = new->uid;
 	if (mask & OP_ATTR_GID)

@@ -177,7 +177,7 @@ static int chain_read_commit(struct chain *chain)
 		if (commit)
 			chain_commit_free(commit);
 		if (i)
-			vol->log.torn = true;
+			vol->log.must_write = true;
 		chain->addr = addr;
 		chain->seq = seq;
 		return err;
@@ -192,6 +192,8 @@ static int chain_read_commit(struct chain *chain)
 
 /* ---- did the data of the last commit reach the disk? ---- */
 
+#define VERIFY_TORN 1		/* readable, but not what the commit wrote */
+
 struct verify {
 	struct volume *vol;
 	void *data;		/* READ_AHEAD_BLOCKS blocks */
@@ -201,19 +203,21 @@ static int verify_extent(struct verify *verify, const struct record_extent *reco
 {
 	struct volume *vol = verify->vol;
 	u64 count = le64_to_cpu(record->count), addr = le64_to_cpu(record->addr), done, i, n;
+	int err;
 
 	if (!(le32_to_cpu(record->flags) & TUX3_EXTENT_CSUM))
 		return 0;
 	if (!apply_blocks_valid(vol, addr, count) || len != sizeof(*record) + count * sizeof(__le32))
-		return -EIO;
+		return VERIFY_TORN;
 	for (done = 0; done < count; done += n) {
 		n = min_t(u64, READ_AHEAD_BLOCKS, count - done);
-		if (device_read(vol->dev, addr + done, n, verify->data))
-			return -EIO;
+		err = device_read(vol->dev, addr + done, n, verify->data);
+		if (err)
+			return err;
 		for (i = 0; i < n; i++) {
 			if (crc32c(~0u, (u8 *)verify->data + (i << vol->block_shift), vol->block_size) !=
 			    le32_to_cpu(record->csum[done + i]))
-				return -EIO;
+				return VERIFY_TORN;
 		}
 	}
 	return 0;
@@ -230,18 +234,21 @@ static int verify_xattr(struct verify *verify, const struct record_xattr *record
 		return 0;
 	for (i = 0; i < entry->pieces; i++, piece++) {
 		for (b = 0; b < get_unaligned_le32(&piece->len) && left; b++) {
-			if (!apply_blocks_valid(vol, get_unaligned_le64(&piece->addr) + b, 1) ||
-			    device_read(vol->dev, get_unaligned_le64(&piece->addr) + b, 1, verify->data))
-				return -EIO;
+			u64 addr = get_unaligned_le64(&piece->addr) + b;
+			int err = apply_blocks_valid(vol, addr, 1) ? device_read(vol->dev, addr, 1, verify->data) :
+				  VERIFY_TORN;
+
+			if (err)
+				return err;
 			bytes = min(left, vol->block_size);
 			crc = crc32c(crc, verify->data, bytes);
 			left -= bytes;
 		}
 	}
-	return left || crc != le32_to_cpu(entry->value_crc) ? -EIO : 0;
+	return left || crc != le32_to_cpu(entry->value_crc) ? VERIFY_TORN : 0;
 }
 
-/* 0: all of the commit's data is there; -EIO: it is torn (or damaged); -ENOMEM. */
+/* 0: all of the commit's data is there; VERIFY_TORN; or -errno: cannot tell. */
 static int commit_verify_data(struct volume *vol, const struct log_commit *commit)
 {
 	struct verify verify = { .vol = vol };
@@ -280,11 +287,14 @@ static int chain_read(struct chain *chain)
 	if (err || list_empty(&chain->commits))
 		return err;
 	commit = list_entry(chain->commits.prev, struct chain_commit, link);
-	err = commit->damaged ? -EIO : commit_verify_data(chain->vol, &commit->info);
-	if (err == -EIO) {
+	err = commit->damaged ? VERIFY_TORN : commit_verify_data(chain->vol, &commit->info);
+	if (err == VERIFY_TORN) {
 		commit->info.torn = true;
 		err = 0;
 	}
+	if (err)
+		volume_warn(chain->vol, "the data of the newest commit (at block %llu) cannot be read, so that nobody knows whether it is complete",
+			    (unsigned long long)commit->blocks[0]);
 	if (err)
 		return err;
 	list_for_each_entry(commit, &chain->commits, link) {
@@ -313,11 +323,11 @@ int log_walk(struct volume *vol, log_commit_fn fn, void *ctx)
 	struct chain_commit *commit;
 	struct chain chain;
 	int err = chain_init(&chain, vol);
-	bool torn = vol->log.torn;
+	bool torn = vol->log.must_write;
 
 	if (!err)
 		err = chain_read(&chain);
-	vol->log.torn = torn;		/* only looking */
+	vol->log.must_write = torn;		/* only looking */
 	if (!err) {
 		list_for_each_entry(commit, &chain.commits, link) {
 			if (commit->damaged)
@@ -371,6 +381,13 @@ static int replay_commit(struct volume *vol, const struct log_commit *commit)
 	u32 at = 0;
 	int more, err = 0;
 
+	if (le64_to_cpu(commit->commit->delta) <= vol->delta.committed ||
+	    le64_to_cpu(commit->commit->delta) >= S64_MAX) {
+		volume_warn(vol, "the log goes on with delta %llu after delta %llu",
+			    (unsigned long long)le64_to_cpu(commit->commit->delta),
+			    (unsigned long long)vol->delta.committed);
+		return -EIO;
+	}
 	vol->delta.applying = le64_to_cpu(commit->commit->delta);
 	tree_edit_begin(vol);
 	while ((more = log_next_record(commit->records, le32_to_cpu(commit->commit->bytes), &at, &record)) == 1) {
@@ -437,9 +454,11 @@ int replay_log(struct volume *vol, char *why, size_t why_size)
 	if (!err && !list_empty(&chain.commits)) {
 		commit = list_entry(chain.commits.prev, struct chain_commit, link);
 		if (commit->info.torn) {	/* as if it had never been */
+			volume_warn(vol, "the newest commit, delta %llu, was not complete when the power failed: the volume is as the delta before it left it",
+				    (unsigned long long)le64_to_cpu(commit->info.first->delta));
 			chain.addr = commit->blocks[0];
 			chain.seq -= commit->info.block_count;
-			vol->log.torn = true;
+			vol->log.must_write = true;
 			list_del(&commit->link);
 			chain_commit_free(commit);
 		}

@@ -209,7 +209,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 		return err;
 	/* The second unify frees what the first one's commit and deletes left behind. */
 	if (attempt < 3 || atomic64_read(&space->freed) != freed)
-		return attempt < 100 ? 0 : -ENOSPC;
+		return attempt < 10 ? 0 : -ENOSPC;
 	if (!(flags & DELTA_FREES)) {
 		atomic64_set(&space->full_cost, blocks);
 		atomic64_set(&space->full_at, freed);

@@ -236,8 +236,8 @@ int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct
 		   tree_item_fn fn, void *ctx);
 
 /*
- * Unify: take all DIRTY nodes as they are now.  They are moved to list (linked by lru_link), become
- * FLUSHING and are sealed.  The caller has sem for writing (or no back end is running), writes each
+ * Unify: take all DIRTY nodes as they are now.  They are moved to list (linked by lru_link) and become
+ * FLUSHING.  The caller has sem for writing (or no back end is running), later seals each (node_seal), writes its
  * data to addr, and calls done when all I/O is over, with or without sem (ok: they are on the
  * disk, false: error, the volume goes read-only, and the nodes stay pinned in memory as FLUSHING until
  * tree_discard).  One snapshot at a time.  An edit may have moved a node since: its buffer is DEAD

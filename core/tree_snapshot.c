@@ -18,7 +18,6 @@ void tree_snapshot(struct volume *vol, struct list_head *list, u64 *count)
 	WRITE_ONCE(tree->dirty_count, 0);
 	tree->snapshot_delta = vol->delta.applying;
 	list_for_each_entry(buffer, list, lru_link) {
-		node_seal(vol, buffer->data);
 		/* In this order: at no time it looks CLEAN. */
 		set_bit(NODE_FLUSHING, &buffer->state);
 		clear_bit(NODE_DIRTY, &buffer->state);

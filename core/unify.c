@@ -12,13 +12,10 @@
  *  2. The anchor is written only after everything it leads to is durable.
  *  3. Blocks that only the old anchor needs (node_frees, old log blocks) are released only when the
  *     new one is durable.
- *  4. The slot written is never that of the newest durable anchor.
+ *  4. An anchor is written twice, so that one bad block does not lose it; never over the newest durable one.
  */
 #include "volume.h"
 #include "apply.h"
-
-/* The order in which slots are used, so that consecutive anchors lie in different places. */
-static const unsigned int slot_order[TUX3_ANCHOR_SLOTS] = { 0, 2, 1, 3 };
 
 void unify_init(struct volume *vol)
 {
@@ -41,8 +38,9 @@ void unify_exit(struct volume *vol)
 		tree_snapshot_done(vol, &unify->nodes, false);
 	balloc_snapshot_done(vol, &unify->maps, false);
 	range_list_exit(&unify->node_frees);
-	kvfree(unify->anchor_block);
-	unify->anchor_block = NULL;
+	kvfree(unify->anchor_block[0]);
+	kvfree(unify->anchor_block[1]);
+	unify->anchor_block[0] = unify->anchor_block[1] = NULL;
 	unify->phase = UNIFY_IDLE;
 }
 
@@ -53,17 +51,6 @@ bool unify_wanted(struct volume *vol)
 	       READ_ONCE(vol->tree.dirty_count) >= vol->opts.dirty_nodes;
 }
 
-static unsigned int unify_next_slot(struct volume *vol)
-{
-	unsigned int i;
-
-	for (i = 0; i < TUX3_ANCHOR_SLOTS; i++) {
-		if (slot_order[i] == vol->anchor_slot)
-			break;
-	}
-	return slot_order[(i + 1) % TUX3_ANCHOR_SLOTS];
-}
-
 static void unify_fill_anchor(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
@@ -72,8 +59,7 @@ static void unify_fill_anchor(struct volume *vol)
 
 	ktime_get_real_ts64(&now);
 	*anchor = vol->anchor;
-	unify->slot = unify_next_slot(vol);
-	anchor->slot_offset = cpu_to_le64(anchor_slot_offset(vol->total_blocks << vol->block_shift, unify->slot));
+	unify->slot = !(vol->anchor_slot & 1);	/* of the pair that the present anchor is not in */
 	anchor->generation = cpu_to_le64(le64_to_cpu(vol->anchor.generation) + 1);
 	anchor->delta = cpu_to_le64(vol->delta.committed);
 	anchor->root_addr = cpu_to_le64(vol->tree.root_addr);
@@ -85,7 +71,6 @@ static void unify_fill_anchor(struct volume *vol)
 	anchor->data_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
 	anchor->inodes = cpu_to_le64(vol->tree_inodes);
 	anchor->written_ns = cpu_to_le64(now.tv_sec * 1000000000ULL + now.tv_nsec);
-	anchor_seal(anchor);
 }
 
 static int node_order(void *priv, const struct list_head *a, const struct list_head *b)
@@ -107,6 +92,7 @@ static void unify_write_nodes(struct volume *vol)
 
 	list_sort(NULL, &unify->nodes, node_order);
 	list_for_each_entry(node, &unify->nodes, lru_link) {
+		node_seal(vol, node->data);
 		if (count && (count == ARRAY_SIZE(vec) || node->addr != start + count)) {
 			device_writev(vol->dev, start, vec, count, 0, &unify->wait);
 			count = 0;
@@ -124,13 +110,15 @@ int unify_start(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
 	struct map_write *map;
+	unsigned int i;
 	int err;
 
 	if (WARN_ON_ONCE(unify->phase != UNIFY_IDLE))
 		return -EBUSY;
-	if (!unify->anchor_block) {
-		unify->anchor_block = kvzalloc(vol->block_size, GFP_NOFS);
-		if (!unify->anchor_block)
+	for (i = 0; i < 2; i++) {
+		if (!unify->anchor_block[i])
+			unify->anchor_block[i] = kvzalloc(vol->block_size, GFP_NOFS);
+		if (!unify->anchor_block[i])
 			return -ENOMEM;
 	}
 	err = balloc_snapshot(vol, vol->delta.committed, &unify->maps);
@@ -158,16 +146,24 @@ int unify_start(struct volume *vol)
 	return 0;
 }
 
+/* Both copies, at the two ends of the volume. */
 static void unify_write_anchor(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
+	unsigned int i;
 
-	memcpy(unify->anchor_block, &unify->anchor, sizeof(unify->anchor));
 	io_wait_init(&unify->wait);
-	device_write(vol->dev, le64_to_cpu(unify->anchor.slot_offset) >> vol->block_shift, unify->anchor_block, 1,
-		     vol->dev->has_fua ? DEVICE_FUA : 0, &unify->wait);
+	for (i = 0; i < 2; i++) {
+		u64 offset = anchor_slot_offset(vol->total_blocks << vol->block_shift, unify->slot + 2 * i);
+
+		unify->anchor.slot_offset = cpu_to_le64(offset);
+		anchor_seal(&unify->anchor);
+		memcpy(unify->anchor_block[i], &unify->anchor, sizeof(unify->anchor));
+		device_write(vol->dev, offset >> vol->block_shift, unify->anchor_block[i], 1,
+			     vol->dev->has_fua ? DEVICE_FUA : 0, &unify->wait);
+		count_add(vol, TUX3_COUNT_ANCHOR_BLOCKS, 1);
+	}
 	device_kick(vol->dev);
-	count_add(vol, TUX3_COUNT_ANCHOR_BLOCKS, 1);
 	unify->phase = UNIFY_ANCHORING;
 }
 

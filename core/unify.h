@@ -31,8 +31,8 @@ struct unify {
 	struct list_head maps;		/* struct map_write */
 	struct range_list node_frees;	/* blocks that the present anchor still needs */
 	struct disk_anchor anchor;	/* the one being made */
-	unsigned int slot;
-	void *anchor_block;
+	unsigned int slot;		/* 0 or 1: its copies go to slot and slot + 2 */
+	void *anchor_block[2];
 	u64 flushes;			/* completed by the back end */
 	u64 since_delta;		/* delta of the last snapshot */
 };

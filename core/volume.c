@@ -61,13 +61,14 @@ static int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why,
 
 	if (le64_to_cpu(anchor->magic) != TUX3_ANCHOR_MAGIC)
 		snprintf(why, why_size, "there is no Tux3 volume here (no anchor)");
-	else if (le32_to_cpu(anchor->version) > TUX3_FORMAT_VERSION)
-		snprintf(why, why_size, "the volume has format version %u, newer than this program knows (%u)",
-			 le32_to_cpu(anchor->version), TUX3_FORMAT_VERSION);
 	else if (anchor_crc(anchor) != le32_to_cpu(anchor->crc))
 		snprintf(why, why_size, "the anchor at byte %llu has checksum %08x instead of %08x",
 			 (unsigned long long)offset, anchor_crc(anchor), le32_to_cpu(anchor->crc));
-	else if (le64_to_cpu(anchor->slot_offset) != offset)
+	else if (le32_to_cpu(anchor->version) > TUX3_FORMAT_VERSION) {
+		snprintf(why, why_size, "the volume has format version %u, newer than this program knows (%u)",
+			 le32_to_cpu(anchor->version), TUX3_FORMAT_VERSION);
+		return -EOPNOTSUPP;
+	} else if (le64_to_cpu(anchor->slot_offset) != offset)
 		snprintf(why, why_size, "the anchor at byte %llu belongs at byte %llu", (unsigned long long)offset,
 			 (unsigned long long)le64_to_cpu(anchor->slot_offset));
 	else if (shift < TUX3_MIN_BLOCK_SHIFT || shift > TUX3_MAX_BLOCK_SHIFT ||
@@ -144,6 +145,10 @@ int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsi
 
 	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
 		this = volume_read_anchor_slot(dev, n, &found, reason, sizeof(reason));
+		if (this == -EOPNOTSUPP) {	/* a newer program wrote here: what older anchors say does not hold */
+			strscpy(why, reason, why_size);
+			return this;
+		}
 		if (this) {
 			/* What is most worth saying: damage rather than absence, the first rather than later. */
 			if (err && (n == 0 || (err == -EINVAL && this != -EINVAL))) {
@@ -198,7 +203,8 @@ static int volume_set_geometry(struct volume *vol, char *why, size_t why_size)
 	vol->feature_ro_compat = le64_to_cpu(anchor->feature_ro_compat);
 	vol->feature_incompat = le64_to_cpu(anchor->feature_incompat);
 	vol->created_ns = le64_to_cpu(anchor->created_ns);
-	memcpy(&vol->hash_key, anchor->hash_seed, sizeof(vol->hash_key));
+	vol->hash_key.key[0] = get_unaligned_le64(anchor->hash_seed);
+	vol->hash_key.key[1] = get_unaligned_le64(anchor->hash_seed + 8);
 	memcpy(vol->uuid, anchor->uuid, sizeof(vol->uuid));
 	memcpy(vol->label, anchor->label, sizeof(vol->label));
 	bytes = vol->total_blocks << vol->block_shift;
@@ -270,7 +276,7 @@ static void volume_free(struct volume *vol)
 		unify_exit(vol);
 		delta_exit(vol);
 	}
-	if (vol->log.record)
+	if (vol->log.chunks.next)
 		log_exit(vol);
 	if (vol->balloc.chunks)
 		balloc_exit(vol);
@@ -315,14 +321,17 @@ static int volume_start(struct volume *vol, char *why, size_t why_size)
 	int err = 0;
 
 	space_init(vol);
+	/* What was replayed may be in the device's cache only; from now on it counts as durable. */
 	if (!vol->read_only)
+		err = device_flush(vol->dev);
+	if (!err && !vol->read_only)
 		err = delete_orphans(vol);
 	if (!err)
 		err = delta_start(vol);
 	if (!err && !vol->read_only) {
 		mutex_lock(&vol->delta.commit_mutex);
 		/* A cut must be over before anybody can write to the file; without a thread so must all deletes. */
-		while (!err && (vol->log.torn || delete_cuts_left(vol) ||
+		while (!err && (vol->log.must_write || delete_cuts_left(vol) ||
 				(vol->opts.manual && delta_has_changes(vol))))
 			err = commit_delta(vol);
 		mutex_unlock(&vol->delta.commit_mutex);

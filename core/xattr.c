@@ -328,9 +328,9 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	if (!err) {
 		attr = inode_change_begin(&op, inode);
 		attr->ctime = now;
-		attr->flags |= TUX3_ATTR_XATTRS;
+		WRITE_ONCE(attr->flags, attr->flags | TUX3_ATTR_XATTRS);
 		if (new_mode)
-			attr->mode = (attr->mode & S_IFMT) | (*new_mode & ~S_IFMT);
+			WRITE_ONCE(attr->mode, (attr->mode & S_IFMT) | (*new_mode & ~S_IFMT));
 		inode_change_end(inode);
 	} else {
 		kvfree(data);

@@ -347,7 +347,8 @@ static void settle_failed(struct sim_run *run, const struct sim_op *op, struct m
 
 	fault_end(run->disk);
 	model_apply(after, op, run->clock);
-	if (compare_tree(run->volume, before, run->buffer, &diff)) {
+	note_failed_batches(run, op, before);
+	if (compare_tree(run->volume, run->state, run->buffer, &diff)) {
 		if (compare_tree(run->volume, after, run->buffer, &diff_after)) {
 			sim_op_print(op, text, sizeof(text));
 			sim_fail(run, "%s failed, but the volume is not as before:\n%snor as after it:\n%s", text,

@@ -81,6 +81,34 @@ static void fault_ops(struct sim_run *run, u64 seed)
 	}
 }
 
+/*
+ * Before the fault: half of the time there is something on the disk, of which a part is in the log only, so that
+ * mounting has to read and replay.  Returns its delta, 0: an empty volume.
+ */
+static u64 fault_prepare(struct sim_run *run, u64 seed)
+{
+	struct sim_op sync = { .kind = SIM_SYNC };
+	struct rng rng = { rng_hash(seed, 5) };
+	struct sim_op op;
+	u64 delta;
+	u32 i;
+
+	if (rng_one_in(&rng, 2) || run_open(run, false))
+		return 0;
+	run_begin(run, run->state, tux3_committed(run->volume));
+	run_prepare(run);
+	for (i = 0; i < FAULT_OPS && !run->failed; i++) {
+		generate_op(run->params, run->state, &rng, &op);
+		run_op(run, &op);
+	}
+	if (!run->failed)
+		run_op(run, &sync);
+	run_put_slots(run);
+	delta = tux3_committed(run->volume);
+	run_abandon(run);
+	return delta;
+}
+
 /* One workload with one fault.  counts: how often it could have been. */
 static bool fault_run(const struct sim_config *config, struct sim_totals *totals, u64 seed, const struct fault *fault,
 		      struct fault_counts *counts)
@@ -91,6 +119,7 @@ static bool fault_run(const struct sim_config *config, struct sim_totals *totals
 	struct sim_disk disk;
 	struct sim_run run;
 	long allocs;
+	u64 delta;
 	bool passed;
 	char where[80];
 
@@ -106,12 +135,15 @@ static bool fault_run(const struct sim_config *config, struct sim_totals *totals
 	run.where = where;
 	if (run_format(&run))
 		goto out;
+	delta = fault_prepare(&run, seed);
 	disk_begin_trace(&disk);
+	if (run.failed)
+		goto out;
 	run.faulty = fault->kind != FAULT_NONE;
 	fault_begin(&disk, fault);
 	allocs = env_alloc_count();
 	if (!run_open(&run, false)) {
-		run_begin(&run, run.state, tux3_committed(run.volume));
+		run_begin(&run, run.state, delta ? delta : tux3_committed(run.volume));
 		fault_ops(&run, seed);
 		if (run.failed || !params.close_at_end)
 			run_abandon(&run);

@@ -156,7 +156,7 @@ static bool draw_make(struct generator *gen)
 	static const u32 types[] = { S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK };
 	struct sim_op *op = gen->op;
 
-	if (gen->state->count > 4 * MAX_INODES)
+	if (gen->state->count > gen->params->bulk + 4 * MAX_INODES)
 		return false;
 	pick_name(gen, op->a);
 	op->mode = rng_below(gen->rng, 01000);

@@ -297,13 +297,17 @@ int run_open(struct sim_run *run, bool read_only)
 void run_begin(struct sim_run *run, struct m_state *state, u64 delta)
 {
 	struct m_state *begin = model_snapshot(state);
+	struct boundary *boundary;
 
 	model_forget_open(begin);
 	run_forget_deltas(run);
 	run->closed = false;
 	model_put(run->state);
 	run->state = begin;
-	boundary_add(run_new_boundary(run, delta), begin);
+	boundary = run_new_boundary(run, delta);
+	boundary_add(boundary, begin);
+	run_new_ack(run, boundary);
+	run->acks[0].at = 0;
 	if (run->volume)
 		run_note_deltas(run, delta, begin, NULL);
 	else

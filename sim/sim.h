@@ -72,6 +72,8 @@ struct sim_params {		/* all follow from the seed */
 	u32 ops;
 	u32 weights[SIM_OP_KINDS];
 	u32 names;		/* different names in use */
+	u32 bulk;		/* so many files are there from the start, so that the tree has levels */
+	u32 fill;		/* so many KiB are allocated from the start, so that space gets tight */
 };
 
 struct sim_run {
@@ -173,6 +175,8 @@ void crash_verify(struct sim_run *run, struct sim_disk *image, u64 acked_at, u64
 
 void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed);
 void generate_op(const struct sim_params *params, const struct m_state *state, struct rng *rng, struct sim_op *op);
+/* Make the files that params ask for and sync; what comes then is the workload. */
+void run_prepare(struct sim_run *run);
 /* Run one unit of work: its number is a seed, or an index into the sequences.  True: passed. */
 bool random_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
 bool exhaustive_unit(const struct sim_config *config, struct sim_totals *totals, u64 index);

@@ -4,7 +4,7 @@
  * beside an oracle of its own that keeps the state after each of its operations.  After a cut, at any write:
  *
  *  1. each directory is as its thread left it after some operation (a prefix of what it did);
- *  2. not older than that thread's last acknowledged sync, or anybody's sync of the volume;
+ *  2. not older than anybody's last sync of the volume;
  *  3. all of them together are one moment: if an operation is there, so are all that had returned, in
  *     any thread, before it began.
  *
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <linux/falloc.h>
 #include "clock.h"
 #include "sim.h"
 
@@ -24,7 +24,7 @@
 struct step {			/* one operation, when it had returned */
 	struct m_state *state;
 	u32 seen[THREADS_MAX];	/* operations of others that had returned before it began */
-	bool acked, acked_all;	/* it was a successful fsync or sync */
+	bool acked;		/* it was a successful sync (an fsync says nothing of the thread's other files) */
 	u64 at;			/* event */
 };
 
@@ -45,6 +45,8 @@ struct crew {
 	struct sim_params params;
 	struct sim_disk disk;
 	u32 count, ops;
+	u32 first_cut;		/* by this write and event the directories are there */
+	u64 first_at;
 	struct member members[THREADS_MAX];
 };
 
@@ -66,6 +68,8 @@ static void member_op(struct member *member, struct rng *rng, struct sim_op *op)
 			return;
 		if (op->kind == SIM_COMPARE || !in_own_directory(member, op->a))
 			continue;
+		if (op->kind == SIM_FALLOCATE && !(op->mode & FALLOC_FL_PUNCH_HOLE))
+			continue;	/* may be several deltas */
 		if ((op->kind == SIM_LINK || op->kind == SIM_RENAME) && !in_own_directory(member, op->b))
 			continue;
 		return;
@@ -91,9 +95,7 @@ static void *member_main(void *arg)
 		member_op(member, &rng, &op);
 		run_op(&member->run, &op);
 		step->state = model_snapshot(member->run.state);
-		step->acked_all = !member->run.result && op.kind == SIM_SYNC;
-		step->acked = !member->run.result &&
-			      (op.kind == SIM_SYNC || op.kind == SIM_FSYNC || op.kind == SIM_FDATASYNC);
+		step->acked = !member->run.result && op.kind == SIM_SYNC;
 		step->at = disk_now(&crew->disk);
 		__atomic_store_n(&member->done, n, __ATOMIC_RELEASE);
 	}
@@ -116,42 +118,46 @@ static void find_floors(struct crew *crew, u64 at)
 			if (!step->acked || step->at > at)
 				continue;
 			member->low = max(member->low, n);
-			for (k = 0; k < crew->count && step->acked_all; k++)
+			for (k = 0; k < crew->count; k++)
 				crew->members[k].low = max(crew->members[k].low, step->seen[k]);
 		}
 	}
 }
 
-/* How many operations of a member are on the volume: low .. high (those between changed nothing). */
+/* Is the member's directory as after its nth operation? */
+static bool is_prefix(struct member *member, struct sim_run *again, u32 n, struct difference *diff)
+{
+	struct m_state *state = model_snapshot(member->steps[n].state);
+	char path[16];
+	int err;
+	u32 id;
+
+	snprintf(path, sizeof(path), "t%u", member->number);
+	id = model_lookup(state, path, &err);
+	model_forget_open(state);
+	diff->count = diff->used = 0;
+	compare_below(again->volume, state, id, path, again->buffer, diff);
+	model_put(state);
+	return !diff->count;
+}
+
+/* How many operations of a member are on the volume: low .. high (what those between changed cannot be seen). */
 static bool find_prefix(struct member *member, struct sim_run *again)
 {
 	struct difference diff = { 0 }, oldest = { 0 };
-	char path[16];
 	u32 n, floor = member->low;
 
-	snprintf(path, sizeof(path), "t%u", member->number);
-	for (n = floor; n <= member->done; n++) {
-		struct m_state *state = model_snapshot(member->steps[n].state);
-		int err;
-		u32 id = model_lookup(state, path, &err);
-
-		model_forget_open(state);
-		diff.count = diff.used = 0;
-		compare_below(again->volume, state, id, path, again->buffer, &diff);
-		model_put(state);
-		if (!diff.count)
-			break;
+	for (n = floor; n <= member->done && !is_prefix(member, again, n, &diff); n++)
 		if (n == floor)
 			oldest = diff;
-	}
 	if (n > member->done) {
-		sim_fail(again, "%s is like after none of the operations %u to %u of its thread; compared with "
-			 "operation %u:\n%swith the last:\n%s", path, floor, member->done, floor, oldest.text, diff.text);
+		sim_fail(again, "t%u is like after none of the operations %u to %u of its thread; compared with "
+			 "operation %u:\n%swith the last:\n%s", member->number, floor, member->done, floor,
+			 oldest.text, diff.text);
 		return false;
 	}
 	member->low = member->high = n;
-	while (member->high < member->done &&
-	       member->steps[member->high + 1].state->version == member->steps[n].state->version)
+	while (member->high < member->done && is_prefix(member, again, member->high + 1, &diff))
 		member->high++;
 	return true;
 }
@@ -203,8 +209,11 @@ static void cut_crew(struct crew *crew, struct sim_totals *totals)
 	u32 i;
 
 	for (i = 0; i < THREAD_CUTS && !crew->members[0].run.failed; i++) {
-		cut.issued = i ? rng_below(&rng, crew->disk.write_count + 1) : crew->disk.write_count;
-		cut.at = !i ? crew->disk.now : cut.issued ? crew->disk.writes[cut.issued - 1].issued : 0;
+		cut.issued = crew->disk.write_count;
+		if (i)
+			cut.issued = crew->first_cut + rng_below(&rng, cut.issued - crew->first_cut + 1);
+		cut.at = i && cut.issued ? crew->disk.writes[cut.issued - 1].issued : crew->disk.now;
+		cut.at = max(cut.at, crew->first_at);
 		snprintf(where, sizeof(where), "cut after write %u of %u", cut.issued, crew->disk.write_count);
 		totals->cuts++;
 		disk_init_image(&image, &crew->disk, &crew->params.disk, &cut, i % 4 ? &rng : NULL, i % 4 == 3);
@@ -228,6 +237,10 @@ static bool prepare_crew(struct crew *crew, struct sim_run *main)
 	}
 	op.kind = SIM_SYNC;
 	run_op(main, &op);
+	pthread_mutex_lock(&crew->disk.mutex);
+	crew->first_cut = crew->disk.write_count;
+	crew->first_at = crew->disk.now;
+	pthread_mutex_unlock(&crew->disk.mutex);
 	for (i = 0; i < crew->count; i++) {
 		struct member *member = &crew->members[i];
 

@@ -282,6 +282,7 @@ void fixture_snapshot(struct tree_fixture *fixture)
 	list_for_each_entry(buffer, &fixture->nodes, lru_link) {
 		char why[NODE_WHY_MAX] = "";
 
+		node_seal(vol, buffer->data);
 		if (node_check(vol, buffer->data, buffer->addr, buffer->birth, buffer->level, why, sizeof(why))) {
 			print_error("%s\n", why);
 			check(!"a node that is to be written is not valid");

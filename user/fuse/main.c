@@ -45,7 +45,6 @@
 
 struct mount_state mount_state = {
 	.readdirplus = true,
-	.follow = true,
 	.threads_max = 16,
 };
 
@@ -86,7 +85,8 @@ static void help(void)
 	     "       writeback      let the kernel gather small writes until a file is closed or synced;\n"
 	     "                      errors (no space) come then, too\n"
 	     "       threads=NUMBER worker threads at most (16)\n"
-	     "       nofollow       do not keep worker threads on the processors of those they work for\n"
+	     "       follow         keep worker threads on the processors of those they work for: faster\n"
+	     "                      where processors are shared or slow to wake\n"
 	     "       allow_other    other users may use the mount; default when root mounts\n"
 	     "       noallow_other  only the user who mounted may use it\n"
 	     "       log=FILE       append messages to FILE\n"

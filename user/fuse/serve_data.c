@@ -60,7 +60,9 @@ void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file
 void serve_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
 	(void)fi;
-	fuse_reply_err(req, -tux3_fsync(node_of(ino), data_only));
+	/* There is no syncfs for FUSE: fsync of the root stands in for it. */
+	fuse_reply_err(req, -(ino == FUSE_ROOT_ID ? tux3_sync(mount_state.volume) :
+			      tux3_fsync(node_of(ino), data_only)));
 }
 
 void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t length, struct fuse_file_info *fi)

@@ -16,10 +16,11 @@
 #define ACL_OTHER	0x20
 #define ACL_NO_ID	0xffffffffu
 
+/* Anywhere in memory: FUSE hands out a value right behind its name. */
 struct acl_value_entry {
 	__le16 tag, perm;
 	__le32 id;
-};
+} __packed;
 
 /* One of each class entry, in this order, named ones between, a mask if there are named ones. */
 static bool acl_valid(const struct acl *acl)

@@ -288,7 +288,7 @@ static int batch_commit(struct write_batch *batch)
 		return err;
 	newly = dirty_blocks(batch, op.delta);
 	if (newly < batch->blocks)
-		delta_refund(&op, batch->cost - space_cost_data(vol, newly, min(newly, batch->new_blocks)));
+		delta_refund(&op, batch->cost, space_cost_data(vol, newly, min(newly, batch->new_blocks)));
 	delta_add_dirty_bytes(&op, (u64)newly << vol->block_shift);
 	data_dirty(&op, inode);
 	attr = inode_change_begin(&op, inode);
