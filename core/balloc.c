@@ -202,7 +202,6 @@ static void group_set_disk(struct balloc *balloc, struct balloc_group *group, en
 	atomic64_add(len, &balloc->disk_used);
 	if (kind == BALLOC_DATA)
 		atomic64_add(len, &balloc->data_used);
-	group->edited = true;
 	group_mark_changed(balloc, group);
 }
 
@@ -214,7 +213,6 @@ static void group_clear_disk(struct balloc *balloc, struct balloc_group *group, 
 	atomic64_sub(len, &balloc->disk_used);
 	if (kind == BALLOC_DATA)
 		atomic64_sub(len, &balloc->data_used);
-	group->edited = true;
 	group_mark_changed(balloc, group);
 }
 

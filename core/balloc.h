@@ -7,8 +7,9 @@
  *		tree as it is in memory now, and by data.  Never log blocks.
  *	busy	must not be allocated now: disk, plus log blocks, plus blocks that are free in the newest
  *		state but that an older state still needs, which a crash could bring back (deferred).
- * disk is a subset of busy.  Groups are loaded from their slots when first needed; a group without a
- * valid slot (see format.h) has only its fixed blocks in use.
+ * disk is a subset of busy.  Groups are loaded from their slots when first needed; a group never written
+ * has only its fixed blocks in use.  One whose slots were damaged (see freemap.c) is left alone: nothing is
+ * allocated there, and freeing is an error.
  *
  * Called by the back end only (delta->commit_mutex), but for the counters.  A mutex of its own
  * protects the group table, so that statfs and the checker may ask at any time.
@@ -74,6 +75,8 @@ struct balloc {
 	u64 changed_count;		/* lock: groups in changed */
 	u64 mount_delta;		/* anchor.delta at balloc_init(): map slots above it are left-overs */
 	bool writing;			/* lock: a snapshot is not done */
+	bool log_unread;		/* lock: any group may be in the log */
+	bool log_over;			/* lock: there was an anchor since: none is in the log that was replayed */
 	struct range_list node_frees;	/* left by redirects since the last snapshot; wait for the next anchor */
 	atomic64_t free_blocks;		/* not busy: can be allocated now */
 	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
@@ -116,6 +119,15 @@ int balloc_release(struct volume *vol, struct range_list *list);
 int balloc_reserve(struct volume *vol, u64 addr, u64 len);
 int balloc_take(struct volume *vol, u64 addr, u64 len);
 int balloc_settle(struct volume *vol, const struct range_list *log);
+/*
+ * Before the first group is loaded, for each GROUP_TOUCHED of the log that will be replayed: the slots of this
+ * group may be as a unify left them that was cut off.  In any other group a slot that is not whole, or newer
+ * than the anchor, is damage.  This ends with the next anchor (balloc_snapshot_done), which must have all of
+ * these groups in it (balloc_touch).  0, -ENOMEM.
+ */
+int balloc_note_in_log(struct volume *vol, u64 group);
+/* unread: take all groups for named by the log, since nobody read it (and nothing will be written). */
+void balloc_note_log_unread(struct volume *vol, bool unread);
 /* Replay of GROUP_TOUCHED: the next snapshot includes this group, changed or not; see balloc_touched(). */
 int balloc_touch(struct volume *vol, u64 group);
 
@@ -138,16 +150,18 @@ u64 balloc_slot_addr(struct volume *vol, u64 group, unsigned int slot);	/* slot 
  * function since then: for GROUP_TOUCHED records.  Returns how many were stored (up to max).  A group
  * that changed before a snapshot and was not handed out by then is handed out afterwards.
  *
- * Why the log has to tell: a unify that is cut off leaves slots with a delta above the anchor's.  They do
- * not count now, but would once a later anchor has overtaken them.  So before that, at replay, every
- * group that may have such a slot is made part of the next snapshot (balloc_touch), which overwrites it.
+ * Why the log has to tell: a unify that is cut off leaves slots that are torn, or have a delta above the
+ * anchor's.  They do not count now, but the latter would once a later anchor has overtaken them, and the
+ * former could not be told from damage.  So before that, at replay, every group that may have such a
+ * slot is made part of the next snapshot (balloc_touch), which overwrites it.
  * The record must be durable before the slot is written: nothing may be left to hand out at a snapshot.
  */
 u32 balloc_touched(struct volume *vol, u64 *groups, u32 max);
 
 /*
  * Unify.  snapshot: copy the disk bits of all changed groups, as they are now, sealed for delta, into
- * a list of blocks to write, and start collecting changes anew.  The caller writes them, and
+ * a list of blocks to write, and start collecting changes anew.  A group without a current slot has
+ * both of its slots in the list, any other the one that is not current.  The caller writes them, and
  * when the anchor is durable calls snapshot_done(ok) which makes the written slots the current ones.
  * delta must be above that of every snapshot before (-EINVAL if a changed group has a map for it
  * already: two anchors for one delta could not be told apart by their maps); one snapshot at a time (-EBUSY).

@@ -248,6 +248,7 @@ int volume_check(struct volume *vol, const struct check_options *opts, struct ch
 	check->opts = opts;
 	check->result = result;
 	check->quota = RB_ROOT;
+	check->now.index = CHECK_NONE;
 	check->inodes.size = sizeof(struct check_inode);
 	check->links.size = sizeof(struct check_link);
 	check->orphans.size = sizeof(struct check_orphan);

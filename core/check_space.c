@@ -246,6 +246,15 @@ static void check_log(struct check *check)
 		check_log_block(check, log->next_addr);
 }
 
+/* Without replay, damage to a free map is found only if it is known which maps the log names. */
+static void check_log_names(struct check *check)
+{
+	struct volume *vol = check->vol;
+
+	if (vol->opts.no_recovery && vol->read_only && !log_note_groups(vol))
+		balloc_note_log_unread(vol, false);
+}
+
 int check_maps(struct check *check)
 {
 	struct volume *vol = check->vol;
@@ -257,6 +266,7 @@ int check_maps(struct check *check)
 	check->buffer = kvmalloc(2 * (size_t)vol->block_size, GFP_KERNEL);
 	if (!check->buffer)
 		return check_fail(check, -ENOMEM);
+	check_log_names(check);
 	err = check_groups(check, true, all, &marked);
 	if (!err && !all && (marked != counted || used != counted))
 		err = check_groups(check, false, true, &rest);

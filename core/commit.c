@@ -84,17 +84,21 @@ static int commit_orphan(struct tux3_inode *inode, bool orphan)
 	return err;
 }
 
-static int commit_kill(struct tux3_inode *inode)
+static int commit_kill(struct tux3_inode *inode, const struct tux3_attr *attr)
 {
 	struct volume *vol = inode->vol;
-	int err;
+	int err = 0;
 
 	inode->deleted = true;
 	if (!inode->in_tree) {
 		count_add(vol, TUX3_COUNT_INODES_VANISHED, 1);
 		return 0;
 	}
-	err = delete_inode(vol, inode->ino, inode->blocks, inode->orphan_in_tree);
+	/* Of a long delete no slice may get its turn in this commit: the tree must say that there is no name. */
+	if (!inode->orphan_in_tree && delete_is_long(vol, inode->blocks))
+		err = commit_attr(inode, attr);
+	if (!err)
+		err = delete_inode(vol, inode->ino, inode->blocks, inode->orphan_in_tree);
 	/* A long delete gives the number back when it is over. */
 	inode->number_returned = delete_in_progress(vol, inode->ino);
 	return err;
@@ -113,7 +117,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
 			err = name_commit(inode, delta);
-		return err ? err : commit_kill(inode);
+		return err ? err : commit_kill(inode, &attr);
 	}
 
 	if (dirty & INODE_DIRTY_NAMES)

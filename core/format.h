@@ -25,9 +25,11 @@
  * numbers form a *commit*: a stream of records that takes the tree from delta N - 1 to delta N.
  * The state of the volume is the tree of the anchor plus all complete commits of its log.
  *
- * The *free map* of a group has two slots.  The valid slot with the highest delta not above the
- * anchor's counts; a group without such a slot has only its fixed blocks in use.  Log blocks are
- * never marked in free maps: whoever follows the log knows them.
+ * The *free map* of a group has two slots.  A group whose blocks were never used has neither, and only
+ * its fixed blocks are in use.  The first map of a group is written to both slots, each later one to the
+ * slot that does not count: the valid slot with the highest delta not above the anchor's does.  A slot that is
+ * not valid, or has a higher delta, is damage, unless the log names the group (GROUP_TOUCHED): then it was being
+ * written when the power failed.  Log blocks are never marked in free maps: whoever follows the log knows them.
  */
 #ifndef TUX3_FORMAT_H
 #define TUX3_FORMAT_H

@@ -7,17 +7,21 @@
  * that is so short that all its blocks are fixed, slots and anchors may overlap: its slots are neither
  * read nor written.
  *
- * Which slot of a group counts?  Slots are written in place, alternately, so at most one of them can
- * have been cut off, and it is the one that no anchor stands for.  Hence, on first load:
+ * Which slot of a group counts?  The first snapshot with the group writes both slots, alike; each later one
+ * writes the slot that is not current.  So once an anchor is durable, the groups that were ever written have
+ * two whole slots, none newer than that anchor.  Only a unify that was cut off makes an exception, and the
+ * log from the anchor on names all the groups that it wrote (GROUP_TOUCHED: see balloc.h).  Hence, on first load:
  *
- *	valid, delta <= mount_delta	the higher delta is the current slot
- *	valid, delta > mount_delta	left over from a unify whose anchor was never written
- *	ours, but damaged		cut off while being written
- *	anything else			never written
+ *			valid, delta <= mount_delta	valid, newer	ours, damaged	anything else
+ *	in the log	the highest delta counts	left over	cut off		not written yet
+ *	not in the log	the highest delta counts	damage		damage		damage, unless both are
  *
- * A left-over would count as soon as a later anchor overtakes its delta.  So a group that has one is
- * taken as changed: the next snapshot overwrites it.  (Groups that nobody would load before the next
- * anchor are found by GROUP_TOUCHED records: see balloc.h.)
+ * where a group in the log without a slot that counts, or another whose slots are both not ours, was never
+ * written.  Damage is never taken for one of these: what an older slot says is free may be in use.  Such a
+ * group is left alone.
+ *
+ * A left-over would count as soon as a later anchor overtakes its delta, and a slot that was cut off would
+ * be damage as soon as the log is over.  So replay has all groups in the log written by the next snapshot.
  *
  * What is on the disk of a group never loaded since the mount was there at the mount: so the threshold is
  * the anchor's delta of that time.  Later loads of the same group ask for the slot that was current.
@@ -77,6 +81,13 @@ u32 group_fixed_blocks(struct volume *vol, u64 index, u32 from, u32 len)
 	       range_overlap(from, from + len, tail, group_length(vol, index));
 }
 
+static bool group_has_map(struct volume *vol, u64 index)
+{
+	u32 length = group_length(vol, index);
+
+	return group_fixed_blocks(vol, index, 0, length) < length;
+}
+
 bool balloc_is_fixed(struct volume *vol, u64 addr)
 {
 	if (addr >= vol->total_blocks)
@@ -113,7 +124,9 @@ static u32 map_crc(struct volume *vol, const void *data)
 	return crc32c(crc, bytes + at + sizeof(zero), vol->block_size - at - sizeof(zero));
 }
 
-/* 0: this block was written as that map, whole.  -ENOENT: it is no map of ours.  -EIO: it was meant to be. */
+/*
+ * 0: this block was written as that map, whole.  -ENOENT: nothing of this volume.  -EIO: it was meant to be.
+ */
 static int map_check_seal(struct volume *vol, const void *data, u64 addr, u64 group, char *why, size_t why_size)
 {
 	struct disk_map map;
@@ -122,7 +135,7 @@ static int map_check_seal(struct volume *vol, const void *data, u64 addr, u64 gr
 	memcpy(&map, data, sizeof(map));
 	if (le32_to_cpu(map.magic) != TUX3_MAP_MAGIC) {
 		scnprintf(why, why_size, "magic 0x%x is not that of a free map", le32_to_cpu(map.magic));
-		return -ENOENT;
+		return le64_to_cpu(map.volume_id) == vol->id ? -EIO : -ENOENT;
 	}
 	if (le64_to_cpu(map.volume_id) != vol->id) {
 		scnprintf(why, why_size, "belongs to volume 0x%llx, not to 0x%llx",
@@ -283,35 +296,47 @@ static void group_fill_bits(struct volume *vol, struct balloc_group *group, cons
 		group->disk[i] = get_unaligned_le64(bits + i * sizeof(u64));
 }
 
-/* Which of the two slots in buf counts (or MAP_NONE)?  *stale: the other one is a left-over. */
+/* The slots of such a group may be as a unify left them that was cut off. */
+static bool group_in_log(const struct balloc *balloc, const struct group_info *info)
+{
+	return !balloc->log_over && (balloc->log_unread || info->in_log);
+}
+
+static int slot_damaged(u64 addr, const char *reason, char *why, size_t why_size)
+{
+	scnprintf(why, why_size, "its slot at block %llu was damaged or overwritten: %s",
+		  (unsigned long long)addr, reason);
+	return -EIO;
+}
+
+/* Which of the two slots in buf counts (or MAP_NONE)?  *stale: the other one is a left-over.  -EIO: damage. */
 static int group_pick_slot(struct volume *vol, struct balloc_group *group, const void *buf, bool *stale,
 			   char *why, size_t why_size)
 {
-	int pick = MAP_NONE, slot, left_over = 0;
+	int pick = MAP_NONE, slot, strange = 0, damage = 0;
+	char reason[100];
 
 	for (slot = 0; slot < MAP_SLOTS; slot++) {
 		const void *data = (const u8 *)buf + slot * vol->block_size;
 		u64 addr = balloc_slot_addr(vol, group->index, slot);
-		int err = map_check_seal(vol, data, addr, group->index, why, why_size);
+		int err = map_check_seal(vol, data, addr, group->index, reason, sizeof(reason));
 
-		if (err == -ENOENT)
-			continue;
-		if (err) {
-			if (!left_over)
-				group->redo_slot = slot;
-		} else if (map_delta(data) > vol->balloc.mount_delta) {
+		if (!err && map_delta(data) > vol->balloc.mount_delta) {
+			scnprintf(reason, sizeof(reason), "its delta %llu is newer than the anchor's, %llu",
+				  (unsigned long long)map_delta(data), (unsigned long long)vol->balloc.mount_delta);
 			*stale = true;
-			left_over++;
-			group->redo_slot = slot;
-		} else if (pick == MAP_NONE || map_delta(data) > group->slot_delta) {
+			err = -EIO;
+		}
+		strange += err == -ENOENT;
+		if (err == -EIO || (err && !damage))
+			damage = slot_damaged(addr, reason, why, why_size);
+		if (!err && (pick == MAP_NONE || map_delta(data) > group->slot_delta)) {
 			pick = slot;
 			group->slot_delta = map_delta(data);
 		}
 	}
-	if (left_over == MAP_SLOTS) {
-		scnprintf(why, why_size, "both slots are newer than the anchor");
-		return -EIO;
-	}
+	if (damage && strange < MAP_SLOTS && !group_in_log(&vol->balloc, group->info))
+		return damage;
 	return pick;
 }
 
@@ -323,12 +348,12 @@ static int group_read(struct volume *vol, struct balloc_group *group, bool *stal
 	u32 slots = again ? 1 : MAP_SLOTS;
 	u64 addr = balloc_slot_addr(vol, group->index, again ? info->slot : 0);
 	int slot = again ? info->slot : MAP_NONE;
+	char reason[100];
 	const void *data;
 	void *buf;
 	int err;
 
-	if ((again && info->slot == MAP_NONE) ||
-	    group_fixed_blocks(vol, group->index, 0, group->blocks) == group->blocks) {
+	if ((again && info->slot == MAP_NONE) || !group_has_map(vol, group->index)) {
 		group_fill_fixed(vol, group);
 		return MAP_NONE;
 	}
@@ -343,7 +368,8 @@ static int group_read(struct volume *vol, struct balloc_group *group, bool *stal
 	}
 	data = buf;
 	if (again) {
-		err = map_check_seal(vol, buf, addr, group->index, why, why_size) ? -EIO : 0;
+		if (map_check_seal(vol, buf, addr, group->index, reason, sizeof(reason)))
+			err = slot_damaged(addr, reason, why, why_size);
 		group->slot_delta = map_delta(buf);
 	} else {
 		slot = group_pick_slot(vol, group, buf, stale, why, why_size);
@@ -413,7 +439,7 @@ static void group_give_up(struct volume *vol, u64 index, struct group_info *info
 		balloc->bad_groups++;
 		info->longest = 0;
 	}
-	volume_warn(vol, "free map of group %llu cannot be used: %s; no block of the group is allocated or freed",
+	volume_warn(vol, "free map of group %llu cannot be used: %s; no block of the group is allocated or freed until it is repaired",
 		    (unsigned long long)index, why);
 }
 
@@ -422,7 +448,7 @@ static int group_load(struct volume *vol, u64 index, struct group_info *info)
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group = group_create(vol, index, info);
 	bool stale = false;
-	char why[100] = "";
+	char why[200] = "";
 	int slot, err;
 
 	if (!group)
@@ -521,14 +547,35 @@ u32 balloc_touched(struct volume *vol, u64 *groups, u32 max)
 	return count;
 }
 
+int balloc_note_in_log(struct volume *vol, u64 index)
+{
+	struct group_info *info;
+
+	if (index >= vol->balloc.group_count)
+		return 0;		/* balloc_touch() will complain */
+	mutex_lock(&vol->balloc.lock);
+	info = group_info(vol, index);
+	if (info)
+		info->in_log = true;
+	mutex_unlock(&vol->balloc.lock);
+	return info ? 0 : -ENOMEM;
+}
+
+void balloc_note_log_unread(struct volume *vol, bool unread)
+{
+	mutex_lock(&vol->balloc.lock);
+	vol->balloc.log_unread = unread;
+	mutex_unlock(&vol->balloc.lock);
+}
+
 int balloc_touch(struct volume *vol, u64 index)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group;
 	int err;
 
-	if (index >= balloc->group_count) {
-		volume_warn(vol, "the log names group %llu, the volume has %llu; not replayed",
+	if (index >= balloc->group_count || !group_has_map(vol, index)) {
+		volume_warn(vol, "the log names group %llu of %llu, which has no free map; not replayed",
 			    (unsigned long long)index, (unsigned long long)balloc->group_count);
 		return -EIO;
 	}
@@ -574,32 +621,41 @@ static void snapshot_free(struct list_head *writes)
 	INIT_LIST_HEAD(writes);
 }
 
-/*
- * Memory for a block to write for each changed group, before anything is changed.  A group that is there only
- * for its left-over slot, and whose map has this very delta, can wait for the next snapshot.
- */
+static int snapshot_add(struct volume *vol, u64 index, u8 slot, struct list_head *writes)
+{
+	struct map_write *write = kzalloc(sizeof(*write), GFP_NOFS);
+
+	if (!write)
+		return -ENOMEM;
+	write->group = index;
+	write->slot = slot;
+	write->addr = balloc_slot_addr(vol, index, slot);
+	list_add_tail(&write->link, writes);
+	write->data = kvmalloc(vol->block_size, GFP_NOFS);
+	return write->data ? 0 : -ENOMEM;
+}
+
+/* Memory for the blocks to write for each changed group, before anything is changed. */
 static int snapshot_prepare(struct volume *vol, u64 delta, struct list_head *writes)
 {
 	struct balloc_group *group;
-	struct map_write *write;
+	int err;
 
 	list_for_each_entry(group, &vol->balloc.changed, link) {
-		if (group->info->slot != MAP_NONE && group->slot_delta >= delta) {
-			if (!group->edited)
-				continue;
+		u8 slot = group->info->slot;
+
+		if (slot != MAP_NONE && group->slot_delta >= delta) {
 			volume_warn(vol, "group %llu has a free map for delta %llu, cannot write another for delta %llu",
 				    (unsigned long long)group->index, (unsigned long long)group->slot_delta,
 				    (unsigned long long)delta);
 			return -EINVAL;
 		}
-		write = kzalloc(sizeof(*write), GFP_NOFS);
-		if (!write)
-			return -ENOMEM;
-		write->group = group->index;
-		list_add_tail(&write->link, writes);
-		write->data = kvmalloc(vol->block_size, GFP_NOFS);
-		if (!write->data)
-			return -ENOMEM;
+		/* The slot that is not current; at first, both. */
+		err = slot == 0 ? 0 : snapshot_add(vol, group->index, 0, writes);
+		if (!err && slot != 1)
+			err = snapshot_add(vol, group->index, 1, writes);
+		if (err)
+			return err;
 	}
 	return 0;
 }
@@ -611,13 +667,9 @@ static void snapshot_take(struct volume *vol, u64 delta, struct list_head *write
 
 	list_for_each_entry(write, writes, link) {
 		struct balloc_group *group = group_info(vol, write->group)->group;
-		u8 slot = group->info->slot;
 
-		write->slot = slot == MAP_NONE ? group->redo_slot : MAP_SLOTS - 1 - slot;
-		write->addr = balloc_slot_addr(vol, group->index, write->slot);
 		map_fill(vol, group, write->addr, delta, write->data);
 		group->changed = false;
-		group->edited = false;
 		group->told = false;
 		group->writing = true;
 		group_place(balloc, group);
@@ -653,15 +705,19 @@ void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok)
 		struct balloc_group *group = info->group;
 
 		group->writing = false;
-		if (ok) {
+		if (!ok) {
+			group_mark_changed(balloc, group);
+			continue;
+		}
+		/* Of two slots written alike the first, as group_pick_slot() has it. */
+		if (info->slot == MAP_NONE || map_delta(write->data) > group->slot_delta) {
 			info->slot = write->slot;
 			group->slot_delta = map_delta(write->data);
-			group_place(balloc, group);
-		} else {
-			group->edited = true;
-			group_mark_changed(balloc, group);
 		}
+		group_place(balloc, group);
 	}
+	if (ok)
+		balloc->log_over = true;
 	if (!list_empty(writes))
 		balloc->writing = false;
 	snapshot_free(writes);

@@ -27,7 +27,7 @@
 #define GROUPS_KEPT_BYTES (8u << 20)	/* bitmaps of loaded groups, before clean ones are dropped */
 #define GROUPS_KEPT_MIN	16u
 #define MAP_SLOTS	2u
-#define MAP_NONE	MAP_SLOTS	/* the group has no valid slot: all free */
+#define MAP_NONE	MAP_SLOTS	/* no slot counts: all free, and the next snapshot writes both */
 
 enum group_list { GROUP_ON_NONE, GROUP_ON_CHANGED, GROUP_ON_PINNED, GROUP_ON_CLEAN };
 
@@ -43,6 +43,7 @@ struct group_info {
 	u32 longest;			/* KNOWN: no run of free blocks is longer */
 	u8 state;			/* enum group_state */
 	u8 slot;			/* KNOWN: the current slot, or MAP_NONE */
+	bool in_log;			/* named by the log that was replayed: see balloc_note_in_log() */
 };
 
 struct balloc_chunk {
@@ -61,10 +62,8 @@ struct balloc_group {
 	u32 blocks;			/* fewer in the last group */
 	u32 extra;			/* blocks busy and not in disk */
 	u64 slot_delta;			/* of the current slot */
-	u8 redo_slot;			/* without a current slot: the one to write next */
 	u8 on;				/* enum group_list: which list link is in */
 	bool changed;			/* to be in the next snapshot */
-	bool edited;			/* disk differs from what the last snapshot took */
 	bool writing;			/* in a snapshot that is not done */
 	bool told;			/* handed out by balloc_touched() since the last snapshot */
 	/*

@@ -76,6 +76,8 @@ struct log_commit {
 };
 typedef int (*log_commit_fn)(void *ctx, const struct log_commit *commit);
 int log_walk(struct volume *vol, log_commit_fn fn, void *ctx);
+/* balloc_note_in_log() for all groups that the log names, which is not replayed. */
+int log_note_groups(struct volume *vol);
 
 /* One record after another: *at is the offset, 0 at first.  1: *record is valid, 0: end, -EIO. */
 int log_next_record(const void *records, u32 bytes, u32 *at, const struct disk_record **record);

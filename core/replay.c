@@ -343,6 +343,29 @@ int log_walk(struct volume *vol, log_commit_fn fn, void *ctx)
 
 /* ---- replay ---- */
 
+/* The free maps of the groups that the log names may be half written.  A torn commit names none: no unify followed. */
+static int commit_note_groups(void *ctx, const struct log_commit *commit)
+{
+	const struct disk_record *record;
+	struct volume *vol = ctx;
+	u32 at = 0;
+	int err = 0;
+
+	while (!err && !commit->torn &&
+	       log_next_record(commit->records, le32_to_cpu(commit->commit->bytes), &at, &record) == 1) {
+		const struct record_group *group = (const void *)(record + 1);
+
+		if (le16_to_cpu(record->type) == TUX3_RECORD_GROUP_TOUCHED && le32_to_cpu(record->len) >= sizeof(*group))
+			err = balloc_note_in_log(vol, le64_to_cpu(group->group));
+	}
+	return err;
+}
+
+int log_note_groups(struct volume *vol)
+{
+	return log_walk(vol, commit_note_groups, vol);
+}
+
 static int replay_reserve(struct volume *vol, const struct log_commit *commit)
 {
 	const struct disk_record *record;
@@ -465,6 +488,10 @@ int replay_log(struct volume *vol, char *why, size_t why_size)
 	}
 	vol->log.next_addr = chain.addr;
 	vol->log.next_seq = chain.seq;
+	list_for_each_entry(commit, &chain.commits, link) {
+		if (!err)
+			err = commit_note_groups(vol, &commit->info);
+	}
 	if (!err)
 		err = balloc_reserve(vol, chain.addr, 1);
 	list_for_each_entry(commit, &chain.commits, link) {

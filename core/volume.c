@@ -310,6 +310,8 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 		err = replay_log(vol, why, why_size);
 		if (err)
 			return err;
+	} else {
+		balloc_note_log_unread(vol, true);
 	}
 	atomic64_set(&vol->inodes, vol->tree_inodes);
 	return 0;

@@ -94,7 +94,9 @@ static struct m_state *find_state(struct sim_run *run, struct sim_run *again, u6
 			return state;
 		model_put(state);
 	}
-	if (!only_ack && boundary->partial) {
+	if (only_ack)
+		boundary = find_boundary(run, ack->delta);
+	if (boundary && boundary->partial) {
 		state = find_partial(run, again, boundary);
 		if (state)
 			return state;

@@ -63,6 +63,8 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 	params->data_cache_bytes = rng_one_in(&rng, 2) ? 4096 * rng_log(&rng, 4) : 4 * MIB;
 	draw_options(&params->options, &rng);
 	draw_weights(params, &rng);
+	if (params->bulk)
+		params->options.name_hash_mask = 0;	/* only so many names of one hash fit in an item */
 
 	params->disk.size_bytes = params->volume_bytes;
 	params->disk.volatile_cache = !rng_one_in(&rng, 8);

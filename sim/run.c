@@ -171,12 +171,11 @@ static void boundary_add(struct boundary *boundary, struct m_state *state)
 }
 
 /* In batches, so that a commit may come in between. */
-static bool op_is_batched(const struct sim_op *op, u32 block_size)
+static bool op_is_batched(const struct sim_op *op)
 {
 	if (!op)
 		return false;
-	return op->kind == SIM_FALLOCATE ||
-	       ((op->kind == SIM_WRITE || op->kind == SIM_APPEND) && op->len > block_size);
+	return op->kind == SIM_FALLOCATE || ((op->kind == SIM_WRITE || op->kind == SIM_APPEND) && op->len > 1);
 }
 
 void run_note_deltas(struct sim_run *run, u64 old, struct m_state *before, const struct sim_op *op)
@@ -190,7 +189,7 @@ void run_note_deltas(struct sim_run *run, u64 old, struct m_state *before, const
 		boundary_add(boundary, before);
 		if (before->version != run->state->version)
 			boundary_add(boundary, run->state);
-		boundary->partial = op_is_batched(op, run->params->block_size);
+		boundary->partial = op_is_batched(op);
 		if (boundary->partial)
 			boundary->op = *op;
 		boundary->now = run->clock;
@@ -203,7 +202,7 @@ void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_st
 
 	boundary_add(boundary, before);
 	boundary_add(boundary, after);
-	boundary->partial = op_is_batched(op, run->params->block_size);
+	boundary->partial = op_is_batched(op);
 	boundary->op = *op;
 	boundary->now = run->clock;
 	run->broken = true;

@@ -34,9 +34,12 @@ static u64 test_seed, rng;
 	}								\
 } while (0)
 
+static char last_message[512];
+
 /* Calls that must be refused say so: thousands of times here. */
 static void keep_quiet(int level, const char *message)
 {
+	strscpy(last_message, message, sizeof(last_message));
 	if (getenv("TUX3_TEST_VERBOSE"))
 		print_message("%s\n", message);
 }
@@ -117,6 +120,14 @@ static void volume_remount(struct volume *vol, u64 delta, u64 used)
 {
 	balloc_exit(vol);
 	volume_mount(vol, delta, used);
+}
+
+/* After a crash, where the log names that group. */
+static void volume_replay(struct volume *vol, u64 delta, u64 used, u64 group)
+{
+	volume_remount(vol, delta, used);
+	CHECK(balloc_note_in_log(vol, group) == 0);
+	CHECK(balloc_touch(vol, group) == 0);
 }
 
 static void write_maps(struct volume *vol, struct list_head *writes)
@@ -642,6 +653,15 @@ static u64 snapshot_crash(struct volume *vol, u64 delta)
 	return addr;
 }
 
+static u64 slot_delta(struct volume *vol, u64 group, unsigned int slot)
+{
+	struct disk_map map;
+
+	memcpy(&map, (u8 *)device_memory_bytes(vol->dev) + (balloc_slot_addr(vol, group, slot) << vol->block_shift),
+	       sizeof(map));
+	return le64_to_cpu(map.delta);
+}
+
 static void test_slots(void **unused)
 {
 	struct volume *vol = volume_make(256 * MIB, 4096);
@@ -651,18 +671,21 @@ static void test_slots(void **unused)
 	a = alloc_exactly(vol, BALLOC_NODE, 0, 1);
 	/* Cut off before the first anchor: as if never. */
 	CHECK(snapshot_crash(vol, 1) == slot0);
-	volume_remount(vol, 0, fixed);
+	volume_replay(vol, 0, fixed, 0);
 	CHECK(!in_use(vol, a));
 	a = alloc_exactly(vol, BALLOC_NODE, 0, 1);
-	/* The left-over slot is the one to overwrite. */
+	/* Both left-over slots are overwritten. */
 	CHECK(snapshot_crash(vol, 1) == slot0);
 	unify(vol, 2);
+	CHECK(slot_delta(vol, 0, 0) == 2 && slot_delta(vol, 0, 1) == 2);
 	volume_remount(vol, 2, fixed + 1);
 	CHECK(in_use(vol, a));
 	b = alloc_exactly(vol, BALLOC_NODE, 0, 1);
 	CHECK(b != a);
 	CHECK(snapshot_crash(vol, 3) == slot1);
+	CHECK(slot_delta(vol, 0, 0) == 2 && slot_delta(vol, 0, 1) == 3);
 	volume_remount(vol, 2, fixed + 1);
+	CHECK(balloc_note_in_log(vol, 0) == 0);
 	CHECK(in_use(vol, a) && !in_use(vol, b));
 	/* Nothing was changed, but the left-over must not come back to life when anchor 4 overtakes it. */
 	CHECK(snapshot_crash(vol, 4) == slot1);
@@ -672,8 +695,7 @@ static void test_slots(void **unused)
 	/* The same, where nobody loads the group but for replay. */
 	b = alloc_exactly(vol, BALLOC_NODE, 0, 1);
 	CHECK(snapshot_crash(vol, 5) == slot0);
-	volume_remount(vol, 4, fixed + 1);
-	CHECK(balloc_touch(vol, 0) == 0);
+	volume_replay(vol, 4, fixed + 1, 0);
 	unify(vol, 6);
 	volume_remount(vol, 6, fixed + 1);
 	CHECK(in_use(vol, a) && !in_use(vol, b));
@@ -685,7 +707,7 @@ static void test_slots(void **unused)
 	volume_drop(vol);
 }
 
-/* A slot damaged while it was written, or a left-over: the other one counts.  Two left-overs: error. */
+/* A slot damaged while it was written, or a left-over: the other one counts. */
 static void test_slots_torn(void **unused)
 {
 	struct volume *vol = volume_make(256 * MIB, 4096);
@@ -698,16 +720,352 @@ static void test_slots_torn(void **unused)
 	alloc_exactly(vol, BALLOC_NODE, 0, 1);
 	snapshot_crash(vol, 2);
 	bytes[balloc_slot_addr(vol, 0, 1) * 4096 + 3000] ^= 4;
-	volume_remount(vol, 2, fixed + 1);
+	volume_replay(vol, 1, fixed + 1, 0);
 	CHECK(in_use(vol, a));
 	CHECK(!in_use(vol, a + 1));
-	/* Damage to the other one does not keep an unchanged volume from being unified for the same delta. */
-	unify(vol, 1);
-	alloc_exactly(vol, BALLOC_NODE, 0, 1);
 	CHECK(vol->balloc.changed_count == 1);
 	unify(vol, 3);
-	volume_remount(vol, 0, fixed);
-	CHECK(balloc_test(vol, a, 1) == -EIO);
+	CHECK(slot_delta(vol, 0, 0) == 1 && slot_delta(vol, 0, 1) == 3);
+	volume_remount(vol, 3, fixed + 1);
+	CHECK(in_use(vol, a));
+	/* Written for the first time, both may be torn. */
+	a = alloc_exactly(vol, BALLOC_NODE, vol->group_blocks + 10, 1);
+	snapshot_crash(vol, 4);
+	bytes[balloc_slot_addr(vol, 1, 0) * 4096 + 3000] ^= 4;
+	bytes[balloc_slot_addr(vol, 1, 1) * 4096 + 3000] ^= 4;
+	volume_replay(vol, 3, fixed + 1, 1);
+	CHECK(!in_use(vol, a));
+	unify(vol, 5);
+	CHECK(slot_delta(vol, 1, 0) == 5 && slot_delta(vol, 1, 1) == 5);
+	volume_remount(vol, 5, fixed + 1);
+	CHECK(!in_use(vol, a));
+	volume_drop(vol);
+}
+
+/* Nothing is allocated or freed in this group, and it is said why. */
+static void check_group_damaged(struct volume *vol, u64 group, const char *why)
+{
+	u64 start = balloc_group_start(vol, group), addr;
+	struct range_list list;
+	u32 len;
+	u8 bits[4096];
+
+	CHECK(balloc_copy_group(vol, group, bits) == -EIO);
+	CHECK(strstr(last_message, why) && strstr(last_message, "until it is repaired"));
+	CHECK(vol->balloc.bad_groups == 1);
+	CHECK(balloc_alloc(vol, BALLOC_DATA, start + 1000, 1, 10, &addr, &len) == 0);
+	CHECK(addr / vol->group_blocks != group);
+	CHECK(balloc_free(vol, BALLOC_DATA, addr, len) == 0);
+	range_list_init(&list);
+	CHECK(balloc_free(vol, BALLOC_DATA, start + 1000, 1) == -EIO);
+	CHECK(balloc_defer(vol, BALLOC_DATA, start + 1000, 1, &list) == -EIO);
+	CHECK(balloc_reserve(vol, start + 1000, 1) == -EIO);
+	CHECK(!list.count);
+}
+
+/* One slot of a group of a volume that was unified: bad only if the log does not name the group. */
+static void check_slot_rot(struct volume *vol, u64 group, unsigned int slot, u64 delta, u64 used)
+{
+	static const struct { u32 from, len; const char *why; } rots[] = {
+		{ 2000, 1, "checksum" }, { 0, 1, "magic" }, { 8, 1, "volume" }, { 0, 4096, "magic" }, { 32, 1, "checksum" },
+	};
+	u8 *at = (u8 *)device_memory_bytes(vol->dev) + balloc_slot_addr(vol, group, slot) * 4096, saved[4096];
+	bool current = slot_delta(vol, group, slot) == delta;
+	u32 i, n;
+
+	memcpy(saved, at, 4096);
+	for (i = 0; i < ARRAY_SIZE(rots); i++) {
+		for (n = 0; n < rots[i].len; n++)
+			at[rots[i].from + n] ^= 0x10;
+		volume_remount(vol, delta, used);
+		check_group_damaged(vol, group, rots[i].why);
+		CHECK(balloc_test(vol, balloc_group_start(vol, !group) + 1000, 1) == 1);
+		/* One that a unify may have been writing. */
+		volume_remount(vol, delta, used);
+		CHECK(balloc_note_in_log(vol, group) == 0);
+		CHECK(balloc_test(vol, balloc_group_start(vol, group) + 1000, 1) == !current);
+		/* Nobody knows, nobody writes. */
+		volume_remount(vol, delta, used);
+		balloc_note_log_unread(vol, true);
+		CHECK(balloc_test(vol, balloc_group_start(vol, group) + 1000, 1) == !current);
+		memcpy(at, saved, 4096);
+	}
+	volume_remount(vol, delta, used);
+	CHECK(balloc_test(vol, balloc_group_start(vol, group) + 1000, 1) == 1);
+}
+
+static void test_slots_rot(void **unused)
+{
+	struct volume *vol = volume_make(3 * (4096 - 64) * 8 * 4096ULL, 4096);
+	u8 *bytes = device_memory_bytes(vol->dev), *unused_slot = bytes + balloc_slot_addr(vol, 2, 1) * 4096;
+	u64 used, group;
+	u32 slot, len;
+	u64 addr;
+
+	random_start("test_slots_rot", 0);
+	for (group = 0; group < 2; group++)
+		alloc_exactly(vol, BALLOC_DATA, group * vol->group_blocks + 500, 1);
+	unify(vol, 1);
+	for (group = 0; group < 2; group++)
+		alloc_exactly(vol, BALLOC_DATA, group * vol->group_blocks + 1000, 1);
+	unify(vol, 2);
+	used = disk_used(vol);
+	for (group = 0; group < 2; group++)
+		for (slot = 0; slot < 2; slot++)
+			check_slot_rot(vol, group, slot, 2, used);
+	/* Newer than the anchor: only where the log names the group. */
+	volume_remount(vol, 1, used - 2);
+	check_group_damaged(vol, 0, "newer than the anchor's");
+	volume_replay(vol, 1, used - 2, 0);
+	CHECK(balloc_test(vol, 1000, 1) == 0 && balloc_test(vol, 500, 1) == 1);
+	/* Never written: whatever is there that is not of this volume. */
+	memset(unused_slot, 0xa5, 4096);
+	memcpy(unused_slot - 4096, bytes + balloc_slot_addr(vol, 1, 0) * 4096, 4096);
+	unused_slot[8 - 4096] ^= 1;
+	volume_remount(vol, 2, used);
+	CHECK(balloc_test(vol, 2 * vol->group_blocks + 1000, 1) == 0);
+	/* A map of this volume in the wrong place. */
+	unused_slot[8 - 4096] ^= 1;
+	volume_remount(vol, 2, used);
+	check_group_damaged(vol, 2, "was written for group 1");
+	/* If there is nothing else, it is said that there might be. */
+	CHECK(balloc_alloc(vol, BALLOC_DATA, 0, vol->group_blocks - 10, vol->group_blocks, &addr, &len) == -EIO);
+	CHECK(balloc_note_in_log(vol, vol->group_count) == 0);
+	volume_drop(vol);
+}
+
+/* Groups dropped from memory and loaded again while a snapshot is written, and after. */
+static void test_slots_evicted(void **unused)
+{
+	struct volume *vol = volume_make(4 * TIB, 65536);
+	u64 group, used, place = 1000;
+	LIST_HEAD(writes);
+	u64 touched[8];
+
+	random_start("test_slots_evicted", 0);
+	if (!vol)
+		skip();
+	CHECK(vol->group_count > 120);
+	for (group = 0; group < 110; group++)
+		alloc_exactly(vol, BALLOC_DATA, group * vol->group_blocks + place, 1);
+	unify(vol, 1);
+	used = disk_used(vol);
+	/* Cut off: groups 0 and 120. */
+	alloc_exactly(vol, BALLOC_DATA, place + 1, 1);
+	alloc_exactly(vol, BALLOC_DATA, 120 * vol->group_blocks + place, 1);
+	snapshot_crash(vol, 2);
+	volume_remount(vol, 1, used);
+	CHECK(balloc_note_in_log(vol, 0) == 0 && balloc_note_in_log(vol, 120) == 0);
+	CHECK(balloc_touch(vol, 0) == 0 && balloc_touch(vol, 120) == 0);
+	alloc_exactly(vol, BALLOC_DATA, 1 * vol->group_blocks + place + 1, 1);
+	for (group = 0; group < 110; group++)
+		CHECK(in_use(vol, group * vol->group_blocks + place));
+	while (balloc_touched(vol, touched, 8))
+		;
+	CHECK(balloc_snapshot(vol, 3, &writes) == 0);
+	for (group = 0; group < 110; group++)
+		CHECK(in_use(vol, group * vol->group_blocks + place));
+	CHECK(vol->balloc.loaded < 100);
+	write_maps(vol, &writes);
+	balloc_snapshot_done(vol, &writes, true);
+	for (group = 0; group < 220; group++)
+		CHECK(in_use(vol, group % 110 * vol->group_blocks + place));
+	CHECK(balloc_test(vol, 120 * vol->group_blocks + place, 1) == 0);
+	CHECK(balloc_test(vol, place + 1, 1) == 0);
+	CHECK(balloc_test(vol, vol->group_blocks + place + 1, 1) == 1);
+	volume_remount(vol, 3, used + 1);
+	for (group = 0; group < vol->group_count; group++)
+		CHECK(balloc_test(vol, group * vol->group_blocks + place, 1) == (group < 110));
+	volume_drop(vol);
+}
+
+/* ---- many unifies, some of them cut off ---- */
+
+#define CUT_GROUPS	4u
+#define CUT_STEPS	1000u
+
+/* What a volume does with its log, without a log. */
+struct history {
+	struct volume *vol;
+	bool *data;			/* of each block: holds data now */
+	bool in_log[CUT_GROUPS];
+	bool written[CUT_GROUPS];	/* at the anchor */
+	u64 steps[CUT_STEPS];		/* blocks allocated or freed since the anchor */
+	u32 count, logged;
+	u64 delta, anchor_delta, anchor_used;
+};
+
+static void history_step(struct history *history, u64 group)
+{
+	struct volume *vol = history->vol;
+	u64 addr = group * vol->group_blocks + 1000 + random_below(30);
+
+	if (history->count == CUT_STEPS)
+		return;
+	if (history->data[addr])
+		CHECK(balloc_free(vol, BALLOC_DATA, addr, 1) == 0);
+	else
+		CHECK(balloc_take(vol, addr, 1) == 0);
+	history->data[addr] = !history->data[addr];
+	history->steps[history->count++] = addr;
+}
+
+/* A commit, if there is anything to log. */
+static void history_log(struct history *history)
+{
+	bool any = history->count > history->logged;
+	u64 group;
+
+	while (balloc_touched(history->vol, &group, 1))
+		any = history->in_log[group] = true;
+	history->delta += any;
+	history->logged = history->count;
+}
+
+static void history_verify(struct history *history)
+{
+	struct volume *vol = history->vol;
+	u64 group, i;
+
+	for (group = 0; group < CUT_GROUPS; group++)
+		for (i = 990; i < 1040; i++)
+			CHECK(balloc_test(vol, group * vol->group_blocks + i, 1) ==
+			      history->data[group * vol->group_blocks + i]);
+}
+
+static void history_crash(struct history *history)
+{
+	struct volume *vol = history->vol;
+	u32 i, count = history->count;
+	u64 group;
+
+	volume_remount(vol, history->anchor_delta, history->anchor_used);
+	for (group = 0; group < CUT_GROUPS; group++)
+		if (history->in_log[group])
+			CHECK(balloc_note_in_log(vol, group) == 0);
+	for (i = count; i-- > 0;)
+		history->data[history->steps[i]] = !history->data[history->steps[i]];
+	history_verify(history);
+	for (group = 0; group < CUT_GROUPS; group++)
+		if (history->in_log[group])
+			CHECK(balloc_touch(vol, group) == 0);
+	for (i = 0; i < count; i++) {
+		u64 addr = history->steps[i];
+
+		CHECK((history->data[addr] ? balloc_free(vol, BALLOC_DATA, addr, 1) : balloc_take(vol, addr, 1)) == 0);
+		history->data[addr] = !history->data[addr];
+	}
+	history_verify(history);
+}
+
+/* Each write is done, not done, or half done. */
+static void write_some_maps(struct volume *vol, struct list_head *writes)
+{
+	struct map_write *write;
+
+	list_for_each_entry(write, writes, link) {
+		u8 *at = (u8 *)device_memory_bytes(vol->dev) + write->addr * 4096;
+		u32 from = 512 * random_below(8), to = random_below(2) ? 4096 : from + 512;
+
+		if (random_below(2))
+			from = 0;
+		if (random_below(3))
+			memcpy(at + from, (u8 *)write->data + from, to - from);
+	}
+}
+
+static void history_unify(struct history *history, bool cut)
+{
+	struct volume *vol = history->vol;
+	bool in_log[CUT_GROUPS];
+	LIST_HEAD(writes);
+	u64 used, group;
+	u32 begun;
+
+	CHECK(list_empty(&vol->balloc.untold));
+	CHECK(balloc_snapshot(vol, history->delta, &writes) == 0);
+	used = disk_used(vol);
+	begun = history->count;
+	memcpy(in_log, history->in_log, sizeof(in_log));
+	if (random_below(2)) {		/* commits go on meanwhile */
+		u64 delta = history->delta;
+
+		history_step(history, random_below(CUT_GROUPS));
+		memset(history->in_log, 0, sizeof(in_log));
+		history_log(history);
+		if (!cut) {
+			write_maps(vol, &writes);
+			balloc_snapshot_done(vol, &writes, true);
+			history->anchor_delta = delta;
+		}
+	} else if (!cut) {
+		write_maps(vol, &writes);
+		balloc_snapshot_done(vol, &writes, true);
+		history->anchor_delta = history->delta;
+		memset(history->in_log, 0, sizeof(in_log));
+	}
+	if (cut) {
+		write_some_maps(vol, &writes);
+		balloc_snapshot_done(vol, &writes, false);
+		for (group = 0; group < CUT_GROUPS; group++)
+			history->in_log[group] |= in_log[group];
+		history_crash(history);
+		return;
+	}
+	history->anchor_used = used;
+	history->count -= begun;
+	history->logged = history->count;
+	memmove(history->steps, history->steps + begun, history->count * sizeof(u64));
+	for (group = 0; group < CUT_GROUPS; group++)
+		history->written[group] |= in_log[group];
+}
+
+/* One flipped bit in any slot of a group not in the log is found. */
+static void history_rot(struct history *history)
+{
+	struct volume *vol = history->vol;
+	u64 group = random_below(CUT_GROUPS), addr = balloc_slot_addr(vol, group, random_below(2));
+	u8 *at = (u8 *)device_memory_bytes(vol->dev) + addr * 4096 + random_below(4096), bit = 1 << random_below(8);
+
+	*at ^= bit;
+	volume_remount(vol, history->anchor_delta, history->anchor_used);
+	CHECK(balloc_test(vol, group * vol->group_blocks + 1000, 1) == -EIO ||
+	      !history->written[group] || history->in_log[group]);
+	*at ^= bit;
+	history_crash(history);
+}
+
+static void test_cut_off(void **unused)
+{
+	struct history *history = calloc(1, sizeof(*history));
+	struct volume *vol = volume_make(CUT_GROUPS * (4096 - 64) * 8 * 4096ULL, 4096);
+	u32 round, i, step;
+
+	random_start("test_cut_off", 11);
+	for (round = 0; round < 200; round++) {
+		memset(history, 0, sizeof(*history));
+		history->vol = vol;
+		history->data = calloc(vol->total_blocks, 1);
+		memset((u8 *)device_memory_bytes(vol->dev), 0, 4096 * 100);
+		for (i = 1; i < CUT_GROUPS; i++)
+			memset((u8 *)device_memory_bytes(vol->dev) + balloc_slot_addr(vol, i, 0) * 4096, 0, 8192);
+		volume_remount(vol, 0, balloc_fixed_blocks(vol));
+		history->anchor_used = balloc_fixed_blocks(vol);
+		for (step = 0; step < 30; step++) {
+			for (i = random_below(4); i > 0; i--)
+				history_step(history, random_below(CUT_GROUPS));
+			history_log(history);
+			switch (random_below(6)) {
+			case 0: history_unify(history, false); break;
+			case 1: case 2: history_unify(history, true); break;
+			case 3: history_crash(history); break;
+			case 4: history_rot(history); break;
+			}
+		}
+		history_verify(history);
+		free(history->data);
+	}
+	free(history);
 	volume_drop(vol);
 }
 
@@ -1217,6 +1575,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_random_fragmented),
 		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_slots_torn),
+		cmocka_unit_test(test_slots_rot),
+		cmocka_unit_test(test_slots_evicted),
+		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_snapshot),
 		cmocka_unit_test(test_map_nonsense),
 		cmocka_unit_test(test_corruption),

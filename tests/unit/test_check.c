@@ -165,6 +165,13 @@ static void item_ino(void)
 	set(5, TUX3_ITEM_ATTR, 0, sizeof(struct disk_attr));
 }
 
+/* Before anything else in the tree. */
+static void item_ino_zero(void)
+{
+	memset(item, 1, 20);
+	set(0, TUX3_ITEM_PARENT, 7, 20);
+}
+
 static void item_offset(void)
 {
 	attr_get(ino.small);
@@ -643,6 +650,19 @@ static void map_bad(void)
 	image_seal_map(image, map_addr());
 }
 
+/* In the slot that counts, and in the other one. */
+static void map_rot(void)
+{
+	((u8 *)image_block(image, map_addr()))[2000] ^= 1;
+}
+
+static void map_rot_other(void)
+{
+	u64 first = (192 << 10) / 4096;
+
+	((u8 *)image_block(image, map_addr() == first ? first + 1 : first))[2000] ^= 1;
+}
+
 /* A number of the anchor in use. */
 static void anchor_put(__le64 *field, u64 value, struct disk_anchor *anchor)
 {
@@ -730,6 +750,7 @@ static const struct damage {
 	{ CHECK_NODE_FIXED, node_fixed, ON_BYTES | AND_MORE },
 	{ CHECK_ITEM_TYPE, item_type, 0 },
 	{ CHECK_ITEM_INO, item_ino, 0 },
+	{ CHECK_ITEM_INO, item_ino_zero, 0 },
 	{ CHECK_ITEM_OFFSET, item_offset, 0 },
 	{ CHECK_ATTR_MISSING, attr_missing, 0 },
 	{ CHECK_ATTR_LENGTH, attr_length, 0 },
@@ -797,6 +818,8 @@ static const struct damage {
 	{ CHECK_USED_TOTAL, used_total, ON_BYTES },
 	{ CHECK_INODE_TOTAL, inode_total, ON_BYTES },
 	{ CHECK_MAP_BAD, map_bad, ON_BYTES },
+	{ CHECK_MAP_BAD, map_rot, ON_BYTES },
+	{ CHECK_MAP_BAD, map_rot_other, ON_BYTES },
 	{ CHECK_LOG_SHARED, log_shared, ON_BYTES },
 	{ CHECK_DATA_TOTAL, data_total, ON_BYTES },
 	{ CHECK_DATA_READ, data_read, ON_BYTES },

@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Installs what this project needs and the machine lacks, from the distribution (Debian 12 or later, and
+# relatives).  Quiet, and without root, when there is nothing to do.
+#
+#	scripts/deps.sh [run|test]...	build and mount (default) | also: tests and benchmarks
+set -euo pipefail
+
+RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev uuid-dev libblkid-dev)
+# dbench, fsmark, fuse2fs, e2fsprogs: what bench/run fuse runs and compares with.
+# The rest: tests.
+TEST=(libcmocka-dev python3 python3-pytest acl attr git graphviz mount util-linux procps
+      dbench fsmark fuse2fs e2fsprogs)
+
+wanted=("${RUN[@]}")
+for what in "$@"; do
+	case $what in
+	run) ;;
+	test) wanted+=("${TEST[@]}") ;;
+	*) echo "deps.sh: \"$what\" is neither run nor test." >&2; exit 2 ;;
+	esac
+done
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+	echo "deps.sh: this is no Debian, so nothing is installed; needed are what Debian calls: ${wanted[*]}" >&2
+	exit 0
+fi
+
+missing=()
+for package in "${wanted[@]}"; do
+	state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+	[ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+	echo "deps.sh: these packages are missing and only root can install them: ${missing[*]}" >&2
+	exit 1
+fi
+echo "Installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install_missing() {
+	apt-get install -y -q --no-install-recommends "${missing[@]}" >"$log" 2>&1
+}
+# Package lists that are absent or old make the first try fail.
+if ! install_missing && ! { apt-get update -q >"$log" 2>&1 && install_missing; }; then
+	tail -n 30 "$log" >&2
+	echo "deps.sh: the packages could not be installed; what apt-get said is above." >&2
+	exit 1
+fi

@@ -1,0 +1,658 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Reads a Tux3 volume as doc/FORMAT.md describes it, and by nothing else: the proof that the document is enough.
+
+No code of core/ is used.  The log is replayed in memory, the image is only read.
+
+	volume = Volume("disk.img")
+	for entry in volume.walk():
+		print(entry.path, entry.attr.size)
+
+As a program: format_reader.py IMAGE lists all files, and checks all checksums.
+"""
+import bisect
+import struct
+import sys
+from collections import defaultdict, namedtuple
+
+MASK64 = (1 << 64) - 1
+ATTR, PARENT, INLINE, XATTR, DIRENT, EXTENT = 1, 2, 3, 4, 5, 6
+QUOTA_USER, QUOTA_GROUP, QUOTA_PROJECT, ORPHAN = 16, 17, 18, 19
+S_IFMT, S_IFDIR, S_IFREG, S_IFLNK = 0o170000, 0o040000, 0o100000, 0o120000
+INO_VOLUME, INO_ROOT = 1, 2
+EXTENT_UNWRITTEN, EXTENT_CSUM = 1, 2
+ATTR_INLINE = 4
+FEATURE_QUOTA, FEATURE_DATA_CSUM = 1, 1
+COMMIT_DATA_FLUSHED = 1
+SLOT_STRIDE = 65536
+
+ANCHOR = struct.Struct("<QIIQQQ16s64sQQQIIQ16sQQQQIIQQQQQQ")
+NODE = struct.Struct("<IIQQQHHI24s")
+ITEM = struct.Struct("<QQHHI")
+BRANCH = struct.Struct("<QQQQ")
+MAP = struct.Struct("<IIQQQQI20s")
+LOG = struct.Struct("<IIQQQQQIIII")
+COMMIT = struct.Struct("<QQIIIIQQ")
+RECORD = struct.Struct("<HHI")
+ATTRS = struct.Struct("<IIIIQQqqqqIIIIIIIIIIQ")
+EXTENT_HEAD = struct.Struct("<QQII")
+EXTENT_RECORD = struct.Struct("<QQQQII")
+DIRENT_HEAD = struct.Struct("<QBB")
+PARENT_HEAD = struct.Struct("<QB")
+XATTR_HEAD = struct.Struct("<BBII")
+PIECE = struct.Struct("<QI")
+QUOTA = struct.Struct("<QQQQQQQQ")
+
+Anchor = namedtuple("Anchor", "magic crc version volume_id slot_offset generation uuid label compat ro_compat incompat "
+                    "block_shift group_blocks total_blocks hash_seed created_ns delta root_addr root_birth root_level "
+                    "flags log_addr log_seq used_blocks inodes written_ns data_blocks")
+Attr = namedtuple("Attr", "mode uid gid nlink size blocks atime_sec mtime_sec ctime_sec btime_sec "
+                  "atime_nsec mtime_nsec ctime_nsec btime_nsec rdev_major rdev_minor flags generation projid spare change")
+LogBlock = namedtuple("LogBlock", "magic crc volume_id addr seq delta next index blocks used spare payload")
+Commit = namedtuple("Commit", "delta time_ns bytes crc count flags used_blocks inodes addrs records good")
+Extent = namedtuple("Extent", "addr birth len flags csums")
+Entry = namedtuple("Entry", "path ino attr")
+
+
+class FormatError(Exception):
+    pass
+
+
+def expect(condition, what):
+    if not condition:
+        raise FormatError(what)
+
+
+# ---- the two hash functions ----
+
+def _crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82f63b78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+CRC_TABLE = _crc_table()
+
+
+def crc32c(data, crc=0xffffffff):
+    table = CRC_TABLE
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xff] ^ crc >> 8
+    return crc
+
+
+def sealed(block, crc_offset):
+    """Does the object have the checksum that it holds at this offset?"""
+    crc = crc32c(block[:crc_offset] + bytes(4) + block[crc_offset + 4:])
+    return crc == struct.unpack_from("<I", block, crc_offset)[0]
+
+
+def siphash24(key, data):
+    def rotate(x, n):
+        return (x << n | x >> 64 - n) & MASK64
+
+    def rounds(n):
+        v0, v1, v2, v3 = v
+        for _ in range(n):
+            v0 = v0 + v1 & MASK64
+            v1 = rotate(v1, 13) ^ v0
+            v0 = rotate(v0, 32)
+            v2 = v2 + v3 & MASK64
+            v3 = rotate(v3, 16) ^ v2
+            v0 = v0 + v3 & MASK64
+            v3 = rotate(v3, 21) ^ v0
+            v2 = v2 + v1 & MASK64
+            v1 = rotate(v1, 17) ^ v2
+            v2 = rotate(v2, 32)
+        v[:] = [v0, v1, v2, v3]
+
+    k0, k1 = struct.unpack("<QQ", key)
+    v = [k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573]
+    whole = len(data) // 8 * 8
+    words = list(struct.unpack(f"<{whole // 8}Q", data[:whole]))
+    words.append(int.from_bytes(data[whole:], "little") | (len(data) & 0xff) << 56)
+    for word in words:
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xff
+    rounds(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+# ---- chains: entries whose hashes collide, in one item ----
+
+def dirents(data):
+    """(ino, type, name) of each entry."""
+    at = 0
+    while at < len(data):
+        ino, kind, length = DIRENT_HEAD.unpack_from(data, at)
+        name = data[at + DIRENT_HEAD.size:at + DIRENT_HEAD.size + length]
+        expect(length and len(name) == length, "a directory entry is cut short")
+        yield ino, kind, name
+        at += DIRENT_HEAD.size + length
+
+
+def parents(data):
+    """(dir, name) of each entry."""
+    at = 0
+    while at < len(data):
+        directory, length = PARENT_HEAD.unpack_from(data, at)
+        name = data[at + PARENT_HEAD.size:at + PARENT_HEAD.size + length]
+        expect(length and len(name) == length, "a parent pointer is cut short")
+        yield directory, name
+        at += PARENT_HEAD.size + length
+
+
+def xattr_entries(data):
+    """(name, value length, crc, inline value or None, pieces, the entry's bytes) of each entry."""
+    at = 0
+    while at < len(data):
+        length, pieces, value_len, crc = XATTR_HEAD.unpack_from(data, at)
+        name_at = at + XATTR_HEAD.size
+        value_at = name_at + length
+        end = value_at + (pieces * PIECE.size if pieces else value_len)
+        expect(length and end <= len(data), "an extended attribute is cut short")
+        where = [PIECE.unpack_from(data, value_at + i * PIECE.size) for i in range(pieces)]
+        yield (data[name_at:value_at], value_len, crc, None if pieces else data[value_at:end], where, data[at:end])
+        at = end
+
+
+class Volume:
+    def __init__(self, path):
+        self.file = open(path, "rb")
+        self.size = self.file.seek(0, 2)
+        self.anchor = self.find_anchor()
+        self.block_size = 1 << self.anchor.block_shift
+        expect(not self.anchor.incompat & ~FEATURE_DATA_CSUM, "unknown incompatible features")
+        self.items = {}
+        self.extents = defaultdict(dict)	# ino: {file block: Extent}
+        self.node_blocks = set()
+        self.read_node(self.anchor.root_addr, self.anchor.root_birth, self.anchor.root_level, (0, 0), None)
+        self.inodes = sum(key[1] == ATTR for key in self.items)
+        expect(self.inodes == self.anchor.inodes, "the anchor's number of inodes")
+        expect(self.data_blocks() == self.anchor.data_blocks, "the anchor's number of data blocks")
+        self.delta = self.anchor.delta
+        self.touched = set()
+        self.log_next = self.anchor.log_addr
+        self.torn = None
+        self.commits = self.read_log()
+        for commit in self.commits:
+            self.replay(commit)
+        self.index = self.by_inode()
+
+    # ---- blocks and anchors ----
+
+    def read_bytes(self, offset, length):
+        self.file.seek(offset)
+        data = self.file.read(length)
+        expect(len(data) == length, f"the image ends before byte {offset + length}")
+        return data
+
+    def block(self, addr, count=1):
+        expect(addr + count <= self.anchor.total_blocks, f"block {addr} is outside of the volume")
+        return self.read_bytes(addr << self.anchor.block_shift, count << self.anchor.block_shift)
+
+    def anchor_at(self, offset):
+        if offset < 0 or offset + 512 > self.size:
+            return None
+        data = self.read_bytes(offset, 512)
+        anchor = Anchor(*ANCHOR.unpack_from(data))
+        if anchor.magic != int.from_bytes(b"TUX3ANC1", "little"):
+            return None
+        expect(anchor.version <= 1, f"format version {anchor.version}")
+        size = anchor.total_blocks << anchor.block_shift
+        if (not sealed(data, 8) or anchor.slot_offset != offset or not 12 <= anchor.block_shift <= 16 or
+                anchor.group_blocks != ((1 << anchor.block_shift) - 64) * 8 or size % SLOT_STRIDE or size < 4 << 20):
+            return None
+        return anchor
+
+    def find_anchor(self):
+        found = [self.anchor_at(SLOT_STRIDE), self.anchor_at(2 * SLOT_STRIDE)]
+        known = next((a for a in found if a), None)
+        size = known.total_blocks << known.block_shift if known else self.size // SLOT_STRIDE * SLOT_STRIDE
+        found += [self.anchor_at(size - 2 * SLOT_STRIDE), self.anchor_at(size - SLOT_STRIDE)]
+        found = [a for a in found if a]
+        expect(found, "no valid anchor")
+        return max(found, key=lambda a: a.generation)
+
+    # ---- the tree ----
+
+    def read_node(self, addr, birth, level, low, high):
+        """All items below; keys k of this node must have low <= k < high (None: no limit)."""
+        data = self.block(addr)
+        magic, _, volume_id, own, node_birth, node_level, count, data_start, spare = NODE.unpack_from(data)
+        where = f"node {addr}"
+        expect(magic == int.from_bytes(b"T3ND", "little") and sealed(data, 4), f"{where}: magic or checksum")
+        expect((volume_id, own, node_birth, node_level) == (self.anchor.volume_id, addr, birth, level), f"{where}: identity")
+        expect(not any(spare), f"{where}: spare bytes")
+        expect(addr not in self.node_blocks and not self.is_fixed(addr), f"{where}: used twice")
+        expect(count or addr == self.anchor.root_addr, f"{where}: empty")
+        self.node_blocks.add(addr)
+        keys = []
+        if level:
+            expect(count and not data_start, f"{where}: header")
+            branches = [BRANCH.unpack_from(data, NODE.size + i * BRANCH.size) for i in range(count)]
+            keys = [branch[:2] for branch in branches]
+            for i, (ino_type, offset, child, child_birth) in enumerate(branches):
+                upper = keys[i + 1] if i + 1 < count else high
+                self.read_node(child, child_birth, level - 1, (ino_type, offset), upper)
+            expect(not any(data[NODE.size + count * BRANCH.size:]), f"{where}: unused bytes")
+        else:
+            end = self.block_size
+            for i in range(count):
+                ino_type, offset, at, length, item_spare = ITEM.unpack_from(data, NODE.size + i * ITEM.size)
+                at = at or 65536
+                expect(at + length == end and not item_spare, f"{where}: item {i}")
+                expect(length <= self.block_size // 4 + 64, f"{where}: item {i} is too long")
+                end = at
+                keys.append((ino_type, offset))
+                self.set_item(ino_type >> 8, ino_type & 0xff, offset, data[at:at + length])
+            expect(end == data_start, f"{where}: data_start")
+            expect(not any(data[NODE.size + count * ITEM.size:data_start]), f"{where}: unused bytes")
+        expect(all(a < b for a, b in zip(keys, keys[1:])), f"{where}: order")
+        if keys and addr != self.anchor.root_addr:
+            expect(low <= keys[0] and (high is None or keys[-1] < high), f"{where}: keys outside of the parent's range")
+
+    def set_item(self, ino, kind, offset, data):
+        if kind == EXTENT:
+            self.extents[ino][offset] = self.parse_extent(data)
+        else:
+            self.items[ino, kind, offset] = bytes(data)
+
+    def parse_extent(self, data):
+        addr, birth, length, flags = EXTENT_HEAD.unpack_from(data)
+        csums = list(struct.unpack_from(f"<{length}I", data, EXTENT_HEAD.size)) if flags & EXTENT_CSUM else None
+        expect(length and len(data) == EXTENT_HEAD.size + 4 * len(csums or []), "length of an extent item")
+        expect(length <= (self.block_size // 16 if csums else 1 << 20), "length of an extent")
+        return Extent(addr, birth, length, flags, csums)
+
+    # ---- the log ----
+
+    def log_block(self, addr, seq):
+        """The block if the chain goes on with it, else None."""
+        expect(addr < self.anchor.total_blocks and not self.is_fixed(addr), f"the log goes on at block {addr}")
+        data = self.block(addr)
+        fields = LOG.unpack_from(data)
+        block = LogBlock(*fields, data[LOG.size:LOG.size + fields[9]])
+        good = (block.magic == int.from_bytes(b"T3LG", "little") and block.volume_id == self.anchor.volume_id and
+                block.addr == addr and block.seq == seq and block.used <= self.block_size - LOG.size and
+                block.index < block.blocks and not block.spare and sealed(data, 4))
+        return block if good else None
+
+    def read_commit(self, addr, seq):
+        """The commit that begins in this block, or None where the log ends; and where it goes on."""
+        payload, addrs, first = b"", [], None
+        while first is None or len(addrs) < first.blocks:
+            block = self.log_block(addr, seq + len(addrs))
+            if not block:
+                return None, addr
+            first = first or block
+            if (block.index, block.blocks, block.delta) != (len(addrs), first.blocks, first.delta):
+                return None, addr
+            payload += block.payload
+            addrs.append(addr)
+            addr = block.next
+        head = COMMIT.unpack_from(payload)
+        records = payload[COMMIT.size:]
+        good = head[2] == len(records) and crc32c(records) == head[3]
+        return Commit(*head, addrs, records, good), addr
+
+    def read_log(self):
+        """All complete commits.  The last one does not count if its records or its data are not what they should be."""
+        commits, addr, seq = [], self.anchor.log_addr, self.anchor.log_seq
+        while True:
+            commit, after = self.read_commit(addr, seq)
+            if not commit:
+                break
+            commits.append(commit)
+            addr = after
+            seq += len(commit.addrs)
+        expect(all(commit.good for commit in commits[:-1]), "a commit that is not the last one is damaged")
+        self.log_next = addr
+        if commits and not (commits[-1].good and self.data_is_there(commits[-1])):
+            self.torn = commits.pop()
+            self.log_next = self.torn.addrs[0]
+        return commits
+
+    def records(self, commit):
+        at, count = 0, 0
+        while at < len(commit.records):
+            kind, spare, length = RECORD.unpack_from(commit.records, at)
+            at += RECORD.size
+            expect(at + length <= len(commit.records) and not spare, "a record is cut short")
+            yield kind, commit.records[at:at + length]
+            at += (length + 7) // 8 * 8
+            count += 1
+        expect(count == commit.count, "the number of records of a commit")
+
+    def data_is_there(self, commit):
+        if commit.flags & COMMIT_DATA_FLUSHED:
+            return True
+        for kind, payload in self.records(commit):
+            if kind == 9:
+                _, _, count, addr, flags, _ = EXTENT_RECORD.unpack_from(payload)
+                if flags & EXTENT_CSUM:
+                    csums = struct.unpack_from(f"<{count}I", payload, EXTENT_RECORD.size)
+                    if any(crc32c(self.block(addr + i)) != csums[i] for i in range(count)):
+                        return False
+            elif kind == 7:
+                for _, length, crc, _, pieces, _ in xattr_entries(payload[16:]):
+                    if pieces and crc32c(self.read_pieces(pieces, length)) != crc:
+                        return False
+        return True
+
+    # ---- replay: what each record does ----
+
+    def replay(self, commit):
+        expect(commit.delta > self.delta, "deltas of the log rise")
+        self.delta = commit.delta
+        table = {1: self.item_set, 2: self.item_delete, 3: self.attr_set, 4: self.inode_delete, 5: self.dirent_set,
+                 6: self.dirent_delete, 7: self.xattr_set, 8: self.xattr_set, 9: self.extent_map, 10: self.extent_punch,
+                 11: self.group_touched}
+        for kind, payload in self.records(commit):
+            expect(kind in table, f"record type {kind}")
+            self.deleting = kind == 8
+            table[kind](payload)
+        expect(sum(key[1] == ATTR for key in self.items) == commit.inodes, f"inodes after delta {commit.delta}")
+        expect(self.data_blocks() == commit.used_blocks, f"data blocks after delta {commit.delta}")
+
+    @staticmethod
+    def key(payload):
+        ino_type, offset = struct.unpack_from("<QQ", payload)
+        return ino_type >> 8, ino_type & 0xff, offset
+
+    def item_set(self, payload):
+        self.items[self.key(payload)] = payload[16:]
+
+    def item_delete(self, payload):
+        self.items.pop(self.key(payload), None)
+
+    def attr_set(self, payload):
+        ino, = struct.unpack_from("<Q", payload)
+        key = ino, ATTR, 0
+        if key in self.items:
+            self.account(self.items[key], -1)
+        self.items[key] = payload[8:]
+        self.account(payload[8:], 1)
+
+    def account(self, attr, sign):
+        """Quota usage follows from attributes."""
+        if not self.anchor.ro_compat & FEATURE_QUOTA:
+            return
+        attr = Attr(*ATTRS.unpack(attr))
+        for kind, who in ((QUOTA_USER, attr.uid), (QUOTA_GROUP, attr.gid), (QUOTA_PROJECT, attr.projid)):
+            key = INO_VOLUME, kind, who
+            quota = list(QUOTA.unpack(self.items.get(key, bytes(QUOTA.size))))
+            quota[0] += sign * attr.blocks
+            quota[1] += sign
+            self.items[key] = QUOTA.pack(*quota)
+            if not any(quota):
+                del self.items[key]
+
+    def inode_delete(self, payload):
+        ino, = struct.unpack("<Q", payload)
+        attr = self.items.get((ino, ATTR, 0))
+        if attr:
+            self.account(attr, -1)
+        for key in [key for key in self.items if key[0] == ino]:
+            del self.items[key]
+        self.extents.pop(ino, None)
+
+    def chain_change(self, key, keep, add=b""):
+        chain = b"".join(keep) + add
+        if chain:
+            self.items[key] = chain
+        else:
+            self.items.pop(key, None)
+
+    def parent_change(self, ino, directory, name, add):
+        key = ino, PARENT, self.parent_hash(directory, name)
+        entries = [PARENT_HEAD.pack(d, len(n)) + n for d, n in parents(self.items.get(key, b"")) if (d, n) != (directory, name)]
+        self.chain_change(key, entries, PARENT_HEAD.pack(directory, len(name)) + name if add else b"")
+
+    def dirent_change(self, payload, add):
+        directory, hashed = struct.unpack_from("<QQ", payload)
+        (ino, kind, name), = dirents(payload[16:])
+        key = directory, DIRENT, hashed
+        expect(hashed == self.name_hash(name), f"hash of {name!r} in the log")
+        old = list(dirents(self.items.get(key, b"")))
+        entries = [DIRENT_HEAD.pack(i, k, len(n)) + n for i, k, n in old if n != name]
+        self.chain_change(key, entries, DIRENT_HEAD.pack(ino, kind, len(name)) + name if add else b"")
+        for old_ino, _, old_name in old:
+            if old_name == name:
+                self.parent_change(old_ino, directory, name, False)
+        if add:
+            self.parent_change(ino, directory, name, True)
+
+    def dirent_set(self, payload):
+        self.dirent_change(payload, True)
+
+    def dirent_delete(self, payload):
+        self.dirent_change(payload, False)
+
+    def xattr_set(self, payload):
+        ino, hashed = struct.unpack_from("<QQ", payload)
+        (name, _, _, _, _, entry), = xattr_entries(payload[16:])
+        key = ino, XATTR, hashed
+        expect(hashed == self.name_hash(name), f"hash of {name!r} in the log")
+        keep = [e[5] for e in xattr_entries(self.items.get(key, b"")) if e[0] != name]
+        self.chain_change(key, keep, b"" if self.deleting else entry)
+
+    def punch(self, ino, start, end):
+        """Remove file blocks [start, end); an extent that crosses an edge is cut there."""
+        extents = self.extents[ino]
+        for at in [at for at, e in extents.items() if at < end and at + e.len > start]:
+            e = extents.pop(at)
+            for low, high in ((at, min(start, at + e.len)), (max(end, at), at + e.len)):
+                if low < high:
+                    skip = low - at
+                    extents[low] = e._replace(addr=e.addr + skip, len=high - low,
+                                              csums=e.csums and e.csums[skip:skip + high - low])
+
+    def extent_map(self, payload):
+        ino, block, count, addr, flags, _ = EXTENT_RECORD.unpack_from(payload)
+        csums = list(struct.unpack_from(f"<{count}I", payload, EXTENT_RECORD.size)) if flags & EXTENT_CSUM else None
+        self.punch(ino, block, block + count)
+        self.extents[ino][block] = Extent(addr, self.delta, count, flags, csums)
+
+    def extent_punch(self, payload):
+        ino, block, count, _, _, _ = EXTENT_RECORD.unpack_from(payload)
+        self.punch(ino, block, min(block + count, MASK64))
+
+    def group_touched(self, payload):
+        self.touched.add(struct.unpack("<Q", payload)[0])
+
+    # ---- names and files ----
+
+    def name_hash(self, name):
+        h = siphash24(self.anchor.hash_seed, name) & (1 << 63) - 1
+        return h + 16 if h < 16 else min(h, (1 << 63) - 3)
+
+    def parent_hash(self, directory, name):
+        return siphash24(self.anchor.hash_seed, name) + directory * 0x9e3779b97f4a7c15 & (1 << 63) - 1
+
+    def attr(self, ino):
+        return Attr(*ATTRS.unpack(self.items[ino, ATTR, 0]))
+
+    def by_inode(self):
+        """{(ino, type): [(offset, data)]} in order of offsets."""
+        index = defaultdict(list)
+        for (ino, kind, offset), data in sorted(self.items.items()):
+            index[ino, kind].append((offset, data))
+        return index
+
+    def walk(self):
+        """Every name of the volume as an Entry; the root has path "."."""
+        index = self.index
+        expected = defaultdict(set)		# ino: parent pointers it must have
+        todo, seen = [(".", INO_ROOT)], set()
+        yield Entry(".", INO_ROOT, self.attr(INO_ROOT))
+        while todo:
+            path, directory = todo.pop()
+            expect(directory not in seen, f"directory {directory} has two names")
+            seen.add(directory)
+            for hashed, data in index.get((directory, DIRENT), []):
+                for ino, kind, name in dirents(data):
+                    expect(hashed == self.name_hash(name), f"hash of {name!r}")
+                    attr = self.attr(ino)
+                    expect(kind == attr.mode >> 12, f"type of {name!r}")
+                    expected[ino].add((directory, name))
+                    below = name.decode(errors="surrogateescape") if path == "." else \
+                        path + "/" + name.decode(errors="surrogateescape")
+                    yield Entry(below, ino, attr)
+                    if attr.mode & S_IFMT == S_IFDIR:
+                        todo.append((below, ino))
+        for (ino, kind), items in index.items():
+            if kind == PARENT:
+                found = set()
+                for hashed, data in items:
+                    for directory, name in parents(data):
+                        expect(hashed == self.parent_hash(directory, name), "hash of a parent pointer")
+                        found.add((directory, name))
+                expect(found == expected[ino], f"parent pointers of inode {ino}")
+
+    def target(self, ino):
+        return b"".join(data for _, data in self.index.get((ino, INLINE), []))
+
+    def read_pieces(self, pieces, length):
+        data = b"".join(self.block(addr, count) for addr, count in pieces)
+        return data[:length]
+
+    def xattrs(self, ino):
+        found = {}
+        for hashed, data in self.index.get((ino, XATTR), []):
+            for name, length, crc, value, pieces, _ in xattr_entries(data):
+                expect(hashed == self.name_hash(name), f"hash of {name!r}")
+                if value is None:
+                    value = self.read_pieces(pieces, length)
+                expect(crc32c(value) == crc, f"checksum of {name!r}")
+                found[name.decode()] = value
+        return found
+
+    def runs(self, ino):
+        """(file block, Extent) in order, without overlaps."""
+        runs = sorted(self.extents.get(ino, {}).items())
+        for (at, e), (after, _) in zip(runs, runs[1:]):
+            expect(at + e.len <= after, f"extents of inode {ino} overlap")
+        return runs
+
+    def read(self, ino, offset=0, length=None):
+        """File data, each block compared with its checksum."""
+        attr = self.attr(ino)
+        end = attr.size if length is None else min(attr.size, offset + length)
+        if attr.flags & ATTR_INLINE:
+            data = self.items[ino, INLINE, 0]
+            expect(len(data) == attr.size and not self.extents.get(ino), f"inline data of inode {ino}")
+            return data[offset:end]
+        out = bytearray(max(end - offset, 0))
+        shift = self.anchor.block_shift
+        runs = self.runs(ino)
+        first = max(bisect.bisect_right([at for at, _ in runs], offset >> shift) - 1, 0)
+        for at, e in runs[first:]:
+            if at << shift >= end:
+                break
+            if e.flags & EXTENT_UNWRITTEN:
+                continue
+            for i in range(max((offset >> shift) - at, 0), e.len):
+                start = at + i << shift
+                if start >= end:
+                    break
+                data = self.block(e.addr + i)
+                if e.csums:
+                    expect(crc32c(data) == e.csums[i], f"checksum of block {at + i} of inode {ino}")
+                low, high = max(start, offset), min(start + self.block_size, end)
+                out[low - offset:high - offset] = data[low - start:high - start]
+        return bytes(out)
+
+    # ---- space ----
+
+    def data_blocks(self):
+        count = sum(e.len for extents in self.extents.values() for e in extents.values())
+        for (_, kind, _), data in self.items.items():
+            if kind == XATTR:
+                count += sum(length for entry in xattr_entries(data) for _, length in entry[4])
+        return count
+
+    def slot_addr(self, group, slot):
+        return (group * self.anchor.group_blocks if group else 3 * SLOT_STRIDE >> self.anchor.block_shift) + slot
+
+    def is_fixed(self, addr):
+        group, within = divmod(addr, self.anchor.group_blocks)
+        tail = self.anchor.total_blocks - (2 * SLOT_STRIDE >> self.anchor.block_shift)
+        return addr >= tail or (within < 2 if group else addr < self.slot_addr(0, 2))
+
+    def groups(self):
+        return -(-self.anchor.total_blocks // self.anchor.group_blocks)
+
+    def free_map(self, group):
+        """The set of blocks in use by the anchor's map, or None: only the fixed ones are."""
+        start = group * self.anchor.group_blocks
+        length = min(self.anchor.group_blocks, self.anchor.total_blocks - start)
+        if all(self.is_fixed(start + i) for i in (0, 1, length - 1)) and \
+                all(self.is_fixed(start + i) for i in range(length)):
+            return None			# slots and anchors may overlap there: it has no map
+        best = None
+        for slot in range(2):
+            addr = self.slot_addr(group, slot)
+            data = self.block(addr)
+            magic, _, volume_id, own, own_group, delta, free, spare = MAP.unpack_from(data)
+            if (magic != int.from_bytes(b"T3MP", "little") or volume_id != self.anchor.volume_id or not sealed(data, 4) or
+                    (own, own_group) != (addr, group) or delta > self.anchor.delta):
+                continue
+            if not best or delta > best[0]:
+                best = delta, free, spare, int.from_bytes(data[MAP.size:], "little")
+        if not best:
+            return None
+        _, free, spare, bits = best
+        expect(not any(spare), f"spare bytes in the map of group {group}")
+        expect(self.anchor.group_blocks - bin(bits).count("1") == free, f"free blocks in the map of group {group}")
+        expect(bits >> length == (1 << self.anchor.group_blocks - length) - 1, f"end of the map of group {group}")
+        return {start + i for i in range(length) if bits >> i & 1}
+
+    def check_space(self):
+        """Free maps against what is in use.  Without a log only: replay moves tree nodes."""
+        expect(not self.commits, "the log is empty")
+        used = set(self.node_blocks)
+
+        def use(addr, count):
+            blocks = set(range(addr, addr + count))
+            expect(not used & blocks and not any(map(self.is_fixed, blocks)), f"blocks at {addr} are used twice")
+            used.update(blocks)
+        for extents in self.extents.values():
+            for e in extents.values():
+                use(e.addr, e.len)
+        for (_, kind, _), data in self.items.items():
+            if kind == XATTR:
+                for entry in xattr_entries(data):
+                    for addr, count in entry[4]:
+                        use(addr, count)
+        fixed = {a for a in range(self.anchor.total_blocks) if self.is_fixed(a)}
+        for group in range(self.groups()):
+            start = group * self.anchor.group_blocks
+            within = range(start, min(start + self.anchor.group_blocks, self.anchor.total_blocks))
+            marked = self.free_map(group)
+            in_use = {a for a in within if a in used or a in fixed}
+            expect((marked if marked is not None else {a for a in within if a in fixed}) == in_use, f"map of group {group}")
+        expect(len(used) + len(fixed) == self.anchor.used_blocks, "the anchor's number of used blocks")
+
+
+def main(path):
+    volume = Volume(path)
+    for entry in volume.walk():
+        kind = entry.attr.mode & S_IFMT
+        extra = ""
+        if kind == S_IFREG:
+            extra = f" crc32c {crc32c(volume.read(entry.ino)) ^ 0xffffffff:08x}"
+        elif kind == S_IFLNK:
+            extra = f" -> {volume.target(entry.ino)!r}"
+        print(f"{entry.ino:8} {entry.attr.mode:06o} {entry.attr.nlink:3} {entry.attr.size:12} {entry.path!r}{extra}")
+        for name, value in volume.xattrs(entry.ino).items():
+            print(f"{'':8} {name}: {len(value)} bytes")
+    print(f"delta {volume.delta}, {len(volume.commits)} commits replayed{', a torn one left out' if volume.torn else ''}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

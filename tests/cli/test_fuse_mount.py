@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""tux3-fuse as a program: options, errors, daemon, signals, unmounting."""
+import errno
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import is_mounted, wait_until
+from posixlib import fails, in_child, opened, pattern, read_file, write_file
+
+
+def one_sentence(done):
+    """What a user should get: one line on stderr, nothing else."""
+    assert done.stdout == ""
+    lines = done.stderr.strip().split("\n")
+    assert len(lines) == 1 and lines[0].startswith("tux3-fuse: ") and lines[0].endswith("."), done.stderr
+    return lines[0]
+
+
+def daemon_pid(image):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"tux3-fuse") and os.fsencode(image) in words:
+            return int(path.parent.name)
+    return None
+
+
+def test_help_and_version(run):
+    text = run("tux3-fuse", "--help").stdout
+    assert "Usage: tux3-fuse" in text and "Examples:" in text and "norecovery" in text
+    assert run("tux3-fuse", "--version").stdout.startswith("tux3-fuse ")
+
+
+@pytest.mark.parametrize("args", [[], ["one"], ["a", "b", "c"], ["-o", "nonsense", "a", "b"], ["-o", "age=x", "a", "b"],
+                                  ["-o", "cache=1Q", "a", "b"], ["-o", "norecovery", "a", "b"],
+                                  ["-o", "threads=0", "a", "b"], ["-o", "nonsense=1", "a", "b"]])
+def test_usage_errors(run, args):
+    one_sentence(run("tux3-fuse", *args, status=1))
+
+
+def test_bad_image(run, image, tmp_path):
+    one_sentence(run("tux3-fuse", "/no/such/image", tmp_path, status=32))
+    zeros = image("64M")
+    one_sentence(run("tux3-fuse", zeros, tmp_path, status=32))
+    assert read_file(zeros) == bytes(64 << 20)
+    one_sentence(run("tux3-fuse", image("0"), tmp_path, status=32))
+
+
+def test_bad_mountpoint(run, volume, tmp_path):
+    before = read_file(volume)[:1 << 20]
+    one_sentence(run("tux3-fuse", volume, tmp_path / "none", status=32))
+    one_sentence(run("tux3-fuse", volume, volume, status=32))
+    assert read_file(volume)[:1 << 20] == before
+
+
+def test_daemon(run, volume, tmp_path, fsck):
+    mnt = tmp_path / "mnt"
+    mnt.mkdir()
+    os.chdir(tmp_path)
+    done = run("tux3-fuse", volume.name, "mnt", cwd=tmp_path)
+    assert done.stdout == done.stderr == ""
+    assert is_mounted(mnt)
+    write_file(mnt / "f", b"x")
+    pid = daemon_pid(volume.name)
+    assert os.readlink(f"/proc/{pid}/cwd") == "/" and os.getsid(pid) == pid
+    with open("/proc/self/mountinfo") as f:
+        line = [line for line in f if f" {mnt} " in line][0]
+    assert "fuse.tux3" in line and str(volume) in line
+    subprocess.run(["fusermount3", "-u", mnt], check=True)
+    wait_until(lambda: daemon_pid(volume.name) is None, "end of the daemon")
+    fsck(volume)
+
+
+def test_second_mount_is_refused(run, mounted, tmp_path):
+    write_file(mounted / "f", b"x")
+    other = tmp_path / "other"
+    other.mkdir()
+    one_sentence(run("tux3-fuse", mounted.image, other, status=32))
+    one_sentence(run("tux3-fuse", "-f", mounted.image, other, status=32))
+    assert not is_mounted(other)
+    assert read_file(mounted / "f") == b"x"
+
+
+def test_read_only(mount, volume):
+    m = mount(volume)
+    write_file(m / "f", b"x")
+    m.unmount()
+    before = read_file(volume)
+    m = mount(volume, "ro")
+    assert read_file(m / "f") == b"x" and os.listdir(m.path) == ["f"]
+    for call in (lambda: write_file(m / "g"), lambda: os.unlink(m / "f"), lambda: os.chmod(m / "f", 0),
+                 lambda: os.mkdir(m / "d")):
+        with fails(errno.EROFS):
+            call()
+    m.unmount()
+    assert read_file(volume) == before
+
+
+def test_read_only_after_crash_leaves_the_image(mount, volume):
+    m = mount(volume)
+    with opened(m / "f") as fd:
+        os.write(fd, b"synced")
+        os.fsync(fd)
+    m.kill()
+    before = read_file(volume)
+    for options in ("ro", "ro,norecovery"):
+        m = mount(volume, options)
+        if options == "ro":
+            assert read_file(m / "f") == b"synced"
+        else:
+            os.listdir(m.path)
+        m.unmount()
+        assert read_file(volume) == before
+
+
+def test_write_protected_image(mount, volume):
+    m = mount(volume)
+    write_file(m / "f", b"x")
+    m.unmount()
+    subprocess.run(["losetup", "-a"], check=True)
+    loop = subprocess.run(["losetup", "-r", "-f", "--show", str(volume)], check=True, capture_output=True,
+                          text=True).stdout.strip()
+    try:
+        m = mount(loop, "ro")
+        assert read_file(m / "f") == b"x"
+        m.unmount()
+    finally:
+        subprocess.run(["losetup", "-d", loop], check=True)
+        subprocess.run(["blockdev", "--setrw", loop])
+
+
+def test_block_device(mount, volume, fsck):
+    loop = subprocess.run(["losetup", "-f", "--show", str(volume)], check=True, capture_output=True,
+                          text=True).stdout.strip()
+    try:
+        m = mount(loop)
+        write_file(m / "f", pattern(100000))
+        m.unmount()
+        m = mount(loop)
+        assert read_file(m / "f") == pattern(100000)
+        m.unmount()
+    finally:
+        subprocess.run(["losetup", "-d", loop], check=True)
+    fsck(volume)
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_unmounts(mount, volume, fsck, which):
+    m = mount(volume, "age=60")
+    write_file(m / "f", pattern(300000))
+    m.daemon.send_signal(which)
+    assert m.ended() == ""
+    assert not is_mounted(m.path)
+    fsck(volume)
+    assert read_file(mount(volume) / "f") == pattern(300000)
+
+
+def test_signal_with_files_open(mount, volume, fsck):
+    m = mount(volume, "age=60")
+    fd = os.open(m / "f", os.O_CREAT | os.O_RDWR)
+    os.write(fd, b"written before")
+    m.daemon.send_signal(signal.SIGTERM)
+    wait_until(lambda: not is_mounted(m.path), "unmount")
+    os.write(fd, b" and after")
+    assert os.pread(fd, 100, 0) == b"written before and after"
+    os.close(fd)
+    assert m.ended() == ""
+    fsck(volume)
+    assert read_file(mount(volume) / "f") == b"written before and after"
+
+
+def test_signal_with_files_never_closed(mount, volume, fsck):
+    m = mount(volume, "age=60")
+    fd = os.open(m / "f", os.O_CREAT | os.O_RDWR)
+    os.write(fd, b"written before")
+    os.unlink(m / "f")
+    write_file(m / "g", b"g")
+    m.daemon.send_signal(signal.SIGTERM)
+    assert "still open" in m.ended()
+    with fails(errno.ENOTCONN, errno.ECONNABORTED):
+        os.fsync(fd) or os.pread(fd, 1, 1 << 20)
+    os.close(fd)
+    fsck(volume)
+    assert os.listdir(mount(volume).path) == ["g"]
+
+
+def test_busy_umount_is_refused(mounted):
+    with opened(mounted / "f"):
+        assert subprocess.run(["umount", mounted.path], capture_output=True).returncode != 0
+        assert is_mounted(mounted.path)
+    mounted.unmount()
+
+
+def test_unlinked_open_file_at_unmount(mount, volume, fsck):
+    """The kernel does not say "forget" when it unmounts: what only it kept must go all the same."""
+    m = mount(volume)
+    free = os.statvfs(m.path).f_bfree
+    fd = os.open(m / "big", os.O_CREAT | os.O_RDWR)
+    os.write(fd, b"x" * (8 << 20))
+    os.unlink(m / "big")
+    subprocess.run(["umount", "-l", m.path], check=True)
+    os.close(fd)
+    m.ended()
+    fsck(volume)
+    m = mount(volume)
+    assert free - os.statvfs(m.path).f_bfree < 1024
+
+
+@pytest.mark.parametrize("options", ["writeback", "noreaddirplus", "age=0.1,cache=16M,data_cache=8M,names=1000",
+                                     "threads=1", "noexec,nosuid,nodev,noatime", "dirty=1M"])
+def test_options_work(mount, volume, fsck, options):
+    m = mount(volume, options)
+    data = pattern(3 << 20)
+    os.mkdir(m / "d")
+    for i in range(300):
+        write_file(m / f"d/{i}", data[i:i + i * 100])
+    write_file(m / "big", data)
+    assert sorted(os.listdir(m / "d"), key=int) == [str(i) for i in range(300)]
+    m.unmount()
+    fsck(volume)
+    m = mount(volume, options)
+    for i in range(300):
+        assert read_file(m / f"d/{i}") == data[i:i + i * 100]
+    assert read_file(m / "big") == data
+
+
+def test_other_users(mounted, mount, mkfs):
+    write_file(mounted / "f", b"x", 0o644)
+    from posixlib import as_user
+    os.chmod(mounted.path, 0o755)
+    private = mount(mkfs("64M"), "noallow_other")
+    assert as_user(lambda: read_file(mounted / "f")) == b"x"
+    with fails(errno.EACCES):
+        as_user(lambda: os.listdir(private.path))
+
+
+def test_flags_and_project(mounted):
+    """chattr, lsattr; project ids."""
+    path = write_file(mounted / "f", b"x")
+    get_flags, get_fsx, set_fsx = 0x80086601, 0x801c581f, 0x401c5820
+    with opened(path) as fd:
+        flags = struct.unpack("l", fcntl.ioctl(fd, get_flags, bytes(8)))[0]
+        assert flags & 0xffffffff == 0
+        fsx = fcntl.ioctl(fd, get_fsx, bytes(28))
+        assert struct.unpack("IIIII", fsx[:20])[3] == 0
+        fcntl.ioctl(fd, set_fsx, struct.pack("IIIII8x", 0, 0, 0, 4711, 0))
+        assert struct.unpack("IIIII", fcntl.ioctl(fd, get_fsx, bytes(28))[:20])[3] == 4711
+        with fails(errno.ENOTTY):
+            fcntl.ioctl(fd, 0x1234)
+
+
+def test_unmount_commits_everything(mount, volume, fsck):
+    m = mount(volume, "age=3600")
+    write_file(m / "f", pattern(50 << 20))
+    start = time.monotonic()
+    m.unmount()
+    assert time.monotonic() - start < 60
+    fsck(volume)
+    assert read_file(mount(volume) / "f") == pattern(50 << 20)
+
+
+def test_age_commits_without_being_asked(mount, volume):
+    m = mount(volume, "age=0.2")
+    write_file(m / "f", b"soon safe")
+    time.sleep(3)
+    m.kill()
+    assert read_file(mount(volume) / "f") == b"soon safe"
+
+
+def test_absent_names_are_cached(mounted):
+    """Two looks at a name that is not there are one request (counted by time would be fragile: ask the kernel)."""
+    with fails(errno.ENOENT):
+        os.stat(mounted / "none")
+    write_file(mounted / "none")
+    os.stat(mounted / "none")
+    in_child(lambda: os.unlink(mounted / "none"))
+    with fails(errno.ENOENT):
+        os.stat(mounted / "none")

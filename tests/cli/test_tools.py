@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""mkfs.tux3, fsck.tux3 and tux3 as programs."""
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+import xml.etree.ElementTree
+
+import pytest
+
+from tools_helpers import BLOCK, Volume, add_to_log, as_json, digest, edit, edit_anchors, fill
+
+USAGE, PROBLEMS, OPERATION = 16, 4, 8
+
+
+def sentence(done):
+    """What went wrong, in one line that ends."""
+    lines = done.stderr.strip().split("\n")
+    lines = [line for line in lines if not line.startswith("Try ")]
+    assert len(lines) == 1 and lines[0].endswith((".", "?")), done.stderr
+    assert re.match(r"(mkfs\.tux3|fsck\.tux3|tux3): ", lines[0]), done.stderr
+    return lines[0]
+
+
+@pytest.fixture
+def filled(build, mkfs):
+    path = mkfs("64M", "-L", "label")
+    fill(build, path)
+    return path
+
+
+@pytest.fixture
+def logged(build, filled):
+    add_to_log(build, filled)
+    return filled
+
+
+# ---- help ----
+
+@pytest.mark.parametrize("args", [["mkfs.tux3", "--help"], ["fsck.tux3", "--help"], ["tux3", "--help"],
+                                  *[["tux3", "help", c] for c in ("show", "stat", "graph", "image")],
+                                  *[["tux3", c, "--help"] for c in ("show", "stat", "graph", "image")]])
+def test_help_has_examples(run, args):
+    assert "Examples:" in run(*args).stdout
+
+
+@pytest.mark.parametrize("args", [["mkfs.tux3"], ["mkfs.tux3", "--nonsense", "x"], ["mkfs.tux3", "a", "1G", "c"],
+                                  ["mkfs.tux3", "-b", "1000", "a"], ["mkfs.tux3", "-U", "xyz", "a"],
+                                  ["mkfs.tux3", "-O", "nothing", "a"], ["mkfs.tux3", "-s", "12Q", "a"],
+                                  ["mkfs.tux3", "-L", "x" * 65, "a"], ["mkfs.tux3", "/no/such/file"],
+                                  ["fsck.tux3"], ["fsck.tux3", "a", "b"], ["fsck.tux3", "-l", "x", "a"],
+                                  ["fsck.tux3", "--nonsense"],
+                                  ["tux3"], ["tux3", "nonsense"], ["tux3", "show"], ["tux3", "show", "a", "nothing"],
+                                  ["tux3", "show", "a", "inode"], ["tux3", "stat"], ["tux3", "graph"],
+                                  ["tux3", "image", "a"], ["tux3", "help", "nonsense"]])
+def test_wrong_use(run, args):
+    done = run(*args, status=USAGE)
+    assert done.stdout == "" and done.stderr
+
+
+# ---- mkfs ----
+
+def test_mkfs_makes_a_file(run, tmp_path, fsck):
+    path = tmp_path / "new.img"
+    done = run("mkfs.tux3", "-L", "my disk", "-U", "00112233-4455-6677-8899-aabbccddeeff", path, "32M")
+    assert "32 MiB" in done.stdout and "my disk" in done.stdout and "00112233-4455-" in done.stdout
+    assert os.path.getsize(path) == 32 << 20
+    assert "clean" in fsck(path).stdout
+
+
+@pytest.mark.parametrize("block_size", [4096, 8192, 16384, 32768, 65536])
+def test_mkfs_block_sizes(run, build, tmp_path, fsck, block_size):
+    path = tmp_path / "new.img"
+    assert run("mkfs.tux3", "-q", "-b", block_size, "-O", "quota", path, "64M").stdout == ""
+    fill(build, path)
+    fsck(path, "--data")
+    add_to_log(build, path)
+    fsck(path, "--data")
+
+
+def test_mkfs_features(run, build, tmp_path, fsck):
+    path = tmp_path / "new.img"
+    assert "quota" in run("mkfs.tux3", "-O", "quota,^data-csum", path, "32M").stdout
+    volume = as_json(run("tux3", "show", "--json", path))[0]
+    assert volume["quota"] and not volume["data-csum"]
+    fill(build, path)
+    fsck(path)
+    kinds = {item["type"] for item in as_json(run("tux3", "show", "--json", path, "item", 1))}
+    assert kinds == {"quota-user", "quota-group", "quota-project"}
+
+
+def test_mkfs_does_not_overwrite(run, mkfs, image):
+    path = mkfs("32M")
+    before = digest(path)
+    assert "holds" in sentence(run("mkfs.tux3", path, status=1))
+    assert digest(path) == before
+    run("mkfs.tux3", "-f", path)
+    if not shutil.which("mkfs.ext4"):
+        return
+    other = image("32M")
+    subprocess.run(["mkfs.ext4", "-q", other], check=True)
+    before = digest(other)
+    assert "ext4" in sentence(run("mkfs.tux3", other, status=1))
+    assert digest(other) == before
+    run("mkfs.tux3", "-f", other)
+
+
+def test_programs_refuse_what_is_mounted(run, mounted):
+    path = mounted.image
+    for args, status in ((["mkfs.tux3", "-f"], 1), (["fsck.tux3"], OPERATION), (["tux3", "show"], 1),
+                         (["tux3", "stat"], 1), (["tux3", "graph"], 1)):
+        assert "in use" in sentence(run(*args, path, status=status))
+    assert "in use" in sentence(run("tux3", "image", path, f"{path}.copy", status=1))
+
+
+def test_mkfs_bad_places(run, tmp_path):
+    sentence(run("mkfs.tux3", tmp_path, status=1))
+    sentence(run("mkfs.tux3", "/dev/null", status=1))
+    small = tmp_path / "small"
+    small.write_bytes(bytes(1 << 20))
+    sentence(run("mkfs.tux3", small, status=1))
+    assert small.read_bytes() == bytes(1 << 20)
+
+
+def test_ten_terabytes(run, tmp_path):
+    path = tmp_path / "huge.img"
+    begun = time.monotonic()
+    run("mkfs.tux3", path, "10T")
+    assert time.monotonic() - begun < 1
+    assert os.stat(path).st_blocks * 512 < 1 << 20
+    begun = time.monotonic()
+    run("fsck.tux3", path)
+    run("tux3", "show", path)
+    run("tux3", "stat", path)
+    assert time.monotonic() - begun < 2
+
+
+# ---- fsck ----
+
+def test_fsck_clean(run, filled):
+    before = digest(filled)
+    assert "clean" in run("fsck.tux3", "--data", "-v", "-f", filled).stdout
+    for option in ("-n", "-p", "-a", "-y", "-C"):
+        run("fsck.tux3", option, filled)
+    result = as_json(run("fsck.tux3", "--json", filled))
+    assert result["problems"] == [] and result["summary"]["clean"]
+    assert result["summary"]["files"] == 302 and result["summary"]["symlinks"] == 1
+    assert digest(filled) == before
+
+
+def test_fsck_replays_in_memory(run, logged):
+    before = digest(logged)
+    assert "replayed in memory" in run("fsck.tux3", logged).stdout
+    assert as_json(run("fsck.tux3", "--json", logged))["summary"]["replayed_deltas"] > 0
+    assert digest(logged) == before
+
+
+def test_fsck_finds_damage(run, filled):
+    node = as_json(run("tux3", "show", "--json", filled, "nodes"))[-1]
+    edit(filled, node["addr"] * BLOCK + 1000, 1, lambda data: data.__setitem__(0, data[0] ^ 1))
+    done = run("fsck.tux3", filled, status=PROBLEMS)
+    assert "node-bad (101)" in done.stdout and "clean" not in done.stdout
+    result = as_json(run("fsck.tux3", "--json", filled, status=PROBLEMS))
+    assert result["problems"][0]["name"] == "node-bad" and result["problems"][0]["block"] == node["addr"]
+    assert not result["summary"]["clean"] and result["summary"]["exit"] == PROBLEMS
+    assert "not there yet" in run("fsck.tux3", "-y", filled, status=PROBLEMS).stdout
+    # The other programs go on with what is left.
+    assert "bad-node" in run("tux3", "show", filled, "tree", status=1).stdout
+    assert "not_valid" in run("tux3", "show", filled, "block", node["addr"]).stdout
+    assert "cannot be used" in run("tux3", "graph", filled).stdout
+    run("tux3", "image", filled, f"{filled}.copy")
+    run("fsck.tux3", f"{filled}.copy", status=PROBLEMS)
+
+
+def test_fsck_data(run, filled):
+    extents = [item for item in as_json(run("tux3", "show", "--json", filled, "path", "/big"))
+               if item["type"] == "extent"]
+    edit(filled, extents[0]["addr"] * BLOCK + 10, 1, lambda data: data.__setitem__(0, data[0] ^ 1))
+    run("fsck.tux3", filled)
+    assert "data-checksum" in run("fsck.tux3", "--data", filled, status=PROBLEMS).stdout
+
+
+def test_fsck_limit(run, filled):
+    # All anchors say that there are more inodes and blocks than there are: two problems.
+    def change(data):
+        used, inodes = struct.unpack_from("<QQ", data, 232)
+        struct.pack_into("<QQ", data, 232, used + 1, inodes + 1)
+    edit_anchors(filled, change)
+    done = run("fsck.tux3", "-l", "1", filled, status=PROBLEMS)
+    assert "2 problems found" in done.stdout and "1 more problems are not shown" in done.stdout
+
+
+def test_fsck_without_anchors(run, filled):
+    size = os.path.getsize(filled)
+    for offset in (65536, 131072, size - 131072, size - 65536):
+        edit(filled, offset + 200, 1, lambda data: data.__setitem__(0, data[0] ^ 1))
+    done = run("fsck.tux3", filled, status=PROBLEMS)
+    assert "clean" not in done.stdout and "anchor" in done.stderr
+    assert "anchor" in run("tux3", "show", filled, "anchors", status=1).stderr
+
+
+def test_not_a_volume(run, image, tmp_path):
+    zeros = image("16M")
+    for program in (["fsck.tux3"], ["tux3", "show"], ["tux3", "stat"], ["tux3", "graph"]):
+        status = OPERATION if program[0] == "fsck.tux3" else 1
+        assert "no Tux3 volume" in sentence(run(*program, zeros, status=status))
+        assert "does not exist" in sentence(run(*program, tmp_path / "none", status=status))
+    assert digest(zeros) == digest(image("16M"))
+    sentence(run("fsck.tux3", tmp_path, status=OPERATION))
+
+
+def test_newer_format(run, filled):
+    edit_anchors(filled, lambda data: struct.pack_into("<I", data, 12, 99))
+    assert "newer" in sentence(run("fsck.tux3", filled, status=OPERATION))
+    assert "newer" in sentence(run("tux3", "show", filled, status=1))
+
+
+def test_unknown_feature(run, filled):
+    edit_anchors(filled, lambda data: struct.pack_into("<Q", data, 136, 1 | 1 << 40))
+    assert "newer version" in sentence(run("fsck.tux3", filled, status=OPERATION))
+
+
+def test_truncated_image(run, filled):
+    os.truncate(filled, 40 << 20)
+    text = run("fsck.tux3", filled, status=PROBLEMS).stderr
+    assert str(64 << 20) in text and str(40 << 20) in text
+
+
+def test_fsck_canceled(build, filled):
+    # The signal comes before anything is opened: a fifo as stdout keeps it waiting afterwards.
+    process = subprocess.Popen([build / "fsck.tux3", "-v", "--data", "-f", filled], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.send_signal(signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=60)
+    assert process.returncode in (32, 0, -signal.SIGINT)	# canceled, or faster than us
+
+
+# ---- show ----
+
+def test_show_objects(run, logged):
+    for args in (["volume"], ["anchors"], ["log"], ["tree"], ["nodes"], ["inode", 2], ["path", "/"], ["free"],
+                 ["path", "/secret-directory/plan.txt"], ["item", 2, "dirent"], ["block", 0], ["block", 16],
+                 ["block", 48], ["block", 60]):
+        text = run("tux3", "show", logged, *args).stdout
+        objects = as_json(run("tux3", "show", logged, *args, "--json"))
+        assert text and objects and isinstance(objects, list), args
+
+
+def test_show_content(run, logged):
+    assert "attack at dawn" in run("tux3", "show", logged, "path", "/secret-directory/plan.txt").stdout
+    volume = as_json(run("tux3", "show", logged, "--json"))[0]
+    assert volume["label"] == "label" and volume["newest_delta"] > volume["anchor_delta"]
+    log = as_json(run("tux3", "show", logged, "log", "--json"))
+    records = [record for commit in log for record in commit["records"]]
+    assert any(record["record"] == "dirent-delete" and record["entries"][0]["name"] == "file7" for record in records)
+    block = log[0]["blocks"][0]
+    assert {"used_by": "log"} in as_json(run("tux3", "show", logged, "block", block, "--json"))
+    extent = next(item for item in as_json(run("tux3", "show", logged, "path", "/big", "--json"))
+                  if item["type"] == "extent")
+    owners = as_json(run("tux3", "show", logged, "block", extent["addr"] + 3, "--json"))
+    assert {"used_by": "file", "inode": extent["ino"], "file_block": 3} in owners
+
+
+def test_show_missing(run, filled):
+    assert "no such name" in sentence(run("tux3", "show", filled, "path", "/none", status=1))
+    assert "no such item" in sentence(run("tux3", "show", filled, "inode", 99999, status=1))
+    sentence(run("tux3", "show", filled, "block", 1 << 40, status=1))
+    sentence(run("tux3", "show", filled, "inode", "x", status=USAGE))
+    sentence(run("tux3", "show", filled, "item", 2, "nothing", status=USAGE))
+
+
+# ---- stat, graph, image ----
+
+def test_stat_image(run, logged):
+    stat = as_json(run("tux3", "stat", logged, "--json"))
+    assert stat["inodes"]["value"] == 305 and stat["log_length"]["value"] > 0
+    assert run("tux3", "stat", logged, "block_size").stdout.split()[:3] == ["block_size", "4096", "bytes"]
+    run("tux3", "stat", logged, "nonsense", status=1)
+
+
+def test_stat_mounted(run, mounted):
+    with open(mounted / "file", "w") as f:
+        f.write("x")
+    stat = as_json(run("tux3", "stat", mounted.path, "--json"))
+    assert stat["ops"]["value"] > 0 and stat["blocks"]["value"] > 0
+    os.mkdir(mounted / "dir")
+    assert "not the root" in sentence(run("tux3", "stat", mounted / "dir", status=1))
+    sentence(run("tux3", "stat", "/proc", status=1))
+
+
+def test_graph(run, logged, tmp_path):
+    text = run("tux3", "graph", logged).stdout
+    assert text.startswith("digraph tux3 {") and text.endswith("}\n") and "commit of delta" in text
+    assert "not drawn" in run("tux3", "graph", logged, "-l", "5").stdout
+    if not shutil.which("dot"):
+        assert "graphviz" in run("tux3", "graph", logged, "--svg", status=1).stderr
+        return
+    svg = tmp_path / "out.svg"
+    run("tux3", "graph", logged, "--svg", "-l", "100", "-o", svg)
+    assert xml.etree.ElementTree.parse(svg).getroot().tag.endswith("svg")
+
+
+def test_image(run, logged, tmp_path, fsck):
+    copy = tmp_path / "copy.img"
+    before = digest(logged)
+    run("tux3", "image", logged, copy)
+    assert digest(logged) == before
+    assert os.stat(copy).st_blocks * 512 < 2 << 20 and os.path.getsize(copy) == os.path.getsize(logged)
+    keep = ("inodes", "names", "items", "data_blocks", "used_blocks", "replayed_deltas", "delta")
+    one, two = (as_json(fsck(path, "--json"))["summary"] for path in (logged, copy))
+    assert [one[key] for key in keep] == [two[key] for key in keep]
+    assert "there already" in sentence(run("tux3", "image", logged, copy, status=1))
+    run("tux3", "image", "-f", logged, copy)
+    sentence(run("tux3", "image", logged, logged, status=USAGE))
+    # The data stayed behind.
+    run("fsck.tux3", "--data", copy, status=PROBLEMS)
+
+
+def test_image_scrambled(run, logged, tmp_path, fsck):
+    copy = tmp_path / "copy.img"
+    run("tux3", "image", "--scramble", logged, copy)
+    keep = ("inodes", "files", "directories", "names", "xattrs", "extents", "data_blocks")
+    one, two = (as_json(fsck(path, "--json"))["summary"] for path in (logged, copy))
+    assert [one[key] for key in keep] == [two[key] for key in keep]
+    data = copy.read_bytes()
+    for secret in (b"secret-", b"plan.txt", b"attack", b"file29", b"label", b"only in"):
+        assert secret not in data
+    # Lengths, sizes and times are those of the original; a symlink still leads to its file.
+    items = as_json(run("tux3", "show", copy, "path", "/", "--json"))
+    names = sorted(len(entry["name"]) for item in items if item["type"] == "dirent" for entry in item["entries"])
+    assert names == sorted(len(name) for name in ("secret-directory", "big", "link", "logged"))
+    tree = as_json(run("tux3", "show", copy, "tree", "--json"))
+    link = next(item["ino"] for item in tree if item.get("mode", "").startswith("0120"))
+    target = next(item["data"] for item in tree if item.get("ino") == link and item["type"] == "inline")
+    run("tux3", "show", copy, "path", target)

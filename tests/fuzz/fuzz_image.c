@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Damaged images: whatever a volume holds, opening, reading, checking and changing it gives an error at
+ * worst, and comes to an end.
+ *
+ * A few small good volumes are the seeds.  Each run changes some bytes of the metadata of one, mostly makes
+ * the checksums right again, and then does to it what users do.  Built with sanitizers:
+ *
+ *	gcc|clang ... -fsanitize=address,undefined		a program of its own (main below)
+ *	clang ... -DTUX3_LIBFUZZER -fsanitize=fuzzer,address,undefined	a libFuzzer target
+ *
+ * The program runs in a child, which its parent watches: a run that kills the child or does not end is
+ * reported with the command that repeats it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/unit/support_image.h"
+#include "core/show.h"
+#include "core/tree_internal.h"
+#include "user/lib/internal.h"
+#include "user/env/clock.h"
+#include "user/env/device_memory.h"
+#include "user/env/log.h"
+
+#define BLOCK		4096u
+#define BLOCKS		(IMAGE_BYTES / BLOCK)
+#define BASES		4u
+#define INPUT_MAX	512u	/* bytes that decide about one run */
+#define HANG_SECONDS	30u
+#define NODES_MAX	60u	/* looked at in a walk through the directories */
+#define DEPTH_MAX	6u
+
+/* Not too large an allocation is an error in itself: what the image asks for may be refused. */
+const char *__asan_default_options(void)
+{
+	return "allocator_may_return_null=1:detect_leaks=1";
+}
+
+/* ---- the seeds ---- */
+
+struct base {
+	u8 *bytes;
+	u32 used[BLOCKS], used_count;		/* blocks that are not zero */
+	u32 meta[BLOCKS], meta_count;		/* of these, metadata */
+	struct image_inodes ino;
+};
+
+static struct base bases[BASES];
+
+static bool block_is_meta(const u8 *block)
+{
+	u32 magic = get_unaligned_le32(block);
+
+	return magic == TUX3_NODE_MAGIC || magic == TUX3_LOG_MAGIC || magic == TUX3_MAP_MAGIC ||
+	       get_unaligned_le64(block) == TUX3_ANCHOR_MAGIC;
+}
+
+static void base_scan(struct base *base)
+{
+	u32 i;
+
+	for (i = 0; i < BLOCKS; i++) {
+		const u8 *block = base->bytes + (size_t)i * BLOCK;
+
+		if (!memchr_inv(block, 0, BLOCK))
+			continue;
+		base->used[base->used_count++] = i;
+		if (block_is_meta(block))
+			base->meta[base->meta_count++] = i;
+	}
+}
+
+/* So many files that the tree has several leaves. */
+static int add_files(struct image *image)
+{
+	struct volume_options opts = { .manual = true };
+	struct tux3_node *node;
+	struct tux3 *tux3;
+	char why[256], name[100];
+	int err = tux3_open_device(image->dev, false, &opts, 1 << 20, &tux3, why, sizeof(why)), i, closed;
+
+	if (err)
+		return err;
+	for (i = 0; i < 40 && !err; i++) {
+		snprintf(name, sizeof(name), "/two/a file with a longer name, number %d", i);
+		err = tux3_path(tux3, NULL, name, TUX3_CREATE, 0600, &node);
+		if (err)
+			break;
+		if (tux3_write(node, name, sizeof(name), i % 10 * 100) < 0)
+			err = -EIO;
+		tux3_node_put(node, 1);
+	}
+	closed = tux3_close(tux3);
+	return err ? err : closed;
+}
+
+/* Changes that stay in the log: the volume is left as a crash leaves it. */
+static int leave_log(struct image *image)
+{
+	struct volume_options opts = { .manual = true };
+	struct tux3 *tux3;
+	struct tux3_node *node = NULL;
+	char why[256], name[40];
+	int err = tux3_open_device(image->dev, false, &opts, 1 << 20, &tux3, why, sizeof(why)), i;
+
+	for (i = 0; i < 5 && !err; i++) {
+		snprintf(name, sizeof(name), "/dir/sub/new%d", i);
+		err = tux3_path(tux3, NULL, name, TUX3_CREATE, 0600, &node);
+		if (err)
+			return err;
+		if (tux3_write(node, name, sizeof(name), i * 5000) < 0)
+			err = -EIO;
+		if (!err)
+			err = tux3_setxattr(node, NULL, "user.log", name, sizeof(name), 0);
+		tux3_node_put(node, 1);
+		if (!err && i == 2)
+			err = tux3_path_unlink(tux3, NULL, "/one");
+		if (!err && i == 3)
+			err = tux3_path_rename(tux3, NULL, "/big", "/two/big", 0);
+		if (!err)
+			err = tux3_sync(tux3);
+	}
+	if (!err)
+		tux3_abandon(tux3);
+	return err;
+}
+
+static int bases_build(void)
+{
+	struct image image;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < BASES && !err; i++) {
+		env_set_random_seed(i + 1);
+		err = image_build(&image, i & 1);
+		if (!err)
+			err = add_files(&image);
+		if (!err && i & 2)
+			err = leave_log(&image);
+		if (err)
+			break;
+		bases[i].ino = image.ino;
+		bases[i].bytes = malloc(IMAGE_BYTES);
+		if (!bases[i].bytes)
+			return -ENOMEM;
+		memcpy(bases[i].bytes, device_memory_bytes(image.dev), IMAGE_BYTES);
+		base_scan(&bases[i]);
+		image_close(&image);
+	}
+	return err;
+}
+
+/* ---- the input: numbers until it is used up ---- */
+
+struct input {
+	const u8 *data;
+	size_t size, at;
+};
+
+static bool input_left(const struct input *input)
+{
+	return input->at < input->size;
+}
+
+static u32 input_take(struct input *input, u32 bytes)
+{
+	u32 value = 0;
+
+	while (bytes-- && input_left(input))
+		value = value << 8 | input->data[input->at++];
+	return value;
+}
+
+static u64 input_number(struct input *input, u32 limit)
+{
+	return limit ? input_take(input, 2) % limit : 0;
+}
+
+/* Values that programs trip over. */
+static u64 input_value(struct input *input, const struct base *base)
+{
+	static const u64 edges[] = {
+		0, 1, 2, 3, 15, 16, 17, 63, 64, 255, 256, 257, 4032, 4095, 4096, 4097, 65535, 65536, 0x7fffffff,
+		0x80000000, 0xffffffff, 1ull << 32, 1ull << 52, 1ull << 56, (1ull << 56) - 1, S64_MAX, 1ull << 63,
+		U64_MAX - 1, U64_MAX, BLOCKS - 1, BLOCKS, BLOCKS + 1,
+	};
+	u32 kind = input_take(input, 1);
+
+	if (kind < 128)
+		return edges[input_number(input, ARRAY_SIZE(edges))];
+	if (kind < 192)
+		return base->used[input_number(input, base->used_count)];
+	return input_take(input, 4);
+}
+
+/* ---- changing an image ---- */
+
+static void put_value(u8 *at, u64 value, u32 bytes)
+{
+	for (; bytes; bytes--, value >>= 8)
+		*at++ = value;
+}
+
+/* A field of an item's head or data, or of the header. */
+static void mutate_leaf(struct input *input, const struct base *base, u8 *block)
+{
+	struct disk_node *node = (void *)block;
+	u32 count = le16_to_cpu(node->count), size = 1u << input_number(input, 4), at;
+
+	if (!count || count > 100 || node->level) {
+		at = input_number(input, 256);
+	} else {
+		struct disk_item *item = (struct disk_item *)(node + 1) + input_number(input, count);
+		u32 data = le16_to_cpu(item->at), len = le16_to_cpu(item->len);
+
+		if (input_take(input, 1) & 1 || data >= BLOCK)
+			at = (u8 *)item - block + input_number(input, sizeof(*item));
+		else
+			at = data + input_number(input, len ? len : 1);
+	}
+	if (at + size <= BLOCK)
+		put_value(block + at, input_value(input, base), size);
+}
+
+static void mutate_bytes(struct input *input, const struct base *base, u8 *block)
+{
+	u32 at = input_number(input, BLOCK), len = input_number(input, 64), to = input_number(input, BLOCK);
+
+	switch (input_take(input, 1) % 4) {
+	case 0:
+		block[at] ^= 1 << input_number(input, 8);
+		break;
+	case 1:
+		block[at] = input_take(input, 1);
+		break;
+	case 2:
+		if (at + len <= BLOCK && to + len <= BLOCK)
+			memmove(block + to, block + at, len);
+		break;
+	case 3:
+		at &= ~7u;
+		put_value(block + at, input_value(input, base), 8);
+		break;
+	}
+}
+
+/* In the header, where most fields are that matter. */
+static void mutate_header(struct input *input, const struct base *base, u8 *block)
+{
+	u32 at = input_number(input, 300) & ~3u, size = input_take(input, 1) & 1 ? 8 : 4;
+
+	put_value(block + at, input_value(input, base), size);
+}
+
+static void reseal(struct input *input, u8 *block)
+{
+	u32 magic = get_unaligned_le32(block);
+
+	if (get_unaligned_le64(block) == TUX3_ANCHOR_MAGIC) {
+		anchor_seal((void *)block);
+		return;
+	}
+	if (magic != TUX3_NODE_MAGIC && magic != TUX3_LOG_MAGIC && magic != TUX3_MAP_MAGIC)
+		return;
+	if (magic == TUX3_LOG_MAGIC && input_take(input, 1) & 7) {
+		/* The records of a commit of one block. */
+		struct disk_log *log = (void *)block;
+		struct disk_commit *commit = (void *)(log + 1);
+		u32 used = le32_to_cpu(log->used);
+
+		if (!log->index && used >= sizeof(*commit) && used <= BLOCK - sizeof(*log)) {
+			commit->bytes = cpu_to_le32(used - sizeof(*commit));
+			commit->crc = cpu_to_le32(crc32c(~0u, commit + 1, used - sizeof(*commit)));
+		}
+	}
+	put_unaligned_le32(0, block + 4);
+	put_unaligned_le32(crc32c(~0u, block, BLOCK), block + 4);
+}
+
+static void mutate(struct input *input, const struct base *base, u8 *bytes)
+{
+	static void (*const kinds[])(struct input *input, const struct base *base, u8 *block) = {
+		mutate_leaf, mutate_leaf, mutate_leaf, mutate_header, mutate_bytes,
+	};
+	u32 block = base->meta[input_number(input, base->meta_count)];
+	u8 *at = bytes + (size_t)block * BLOCK;
+
+	kinds[input_take(input, 1) % ARRAY_SIZE(kinds)](input, base, at);
+	if (input_take(input, 1) % 16)
+		reseal(input, at);
+}
+
+/* ---- using it ---- */
+
+struct walk {
+	struct tux3 *tux3;
+	u32 nodes, depth;
+	struct tux3_node *dir;
+	bool change;
+	char names[16][256];		/* some names of the root */
+	u32 name_count;
+};
+
+static void use_xattrs(struct tux3_node *node)
+{
+	static char list[65536], value[65536];
+	ssize_t len = tux3_listxattr(node, list, sizeof(list)), at;
+
+	for (at = 0; at < len; at += strlen(list + at) + 1)
+		tux3_getxattr(node, list + at, value, sizeof(value));
+}
+
+static void use_file(struct walk *walk, struct tux3_node *node, const struct tux3_stat *stat)
+{
+	static char data[65536];
+	int64_t offset = 0;
+	u32 i;
+
+	tux3_read(node, data, sizeof(data), 0);
+	if (stat->size > sizeof(data))
+		tux3_read(node, data, sizeof(data), stat->size - 1000);
+	for (i = 0; i < 10 && offset >= 0; i++)
+		offset = tux3_seek(node, offset, i & 1 ? SEEK_HOLE : SEEK_DATA);
+	if (!walk->change)
+		return;
+	tux3_write(node, "changed", 7, 100);
+	tux3_write(node, "changed", 7, stat->size);
+	if (walk->nodes & 1)
+		tux3_truncate(node, stat->size / 2);
+	if (walk->nodes & 2)
+		tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 8192);
+}
+
+static void use_node(struct walk *walk, struct tux3_node *node);
+
+static int use_entry(void *ctx, const struct tux3_dirent *entry)
+{
+	struct walk *walk = ctx;
+	struct tux3_node *node;
+
+	if (!strcmp(entry->name, ".") || !strcmp(entry->name, ".."))
+		return 0;
+	if (walk->depth == 1 && walk->name_count < ARRAY_SIZE(walk->names))
+		strcpy(walk->names[walk->name_count++], entry->name);
+	if (walk->nodes >= NODES_MAX || walk->depth >= DEPTH_MAX)
+		return 2;
+	/* By number: a name would lock the directory that is being listed. */
+	if (!tux3_node_get(walk->tux3, entry->ino, 0, &node)) {
+		use_node(walk, node);
+		tux3_node_put(node, 1);
+	}
+	return 0;
+}
+
+static void use_node(struct walk *walk, struct tux3_node *node)
+{
+	struct tux3_stat stat;
+	char target[4096];
+	uint64_t cookie = 0;
+
+	walk->nodes++;
+	if (tux3_stat_node(node, &stat))
+		return;
+	use_xattrs(node);
+	if (S_ISREG(stat.mode))
+		use_file(walk, node, &stat);
+	else if (S_ISLNK(stat.mode))
+		tux3_readlink(node, target, sizeof(target));
+	if (!S_ISDIR(stat.mode))
+		return;
+	walk->depth++;
+	tux3_readdir(node, &cookie, use_entry, walk);
+	walk->depth--;
+}
+
+static void use_names(struct walk *walk, struct tux3_node *root)
+{
+	struct tux3_node *node;
+	char path[300];
+	u32 i;
+
+	for (i = 0; i < walk->name_count; i++) {
+		if (!tux3_lookup(root, NULL, walk->names[i], &node))
+			tux3_node_put(node, 1);
+		if (!walk->change)
+			continue;
+		snprintf(path, sizeof(path), "/%s", walk->names[i]);
+		if (i % 3 == 0)
+			tux3_path_rename(walk->tux3, NULL, path, "/renamed", 0);
+		else if (i % 3 == 1)
+			tux3_path_unlink(walk->tux3, NULL, path);
+	}
+	tux3_lookup(root, NULL, "absent", &node);
+	if (!walk->change)
+		return;
+	tux3_path_mkdir(walk->tux3, NULL, "/fresh", 0755);
+	if (!tux3_path(walk->tux3, NULL, "/fresh/file", TUX3_CREATE, 0644, &node)) {
+		tux3_write(node, walk, sizeof(*walk), 0);
+		tux3_setxattr(node, NULL, "user.x", path, sizeof(path), 0);
+		tux3_node_put(node, 1);
+	}
+}
+
+static void use_volume(struct tux3_device *dev, bool change)
+{
+	struct volume_options opts = { .manual = true, .read_only = !change };
+	struct walk walk = { .change = change };
+	struct tux3_node *root;
+	char why[512];
+
+	if (tux3_open_device(dev, false, &opts, 4 << 20, &walk.tux3, why, sizeof(why)))
+		return;
+	root = tux3_root(walk.tux3);
+	use_node(&walk, root);
+	use_names(&walk, root);
+	tux3_node_put(root, 1);
+	if (change) {
+		tux3_sync(walk.tux3);
+		if (walk.nodes & 4) {
+			tux3_abandon(walk.tux3);
+			return;
+		}
+	}
+	if (tux3_close(walk.tux3) == -EBUSY)
+		abort();	/* a reference was lost */
+}
+
+/* ---- looking at it ---- */
+
+static int show_visit(void *ctx, const struct tree_visit *visit)
+{
+	static char text[65536];
+	struct show_buffer out;
+	u32 i;
+
+	if (!visit->data)
+		return 0;
+	show_init(&out, text, sizeof(text), true);
+	show_node(&out, visit->data);
+	for (i = 0; !visit->level && i < node_count(visit->data); i++) {
+		struct node_key packed = leaf_key(visit->data, i);
+		struct tree_key key = node_key_unpack(&packed);
+
+		show_init(&out, text, sizeof(text), i & 1);
+		show_item(&out, &key, leaf_data(visit->data, i), leaf_len(visit->data, i));
+	}
+	return 0;
+}
+
+static int show_log(void *ctx, const struct log_commit *commit)
+{
+	static char text[65536];
+	const struct disk_record *record;
+	struct show_buffer out;
+	u32 at = 0;
+
+	while (log_next_record(commit->records, le32_to_cpu(commit->commit->bytes), &at, &record) > 0) {
+		show_init(&out, text, sizeof(text), true);
+		show_record(&out, record);
+	}
+	return 0;
+}
+
+static int count_problem(void *ctx, const struct check_problem *problem)
+{
+	return ++*(u32 *)ctx > 5000;
+}
+
+static void look_at_volume(struct tux3_device *dev, bool no_recovery)
+{
+	struct volume_options opts = { .manual = true, .read_only = true, .no_recovery = no_recovery };
+	u32 problems = 0;
+	struct check_options check = { .data = true, .problem = count_problem, .ctx = &problems };
+	struct check_result result;
+	struct volume *vol;
+	char why[512];
+
+	if (volume_open(dev, NULL, &opts, &vol, why, sizeof(why)))
+		return;
+	volume_check(vol, &check, &result);
+	tree_walk(vol, show_visit, NULL);
+	log_walk(vol, show_log, NULL);
+	volume_close(vol);
+}
+
+static u64 fixed_time(void)
+{
+	return 1700000000000000000ull;
+}
+
+static void nowhere(int level, const char *message)
+{
+}
+
+static int prepare(void)
+{
+	if (bases[0].bytes)
+		return 0;
+	env_set_clock(fixed_time);
+	if (!getenv("FUZZ_VERBOSE"))
+		env_set_log(nowhere);
+	return bases_build();
+}
+
+static void run_input(const u8 *data, size_t size)
+{
+	struct input input = { .data = data, .size = size };
+	const struct base *base = &bases[input_take(&input, 1) % BASES];
+	struct tux3_device *dev = device_memory_create(IMAGE_BYTES);
+	u8 *bytes;
+	u32 i;
+
+	if (!dev)
+		return;
+	bytes = device_memory_bytes(dev);
+	for (i = 0; i < base->used_count; i++)
+		memcpy(bytes + (size_t)base->used[i] * BLOCK, base->bytes + (size_t)base->used[i] * BLOCK, BLOCK);
+	while (input_left(&input))
+		mutate(&input, base, bytes);
+	env_set_random_seed(1);
+	look_at_volume(dev, true);
+	look_at_volume(dev, false);
+	use_volume(dev, false);
+	use_volume(dev, true);
+	look_at_volume(dev, false);
+	use_volume(dev, true);
+	dev->ops->close(dev);
+}
+
+#ifdef TUX3_LIBFUZZER
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (prepare())
+		abort();
+	if (size <= INPUT_MAX)
+		run_input(data, size);
+	return 0;
+}
+
+#else
+
+/* ---- a program of its own ---- */
+
+static void run_seed(u64 seed)
+{
+	u8 data[INPUT_MAX];
+	u64 state = seed * 0x9e3779b97f4a7c15ull + 1;
+	u32 i, size;
+
+	for (i = 0; i < sizeof(data); i++) {
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		data[i] = state >> 24;
+	}
+	/* Mostly few changes: one is about 10 bytes. */
+	size = 1 + (data[0] & 3 ? 12 * (1 + data[1] % 4) : data[1] + data[2]);
+	run_input(data + 3, min(size, INPUT_MAX - 3));
+}
+
+struct shared {
+	volatile u64 seed;	/* the run under way */
+	volatile bool done;
+};
+
+static u64 seconds_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+static void child_runs(struct shared *shared, u64 last, u64 until)
+{
+	while (shared->seed <= last && (!until || seconds_now() < until)) {
+		run_seed(shared->seed);
+		shared->seed++;
+	}
+	shared->done = true;
+	exit(0);
+}
+
+/* Watch the child.  0: it has finished; 1: the run under way failed. */
+static int watch(pid_t child, struct shared *shared)
+{
+	u64 seed = shared->seed, since = seconds_now();
+	int status;
+
+	for (;;) {
+		if (waitpid(child, &status, WNOHANG) == child)
+			return !(WIFEXITED(status) && !WEXITSTATUS(status) && shared->done);
+		if (seed != shared->seed) {
+			seed = shared->seed;
+			since = seconds_now();
+		} else if (seconds_now() - since > HANG_SECONDS) {
+			printf("seed %llu does not end\n", (unsigned long long)seed);
+			kill(child, SIGKILL);
+			waitpid(child, &status, 0);
+			return 1;
+		}
+		usleep(20000);
+	}
+}
+
+static int usage(const char *program)
+{
+	printf("%s [--seconds N] [--seed S] [--runs N]\n"
+	       "\n"
+	       "Opens damaged images.  Without options, for 10 seconds from a seed that changes.\n"
+	       "\n"
+	       "  %s --seconds 300\n"
+	       "  %s --seed 4711 --runs 1    repeat one run, with messages\n", program, program, program);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "seconds", required_argument, NULL, 's' },
+		{ "seed", required_argument, NULL, 'S' },
+		{ "runs", required_argument, NULL, 'n' },
+		{ "help", no_argument, NULL, 'h' },
+		{ }
+	};
+	u64 seconds = 0, first = time(NULL) * 1000000ull, runs = 0, failed = 0, until, begun;
+	struct shared *shared;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "s:S:n:h", options, NULL)) != -1) {
+		if (option == 'h' || option == '?')
+			return usage(argv[0]);
+		*(option == 's' ? &seconds : option == 'S' ? &first : &runs) = strtoull(optarg, NULL, 0);
+	}
+	if (!seconds && !runs)
+		seconds = 10;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED || prepare()) {
+		printf("the images to damage cannot be made\n");
+		return 1;
+	}
+	printf("images damaged at random, from seed %llu on\n", (unsigned long long)first);
+	begun = seconds_now();
+	until = seconds ? begun + seconds : 0;
+	shared->seed = first;
+	for (;;) {
+		pid_t child = fork();
+
+		if (!child)
+			child_runs(shared, runs ? first + runs - 1 : U64_MAX, until);
+		if (child < 0 || !watch(child, shared))
+			break;
+		failed++;
+		printf("FAILED: repeat with %s --seed %llu --runs 1\n", argv[0], (unsigned long long)shared->seed);
+		shared->seed++;
+	}
+	printf("%llu passed, %llu failed in %llu s\n", (unsigned long long)(shared->seed - first - failed),
+	       (unsigned long long)failed, (unsigned long long)(seconds_now() - begun));
+	return failed ? 1 : 0;
+}
+
+#endif
