@@ -196,7 +196,8 @@ def write_file(path, size, chunk):
 
 
 def fsync_file(path):
-    fd = os.open(path, os.O_RDONLY)
+    # fuse2fs ignores fsync of a file that is not open for writing.
+    fd = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     os.fsync(fd)
     os.close(fd)
 
@@ -311,7 +312,8 @@ def add_options(parser):
 def settings(args, setup, work, names):
     config = machine()
     config.update({
-        "image files": f"{describe_directory(work)}, sparse, {IMAGE_SIZE >> 30} GiB each, made anew for each measurement",
+        "image files": f"{describe_directory(work)}, sparse, {IMAGE_SIZE >> 30} GiB each, "
+                       "made anew for each measurement",
         "versions": f"{first_line(['fuse2fs', '-V'])}; {first_line(['mkfs.ext4', '-V'])}",
         "caches": "before each measurement sync and drop_caches=3; \"remounted\": unmounted, sync, drop_caches=3, "
                   "mounted; rm -r after such a remount; other rows as the step before left the caches",
@@ -343,7 +345,8 @@ def measure(fs, name, measurement, setup, rows, config):
 
 def print_rows(rows, names):
     shown = [name for name in names if any(name in row.samples for row in rows)]
-    ratios = [peer for peer in ("fuse2fs", "ext4") if peer in shown and "tux3-fuse" in shown]
+    ratios = [peer for peer in ("fuse2fs", "ext4")
+              if peer in shown and "tux3-fuse" in shown]
     lines = []
     for row in rows:
         cells = [f"{row.name}, {row.unit}"]

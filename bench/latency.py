@@ -65,7 +65,8 @@ def run(args):
                     name = f"{operation} {percentile}"
                     rows.setdefault(name, Row(name, "us", "lower")).add(phase, value)
             for operation in OPERATIONS:
-                ratios[operation].append(figures["committing", operation]["p99.9"] / figures["idle", operation]["p99.9"])
+                busy, idle = figures["committing", operation], figures["idle", operation]
+                ratios[operation].append(busy["p99.9"] / idle["p99.9"])
     goals = [(f"{op}: p99.9 under {LIMIT}x its idle value (median of rounds {statistics.median(ratios[op]):.2f}x)",
               statistics.median(ratios[op]) < LIMIT) for op in OPERATIONS]
     goals.append(("all of it committed as one delta", one_delta))

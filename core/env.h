@@ -13,14 +13,15 @@
 
 #include <linux/types.h>	/* u8..u64 s8..s64 __le16/32/64 bool size_t loff_t, gfp_t */
 #include <linux/kernel.h>	/* container_of min max min_t max_t clamp swap ARRAY_SIZE DIV_ROUND_UP round_up
-				   round_down roundup BIT_ULL snprintf scnprintf, S8..U64_MAX */
+				   round_down roundup BIT_ULL snprintf scnprintf
+				   vscnprintf va_list, S8..U64_MAX */
 #include <linux/build_bug.h>	/* static_assert BUILD_BUG_ON */
 #include <linux/compiler.h>	/* likely unlikely READ_ONCE WRITE_ONCE, __packed __printf __maybe_unused
 				   __must_check noinline fallthrough */
 #include <linux/bug.h>		/* WARN_ON_ONCE (prints once, returns the condition) */
 #include <linux/err.h>		/* ERR_PTR PTR_ERR IS_ERR IS_ERR_OR_NULL, and errno names */
 #include <linux/errno.h>
-#include <linux/string.h>	/* memcpy memmove memset memcmp memchr_inv strlen strscpy strcmp */
+#include <linux/string.h>	/* memcpy memmove memset memcmp memchr memchr_inv strlen strscpy strcmp */
 #include <linux/list.h>		/* list_head and hlist families: INIT_, add, add_tail, del, del_init, empty, splice_init,
 				   splice_tail_init, move, move_tail, first_entry, entry, for_each_entry(_safe);
 				   list_last_entry list_first_entry_or_null list_for_each_entry_reverse */

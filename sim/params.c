@@ -56,8 +56,8 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 		params->fill = 2000 + rng_below(&rng, 1800);
 	}
 	params->close_at_end = rng_one_in(&rng, 2);
-	params->ops = config->ops ? config->ops : 8 + rng_below(&rng, rng_one_in(&rng, 30) ? 150 : 28);
-	if (!params->tight && rng_one_in(&rng, 12))
+	params->ops = config->ops ? config->ops : 8 + rng_below(&rng, rng_one_in(&rng, 50) ? 150 : 28);
+	if (!params->tight && rng_one_in(&rng, 25))
 		params->bulk = 20 + rng_below(&rng, 150);
 	params->names = 3 + rng_below(&rng, 8);
 	params->data_cache_bytes = rng_one_in(&rng, 2) ? 4096 * rng_log(&rng, 4) : 4 * MIB;

@@ -318,8 +318,8 @@ bool threads_unit(const struct sim_config *config, struct sim_totals *totals, u6
 			main.failed |= crew->members[i].run.failed;
 			run_put_slots(&crew->members[i].run);
 		}
-		totals->writes += crew->disk.write_count;
 		run_abandon(&main);
+		totals->writes += crew->disk.write_count;
 		if (!main.failed)
 			cut_crew(crew, totals);
 		main.failed |= crew->members[0].run.failed;

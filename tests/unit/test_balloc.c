@@ -828,6 +828,11 @@ static void test_slots_rot(void **unused)
 	unused_slot[8 - 4096] ^= 1;
 	volume_remount(vol, 2, used);
 	check_group_damaged(vol, 2, "was written for group 1");
+	/* Neither can be recognised by its magic, but by its volume. */
+	bytes[balloc_slot_addr(vol, 1, 0) * 4096] ^= 1;
+	bytes[balloc_slot_addr(vol, 1, 1) * 4096] ^= 1;
+	volume_remount(vol, 2, used);
+	check_group_damaged(vol, 1, "magic");
 	/* If there is nothing else, it is said that there might be. */
 	CHECK(balloc_alloc(vol, BALLOC_DATA, 0, vol->group_blocks - 10, vol->group_blocks, &addr, &len) == -EIO);
 	CHECK(balloc_note_in_log(vol, vol->group_count) == 0);

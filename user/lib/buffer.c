@@ -13,6 +13,7 @@
 #include "lib.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define REGION_BYTES	(2u << 20)
 #define REGION_BITS	512		/* most blocks a region can have */
@@ -73,6 +74,7 @@ static struct buffer_region *new_region(struct buffer_pool *pool)
 
 	if (!region)
 		return NULL;
+	madvise(region, REGION_BYTES, MADV_HUGEPAGE);	/* a page fault for each block costs more than filling it */
 	memset(region, 0, sizeof(*region));
 	region->pool = pool;
 	region->free = pool->region_blocks;
