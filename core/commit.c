@@ -31,7 +31,7 @@ static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_att
 	u32 dirty;
 
 	spin_lock(&inode->lock);
-	*attr = slot->frozen ? slot->attr : inode->attr;
+	*attr = slot->frozen ? inode->frozen : inode->attr;
 	slot->taken = true;
 	dirty = slot->dirty;
 	spin_unlock(&inode->lock);

@@ -164,7 +164,7 @@ void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty
 	struct inode_slot *slot = &inode->slot[n], *back = &inode->slot[!n];
 
 	if (back->dirty && !back->frozen && !back->taken) {
-		back->attr = inode->attr;
+		inode->frozen = inode->attr;
 		back->frozen = true;
 	}
 	if (!slot->dirty) {

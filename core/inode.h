@@ -4,7 +4,7 @@
  *
  * attr is the live state, as the front end sees it.  When an inode that is dirty in the back delta is
  * changed in the front delta, and the back end has not taken its attributes yet, they are first
- * copied to slot[back & 1].  So the back end reads the slot if it is frozen, else attr; both under lock.
+ * copied to frozen.  So the back end reads that if its slot says so, else attr; both under lock.
  */
 #ifndef TUX3_INODE_H
 #define TUX3_INODE_H
@@ -34,9 +34,8 @@ struct tux3_attr {
 };
 
 struct inode_slot {
-	bool frozen;		/* attr holds the state at the end of the delta */
+	bool frozen;		/* inode->frozen holds the attributes at the end of the delta */
 	bool taken;		/* the back end has read the attributes of the delta */
-	struct tux3_attr attr;
 	u32 dirty;		/* INODE_DIRTY_... in the delta */
 	struct list_head removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
@@ -54,6 +53,7 @@ struct tux3_inode {
 	u64 ino;
 	spinlock_t lock;		/* attr, slots, blocks, parent */
 	struct tux3_attr attr;
+	struct tux3_attr frozen;	/* of the back delta, if its slot says so */
 	u64 blocks;			/* as committed, in volume blocks; set by the back end */
 	u64 parent;			/* directories: the inode number of .. */
 	struct inode_slot slot[2];

@@ -9,7 +9,7 @@
 #define DEFAULT_DIRTY_BYTES	(64ULL << 20)
 #define DEFAULT_OVERLAY		100000u
 #define DEFAULT_LOG_BLOCKS	4096u
-#define DEFAULT_CACHE_BYTES	(256ULL << 20)
+#define DEFAULT_CACHE_BYTES	(128ULL << 20)
 #define DEFAULT_SLICE_EXTENTS	2048u
 #define DEFAULT_NAMES		1000000u
 
@@ -252,7 +252,7 @@ static int volume_init_parts(struct volume *vol)
 
 	opts->log_blocks = min(opts->log_blocks, log_max);
 	if (!opts->dirty_nodes)
-		opts->dirty_nodes = max_t(u64, opts->cache_bytes / 4 >> vol->block_shift, 64);
+		opts->dirty_nodes = max_t(u64, opts->cache_bytes / 2 >> vol->block_shift, 64);
 	opts->dirty_nodes = min(opts->dirty_nodes, log_max);
 	err = cache_init(vol, opts->cache_bytes);
 	if (err)

@@ -35,8 +35,8 @@ struct volume_options {
 	u64 dirty_limit_bytes;	/* writers wait when the front delta holds this much; 0: 8 x dirty_bytes */
 	u64 overlay_entries;	/* commit when it holds this many changed names and inodes; 0: 100,000 */
 	u64 log_blocks;		/* unify when the log is this long; 0: 4096 */
-	u64 dirty_nodes;	/* unify when this many tree nodes are dirty; 0: a quarter of the cache */
-	u64 cache_bytes;	/* limit for clean tree nodes; 0: 256 MiB */
+	u64 dirty_nodes;	/* unify when this many tree nodes are dirty; 0: half of the cache */
+	u64 cache_bytes;	/* limit for clean tree nodes; 0: 128 MiB */
 	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */
 	u32 slice_extents;	/* long deletes and truncates free this many extents in a commit; 0: 2048 */
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */

@@ -255,7 +255,7 @@ static bool may_be_full(const struct sim_op *op, const struct m_state *before)
 		return false;
 	case SIM_TRUNCATE:
 		id = model_lookup(before, op->a, &err);
-		return id == M_NONE || op->len > before->inodes[id]->size;
+		return id == M_NONE || op->len >= before->inodes[id]->size;
 	default:
 		return true;
 	}

@@ -30,27 +30,6 @@ static void __attribute__((constructor(101))) env_start(void)
 
 /* Locks.  Adaptive: spin a little, as the kernel's do, before sleeping. */
 
-static void env_init_mutex(pthread_mutex_t *mutex)
-{
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-	pthread_mutex_init(mutex, &attr);
-	pthread_mutexattr_destroy(&attr);
-}
-
-void spin_lock_init(spinlock_t *lock)
-{
-	env_init_mutex(&lock->mutex);
-}
-
-void mutex_init(struct mutex *lock)
-{
-	env_init_mutex(&lock->mutex);
-	WRITE_ONCE(lock->locked, false);
-}
-
 void init_rwsem(struct rw_semaphore *sem)
 {
 	pthread_rwlockattr_t attr;
@@ -77,6 +56,26 @@ static bool futex_wait(u32 *word, u32 value, u64 deadline_ns)
 static void futex_wake_all(u32 *word)
 {
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+#define LOCK_SPINS 100		/* looks at a taken lock before sleeping: its owner may be about to let go */
+
+void futex_lock_slow(struct futex_lock *lock)
+{
+	int i;
+
+	for (i = 0; i < LOCK_SPINS; i++) {
+		if (!__atomic_load_n(&lock->state, __ATOMIC_RELAXED) && futex_trylock(lock))
+			return;
+		__builtin_ia32_pause();
+	}
+	while (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE))
+		futex_wait(&lock->state, 2, 0);
+}
+
+void futex_unlock_slow(struct futex_lock *lock)
+{
+	syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* Threads and wait queues: linux/wait.h tells how they work. */

@@ -79,7 +79,7 @@ static void help(void)
 	     "       norecovery     with ro: do not look at the log, show the volume as its anchor has it\n"
 	     "       age=SECONDS    commit changes at most this long after they were made (5; fractions work)\n"
 	     "       dirty=SIZE     commit when this much file data waits (64M)\n"
-	     "       cache=SIZE     clean metadata kept in memory (256M)\n"
+	     "       cache=SIZE     clean metadata kept in memory (128M)\n"
 	     "       data_cache=SIZE  clean file data kept in memory, besides the kernel's cache (256M)\n"
 	     "       names=NUMBER   clean directory entries kept in memory (1000000)\n"
 	     "       writeback      let the kernel gather small writes until a file is closed or synced;\n"

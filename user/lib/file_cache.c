@@ -242,7 +242,6 @@ void file_cache_exit(struct tux3_node *node)
 	/* An evictor who found one of our chunks on the list may still be about to unlock our lock. */
 	spin_lock(&lru->lock);
 	spin_unlock(&lru->lock);
-	pthread_mutex_destroy(&cache->lock.mutex);
 }
 
 /* ---- eviction ---- */

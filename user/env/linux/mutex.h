@@ -3,44 +3,42 @@
 #ifndef TUX3_ENV_MUTEX_H
 #define TUX3_ENV_MUTEX_H
 
-#include <pthread.h>
 #include <linux/compiler.h>
+#include <linux/futex_lock.h>
 #include <linux/types.h>
 
 struct mutex {
-	pthread_mutex_t mutex;
-	bool locked;		/* for mutex_is_locked() alone; written by the owner */
+	struct futex_lock lock;
 };
 
-#define __MUTEX_INITIALIZER(name)	{ PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, false }
+#define __MUTEX_INITIALIZER(name)	{ { 0 } }
 #define DEFINE_MUTEX(name)		struct mutex name = __MUTEX_INITIALIZER(name)
 
-void mutex_init(struct mutex *lock);
+static inline void mutex_init(struct mutex *lock)
+{
+	lock->lock.state = 0;
+}
+
 #define mutex_destroy(lock) ((void)(lock))
 
 static inline void mutex_lock(struct mutex *lock)
 {
-	pthread_mutex_lock(&lock->mutex);
-	WRITE_ONCE(lock->locked, true);
+	futex_lock(&lock->lock);
 }
 
 static inline void mutex_unlock(struct mutex *lock)
 {
-	WRITE_ONCE(lock->locked, false);
-	pthread_mutex_unlock(&lock->mutex);
+	futex_unlock(&lock->lock);
 }
 
 static inline bool mutex_trylock(struct mutex *lock)
 {
-	if (pthread_mutex_trylock(&lock->mutex))
-		return false;
-	WRITE_ONCE(lock->locked, true);
-	return true;
+	return futex_trylock(&lock->lock);
 }
 
 static inline bool mutex_is_locked(struct mutex *lock)
 {
-	return READ_ONCE(lock->locked);
+	return READ_ONCE(lock->lock.state);
 }
 
 #ifndef lockdep_assert_held

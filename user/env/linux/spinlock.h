@@ -7,31 +7,34 @@
 #ifndef TUX3_ENV_SPINLOCK_H
 #define TUX3_ENV_SPINLOCK_H
 
-#include <pthread.h>
+#include <linux/futex_lock.h>
 #include <linux/types.h>
 
 typedef struct spinlock {
-	pthread_mutex_t mutex;
+	struct futex_lock lock;
 } spinlock_t;
 
-#define __SPIN_LOCK_UNLOCKED(name)	{ PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP }
+#define __SPIN_LOCK_UNLOCKED(name)	{ { 0 } }
 #define DEFINE_SPINLOCK(name)		spinlock_t name = __SPIN_LOCK_UNLOCKED(name)
 
-void spin_lock_init(spinlock_t *lock);
+static inline void spin_lock_init(spinlock_t *lock)
+{
+	lock->lock.state = 0;
+}
 
 static inline void spin_lock(spinlock_t *lock)
 {
-	pthread_mutex_lock(&lock->mutex);
+	futex_lock(&lock->lock);
 }
 
 static inline void spin_unlock(spinlock_t *lock)
 {
-	pthread_mutex_unlock(&lock->mutex);
+	futex_unlock(&lock->lock);
 }
 
 static inline bool spin_trylock(spinlock_t *lock)
 {
-	return !pthread_mutex_trylock(&lock->mutex);
+	return futex_trylock(&lock->lock);
 }
 
 #ifndef lockdep_assert_held
