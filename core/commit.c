@@ -113,7 +113,8 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 
 	if (inode->deleted)
 		return 0;
-	if (!attr.nlink && vol->host->inode_kill(inode)) {
+	/* No name at the end of this delta, and none given since. */
+	if (!attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode)) {
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
 			err = name_commit(inode, delta);

@@ -20,6 +20,7 @@ int delta_init(struct volume *vol)
 	mutex_init(&delta->commit_mutex);
 	init_waitqueue_head(&delta->commit_queue);
 	init_waitqueue_head(&delta->drain_queue);
+	init_waitqueue_head(&delta->gate_queue);
 	init_waitqueue_head(&delta->thread_queue);
 	INIT_LIST_HEAD(&delta->deletes);
 	for (i = 0; i < 2; i++) {
@@ -106,10 +107,11 @@ static void delta_count_in(struct volume *vol, struct delta_op *op)
 		op->delta = READ_ONCE(delta->front);
 		atomic64_inc(&op->cpu->entered[op->delta & 1]);
 		smp_mb();	/* pairs with delta_transition(): it sees us, or we see its new front */
-		if (likely(READ_ONCE(delta->front) == op->delta))
+		if (likely(READ_ONCE(delta->front) == op->delta && !atomic_read(&delta->draining)))
 			return;
 		atomic64_inc(&op->cpu->left[op->delta & 1]);
 		delta_wake_drain(delta);
+		wait_event(delta->gate_queue, !atomic_read(&delta->draining));
 	}
 }
 
@@ -195,10 +197,12 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 
 	space_open_delta(vol, back + 1);
 	atomic_set(&delta->draining, 1);
+	smp_mb();		/* who sees the new front also sees that the old one is being drained */
 	WRITE_ONCE(delta->front, back + 1);
 	smp_mb();		/* pairs with delta_count_in() and delta_wake_drain() */
 	wait_event(delta->drain_queue, delta_drained(delta, back & 1));
 	atomic_set(&delta->draining, 0);
+	wake_up_all(&delta->gate_queue);
 	count_add(vol, TUX3_COUNT_DRAIN_NS, ktime_get_ns() - start);
 	wake_up_all(&delta->commit_queue);	/* for delta_throttle() */
 	*charged = space_close_delta(vol, back);

@@ -7,13 +7,17 @@
  * lock whose holder may do so.  Allocate memory before entering where that can fail.
  *
  *	delta.front = N		operations enter N
- *	  -- transition (back end): front = N + 1, wait until all that entered N have left -->
+ *	  -- transition (back end): front = N + 1, wait until all that entered N have left, let others in -->
  *	N is the back delta	its changes are frozen: the front end only writes the slots of N + 1
  *	  -- commit: place data, log, apply to the tree, one flush -->
  *	delta.committed = N	durable; overlay slots of N are free for N + 2
  *
  * delta & 1 chooses the slot: of the per-CPU counts, of an inode's attributes and ranges, of a name.
  * Who holds commit_mutex is the back end: the volume's thread, or a caller who needs a commit now.
+ *
+ * While the last operations of N leave, those that come wait for them (they are memory operations: microseconds).  So no
+ * operation of N runs beside one of N + 1: on one inode, in whatever locks, changes of N come before those of N + 1,
+ * and copying the attributes when N + 1 first changes them catches all of N.
  *
  * The counts follow the scheme of SRCU: an operation adds to entered[slot] of its CPU and then looks
  * at front again; the back end changes front and then sums left[] before entered[] over all CPUs.
@@ -51,6 +55,7 @@ struct delta_state {
 	struct list_head deletes;	/* commit_mutex: struct delete_work, long deletes that go on */
 	wait_queue_head_t commit_queue;	/* woken when committed, unify or error move */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
+	wait_queue_head_t gate_queue;	/* operations that came while it waits */
 	atomic_t draining;
 	wait_queue_head_t thread_queue;
 	struct task_struct *thread;	/* NULL: manual */

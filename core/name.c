@@ -344,7 +344,7 @@ static struct name_entry *entry_get(struct tux3_inode *inode, const char *name, 
 {
 	struct name_dir *dir;
 	struct name_entry *entry, *spare = NULL;
-	u64 hash, last;
+	u64 hash, last, evictions;
 	int err;
 
 	if (len > TUX3_NAME_MAX)
@@ -379,18 +379,18 @@ static struct name_entry *entry_get(struct tux3_inode *inode, const char *name, 
 		if (dir_size(inode) <= LOAD_MAX && dir_size(inode) < inode->vol->opts.names_cached) {
 			err = dir_load_all(inode, dir);
 		} else {
+			if (!spare)
+				spare = entry_new(hash, name, len, 0, 0);
+			if (!spare)
+				return ERR_PTR(-ENOMEM);
+			spin_lock(&dir->lock);
+			evictions = dir->evictions;
+			spin_unlock(&dir->lock);
 			err = dir_load(inode, dir, hash, hash, U32_MAX, &last);
 			spin_lock(&dir->lock);
-			if (!err && !entry_find(dir, hash, name, len)) {	/* remember that it is absent */
-				spin_unlock(&dir->lock);
-				if (!spare)
-					spare = entry_new(hash, name, len, 0, 0);
-				if (!spare)
-					return ERR_PTR(-ENOMEM);
-				spin_lock(&dir->lock);
-				if (entry_insert(inode->vol, dir, spare) == spare)
-					spare = NULL;
-			}
+			/* Not in memory and not dropped since it was loaded: it is absent, remember that. */
+			if (!err && evictions == dir->evictions && entry_insert(inode->vol, dir, spare) == spare)
+				spare = NULL;
 			spin_unlock(&dir->lock);
 		}
 		if (err) {

@@ -40,7 +40,7 @@ def headers():
     """A Debian kernel headers tree outside the mount."""
     done = subprocess.run([ROOT / "scripts/headers-tree"], capture_output=True, text=True)
     if done.returncode:
-        pytest.skip(f"no kernel headers tree: {done.stderr.strip()}")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no kernel headers tree: {done.stderr.strip()}")
     return Path(done.stdout.strip())
 
 
