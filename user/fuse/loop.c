@@ -40,7 +40,6 @@ struct worker {
 	pthread_t thread;
 	int fd;				/* the connection; closed by the worker if it is not loop.fd */
 	char *request, *buffer;
-	struct follow follow;
 };
 
 static struct {
@@ -175,7 +174,6 @@ static void *worker_run(void *arg)
 	size_t size;
 
 	self = arg;
-	follow_init(&self->follow);
 	while (!loop.stop) {
 		if (atomic_load(&loop.idle) >= IDLE_MAX)
 			park();
@@ -186,7 +184,6 @@ static void *worker_run(void *arg)
 		if (atomic_fetch_sub(&loop.idle, 1) == 1)
 			want_worker();
 		worker_serve(size);
-		follow_client(&self->follow, self->request, size);
 	}
 	pthread_mutex_lock(&loop.lock);
 	loop.stop = true;

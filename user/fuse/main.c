@@ -55,7 +55,11 @@ static struct {
 	bool foreground;
 	bool allow_other, allow_other_given, permit_suid, permit_dev;
 	char kernel[1024];		/* options that are not ours, comma-separated */
-} options = { .permit_suid = true, .permit_dev = true };
+} options = {
+	.permit_suid = true, .permit_dev = true,
+	/* The kernel caches what is read: little is asked for twice.  A small cache is one whose memory is warm. */
+	.volume.data_cache_bytes = 32 << 20,
+};
 
 static __attribute__((format(printf, 1, 2))) void complain(const char *format, ...)
 {
@@ -80,13 +84,11 @@ static void help(void)
 	     "       age=SECONDS    commit changes at most this long after they were made (5; fractions work)\n"
 	     "       dirty=SIZE     commit when this much file data waits (64M)\n"
 	     "       cache=SIZE     clean metadata kept in memory (128M)\n"
-	     "       data_cache=SIZE  clean file data kept in memory, besides the kernel's cache (256M)\n"
+	     "       data_cache=SIZE  clean file data kept in memory, besides the kernel's cache (32M)\n"
 	     "       names=NUMBER   clean directory entries kept in memory (1000000)\n"
-	     "       writeback      let the kernel gather small writes until a file is closed or synced;\n"
-	     "                      errors (no space) come then, too\n"
+	     "       writeback      let the kernel gather writes: large files are written faster, but data then\n"
+	     "                      reaches the volume later than names do, and errors (no space) come later\n"
 	     "       threads=NUMBER worker threads at most (16)\n"
-	     "       follow         keep worker threads on the processors of those they work for: faster\n"
-	     "                      where processors are shared or slow to wake\n"
 	     "       allow_other    other users may use the mount; default when root mounts\n"
 	     "       noallow_other  only the user who mounted may use it\n"
 	     "       log=FILE       append messages to FILE\n"
@@ -224,8 +226,6 @@ static int set_option(char *option)
 		mount_state.writeback = option[0] == 'w';
 	} else if (!strcmp(option, "readdirplus") || !strcmp(option, "noreaddirplus")) {
 		mount_state.readdirplus = option[0] == 'r';
-	} else if (!strcmp(option, "follow") || !strcmp(option, "nofollow")) {
-		mount_state.follow = option[0] == 'f';
 	} else if (pass_on(option)) {
 		/* Devices and setuid programs work as on any file system that root mounts, unless switched off. */
 		if (!strcmp(option, "nosuid"))

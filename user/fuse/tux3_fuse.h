@@ -4,7 +4,6 @@
  *
  *	main.c		options, mounting, daemon, signals, unmounting
  *	loop.c		worker threads that read requests from the kernel
- *	follow.c	keeps a worker on its client's processor
  *	wire.c		requests that libfuse 3.14 does not know: answered here byte by byte
  *	ops.c		the table of operations, the handshake with the kernel (init)
  *	serve_name.c	lookup, create, link, rename, unlink ...
@@ -43,7 +42,6 @@ struct mount_state {
 	bool writeback;			/* the kernel keeps dirty pages, and times and sizes with them */
 	bool readdirplus;
 	double settle_s;		/* by then a change is committed for sure */
-	bool follow;			/* workers run where their clients do */
 	unsigned int threads_max;
 };
 extern struct mount_state mount_state;
@@ -63,15 +61,6 @@ int loop_done_fd(void);			/* readable when the kernel has ended the connection *
 void loop_stop(void);			/* ends the workers whatever the kernel does; waits for operations to finish */
 ssize_t loop_writev(int fd, struct iovec *iov, int count, void *userdata);
 ssize_t loop_read(int fd, void *buf, size_t size, void *userdata);
-
-/* ---- follow.c ---- */
-struct follow {
-	cpu_set_t anywhere;	/* where the thread could run from the start */
-	unsigned int served;
-	int cpu;		/* where it is bound to; -1: anywhere */
-};
-void follow_init(struct follow *follow);
-void follow_client(struct follow *follow, const void *request, size_t size);
 
 /* ---- wire.c ---- */
 /* Look at a request before libfuse does.  True: it is answered already. */
