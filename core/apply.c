@@ -434,8 +434,8 @@ static int punch_range(struct punch *punch, u64 ino, u64 block, u64 count)
 }
 
 /* Does the extent before `block` end where this one begins, in the file and on the disk?  Then join them. */
-static int extent_join(struct volume *vol, u64 ino, const struct record_extent *record, u64 block, u64 addr,
-		       u32 count, u32 flags, const __le32 *csum)
+static int extent_join(struct volume *vol, u64 ino, u64 block, u64 addr, u32 count, u32 flags,
+		       const __le32 *csum)
 {
 	struct tree_key first = tree_key(ino, TUX3_ITEM_EXTENT, 0), found;
 	struct tree_key at = tree_key(ino, TUX3_ITEM_EXTENT, block - 1);
@@ -474,7 +474,7 @@ static int extent_insert(struct volume *vol, u64 ino, const struct record_extent
 		struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, block);
 		u32 count = min_t(u64, left, limit), len = sizeof(*extent);
 
-		err = extent_join(vol, ino, record, block, addr, count, flags, csum);
+		err = extent_join(vol, ino, block, addr, count, flags, csum);
 		if (err == -ENOENT) {
 			extent->addr = cpu_to_le64(addr);
 			extent->birth = cpu_to_le64(vol->delta.applying);

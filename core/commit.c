@@ -38,18 +38,6 @@ static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_att
 	return dirty;
 }
 
-static int commit_record(struct volume *vol, const struct tree_key *key, enum tux3_record_type type,
-			 const void *payload, u32 len, const void *tail, u32 tail_len)
-{
-	int err;
-
-	tree_prefetch(vol, key);
-	tree_edit_begin(vol);
-	err = log_record(vol, type, payload, len, tail, tail_len);
-	tree_edit_end(vol);
-	return err;
-}
-
 static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
 {
 	struct record_attr record = { .ino = cpu_to_le64(inode->ino) };
@@ -57,7 +45,7 @@ static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
 	int err;
 
 	attr_to_disk(&record.attr, attr, inode->blocks);
-	err = commit_record(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+	err = log_record_at(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
 	if (!err)
 		inode->in_tree = true;
 	return err;
@@ -66,19 +54,11 @@ static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
 /* An inode without a name but still in use must be found at mount, should the machine crash. */
 static int commit_orphan(struct tux3_inode *inode, bool orphan)
 {
-	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
-	struct disk_orphan item = { .kind = cpu_to_le32(TUX3_ORPHAN_DELETE) };
-	struct record_item record;
 	int err;
 
 	if (inode->orphan_in_tree == orphan)
 		return 0;
-	tree_key_to_disk(&record.key, &key);
-	if (orphan)
-		err = commit_record(inode->vol, &key, TUX3_RECORD_ITEM_SET, &record, sizeof(record), &item,
-				    sizeof(item));
-	else
-		err = commit_record(inode->vol, &key, TUX3_RECORD_ITEM_DELETE, &record, sizeof(record), NULL, 0);
+	err = delete_mark_orphan(inode->vol, inode->ino, orphan ? TUX3_ORPHAN_DELETE : 0, 0);
 	if (!err)
 		inode->orphan_in_tree = orphan;
 	return err;

@@ -32,13 +32,8 @@ static int data_record(struct data_commit *dc, enum tux3_record_type type, const
 		       const void *tail, u32 tail_len, u8 item, u64 offset)
 {
 	struct tree_key key = tree_key(dc->inode->ino, item, offset);
-	int err;
 
-	tree_prefetch(dc->vol, &key);
-	tree_edit_begin(dc->vol);
-	err = log_record(dc->vol, type, payload, len, tail, tail_len);
-	tree_edit_end(dc->vol);
-	return err;
+	return log_record_at(dc->vol, &key, type, payload, len, tail, tail_len);
 }
 
 static int data_punch(struct data_commit *dc, u64 block, u64 count)

@@ -47,6 +47,18 @@ static int delete_orphan_item(struct volume *vol, u64 ino, u32 kind, u64 block)
 	return log_record(vol, TUX3_RECORD_ITEM_DELETE, &record, sizeof(record), NULL, 0);
 }
 
+int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, ino);
+	int err;
+
+	tree_prefetch(vol, &key);
+	tree_edit_begin(vol);
+	err = delete_orphan_item(vol, ino, kind, block);
+	tree_edit_end(vol);
+	return err;
+}
+
 static int delete_all(struct volume *vol, u64 ino, bool orphan_in_tree)
 {
 	struct record_inode record = { .ino = cpu_to_le64(ino) };
@@ -97,14 +109,9 @@ bool delete_is_long(struct volume *vol, u64 blocks)
 int delete_cut(struct tux3_inode *inode, u64 block)
 {
 	struct volume *vol = inode->vol;
-	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
 	struct delete_work *work;
-	int err;
+	int err = delete_mark_orphan(vol, inode->ino, TUX3_ORPHAN_TRUNCATE, block);
 
-	tree_prefetch(vol, &key);
-	tree_edit_begin(vol);
-	err = delete_orphan_item(vol, inode->ino, TUX3_ORPHAN_TRUNCATE, block);
-	tree_edit_end(vol);
 	if (err)
 		return err;
 	work = delete_queue(vol, inode->ino, TUX3_ORPHAN_TRUNCATE, block);
@@ -194,7 +201,7 @@ static int delete_slice(struct volume *vol, struct delete_work *work)
 
 int delete_continue(struct volume *vol, s64 *charged)
 {
-	u64 cost = space_cost_items(vol, 8), price = (cost & U32_MAX) + (cost >> 32);
+	u64 price = space_full_price(space_cost_items(vol, 8));
 	struct delete_work *work;
 	unsigned int n = 0;
 	int err = 0;
@@ -230,31 +237,26 @@ void delete_done(struct volume *vol, int err)
 	}
 }
 
-struct orphans {
-	struct volume *vol;
-	int err;
-};
-
 static int orphan_found(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
-	struct orphans *orphans = ctx;
+	struct volume *vol = ctx;
 	struct disk_orphan item;
 
 	if (len != sizeof(item) || key->offset <= TUX3_INO_ROOT || key->offset > TUX3_INO_MAX) {
-		volume_warn(orphans->vol, "orphan item for inode %llu is not valid",
+		volume_warn(vol, "orphan item for inode %llu is not valid",
 			    (unsigned long long)key->offset);
 		return -EIO;
 	}
 	memcpy(&item, data, sizeof(item));
 	if (le32_to_cpu(item.kind) != TUX3_ORPHAN_DELETE && le32_to_cpu(item.kind) != TUX3_ORPHAN_TRUNCATE) {
-		volume_warn(orphans->vol, "orphan item for inode %llu has unknown kind %u",
+		volume_warn(vol, "orphan item for inode %llu has unknown kind %u",
 			    (unsigned long long)key->offset, le32_to_cpu(item.kind));
 		return -EIO;
 	}
-	if (!delete_queue(orphans->vol, key->offset, le32_to_cpu(item.kind), le64_to_cpu(item.block)))
+	if (!delete_queue(vol, key->offset, le32_to_cpu(item.kind), le64_to_cpu(item.block)))
 		return -ENOMEM;
 	if (le32_to_cpu(item.kind) == TUX3_ORPHAN_DELETE)
-		atomic64_dec(&orphans->vol->inodes);
+		atomic64_dec(&vol->inodes);
 	return 0;
 }
 
@@ -262,9 +264,8 @@ int delete_orphans(struct volume *vol)
 {
 	struct tree_key from = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, 0);
 	struct tree_key to = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, U64_MAX);
-	struct orphans orphans = { .vol = vol };
 
-	return tree_scan(vol, &from, &to, orphan_found, &orphans);
+	return tree_scan(vol, &from, &to, orphan_found, vol);
 }
 
 bool delete_cuts_left(struct volume *vol)

@@ -106,6 +106,8 @@ int delete_continue(struct volume *vol, s64 *charged);
 void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
 bool delete_in_progress(struct volume *vol, u64 ino);
 bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */
+/* The ORPHAN item of an inode, kind 0: none.  Between tree edits. */
+int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
 int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
 bool delete_cuts_left(struct volume *vol);
 int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */

@@ -12,6 +12,7 @@
 #include "device.h"
 
 struct volume;
+struct tree_key;
 
 struct log_chunk;		/* log_write.c: a piece of the record stream, one block's payload */
 
@@ -47,6 +48,9 @@ void log_exit(struct volume *vol);
  */
 int log_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len,
 	       const void *tail, u32 tail_len);
+/* The same, with the path to key brought into the cache first and the edit lock taken for it. */
+int log_record_at(struct volume *vol, const struct tree_key *key, enum tux3_record_type type,
+		  const void *payload, u32 len, const void *tail, u32 tail_len);
 /* A commit: begin, log_record()s, write (submits its blocks; wait: the caller's, also used for data), end (after I/O). */
 void log_begin_commit(struct volume *vol);
 int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *wait);

@@ -148,6 +148,18 @@ int log_record(struct volume *vol, enum tux3_record_type type, const void *paylo
 	return err ? err : apply_record(vol, type, payload, len);
 }
 
+int log_record_at(struct volume *vol, const struct tree_key *key, enum tux3_record_type type,
+		  const void *payload, u32 len, const void *tail, u32 tail_len)
+{
+	int err;
+
+	tree_prefetch(vol, key);
+	tree_edit_begin(vol);
+	err = log_record(vol, type, payload, len, tail, tail_len);
+	tree_edit_end(vol);
+	return err;
+}
+
 void log_begin_commit(struct volume *vol)
 {
 	struct log *log = &vol->log;

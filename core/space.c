@@ -84,8 +84,7 @@ u64 space_price(struct volume *vol, u64 delta, u64 cost)
 	return READ_ONCE(vol->space.tight[delta & 1]) ? always + (cost >> 32) : always;
 }
 
-/* The same for the worst of deltas. */
-static u64 space_full_price(u64 cost)
+u64 space_full_price(u64 cost)
 {
 	return (cost & U32_MAX) + (cost >> 32);
 }

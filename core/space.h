@@ -35,8 +35,9 @@ struct space {
 u64 space_cost_items(struct volume *vol, u32 items);
 /* Of making blocks adjacent file blocks dirty (new blocks: of these, how many need space), with the attributes. */
 u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks);
-/* What a cost amounts to in this delta, in blocks. */
+/* What a cost amounts to in this delta, in blocks; and in a tight one. */
 u64 space_price(struct volume *vol, u64 delta, u64 cost);
+u64 space_full_price(u64 cost);
 
 void space_init(struct volume *vol);
 /* Try to charge blocks; false: not enough. */

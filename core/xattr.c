@@ -395,13 +395,9 @@ static int change_commit(struct tux3_inode *inode, struct xattr_change *change, 
 			tail += value->size;
 		}
 	}
-	if (!err) {
-		tree_prefetch(vol, &key);
-		tree_edit_begin(vol);
-		err = log_record(vol, value->present ? TUX3_RECORD_XATTR_SET : TUX3_RECORD_XATTR_DELETE, &record, head,
-				 buffer, tail);
-		tree_edit_end(vol);
-	}
+	if (!err)
+		err = log_record_at(vol, &key, value->present ? TUX3_RECORD_XATTR_SET : TUX3_RECORD_XATTR_DELETE,
+				    &record, head, buffer, tail);
 	kfree(buffer);
 	return err;
 }
