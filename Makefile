@@ -118,6 +118,7 @@ $(OUT)/libtux3.so: $(OUT)/$(SONAME)
 	@ln -sf $(SONAME) $@
 
 $(OUT)/tux3.pc: user/lib/tux3.pc.in Makefile
+	@mkdir -p $(@D)
 	@sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
 		-e 's|@VERSION@|$(VERSION)|g' -e 's|@LIBS_PRIVATE@|$(LDLIBS_BASE)|g' $< >$@
 
