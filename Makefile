@@ -207,3 +207,6 @@ $(OUT)/bench/%: bench/%.c bench/bench.h user/lib/tux3.h $(OUT)/libtux3.a
 		-o $@ $< $(OUT)/libtux3.a $(LDLIBS_BASE)
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
+
+# The kernel module, and virtual machines to try it in.
+include vm/module.mk
