@@ -14,7 +14,8 @@
  * Invariants
  *  1. disk is a subset of busy.  Fixed blocks, and the bits beyond the end of the volume, are in both.
  *  2. info->free is the number of clear busy bits of a known group; extra that of busy bits not in disk.
- *  3. disk_used = used_blocks at init + all disk bits set - all cleared since; free_blocks likewise.
+ *  3. disk_used = used_blocks at init + all disk bits set - all cleared since; free_blocks likewise, with blocks
+ *     that are busy only because they are being trimmed counted as free.
  *  4. A call that returns an error has changed nothing.
  *
  * Where to allocate is decided in placement.c; freemap.c loads and writes the bitmaps.
@@ -51,7 +52,7 @@ static int range_list_reserve(struct range_list *list)
 	if (list->capacity > U32_MAX / 2)
 		return -ENOMEM;
 	capacity = max(2 * list->capacity, RANGE_LIST_START);
-	ranges = kvmalloc(capacity * sizeof(*ranges), GFP_NOFS);
+	ranges = kvmalloc(capacity * sizeof(*ranges), GFP_COMMIT);
 	if (!ranges)
 		return -ENOMEM;
 	if (list->count)
@@ -107,6 +108,7 @@ int balloc_init(struct volume *vol, u64 used_blocks)
 
 	memset(balloc, 0, sizeof(*balloc));
 	mutex_init(&balloc->lock);
+	init_waitqueue_head(&balloc->trim_queue);
 	INIT_LIST_HEAD(&balloc->changed);
 	INIT_LIST_HEAD(&balloc->pinned);
 	INIT_LIST_HEAD(&balloc->clean);
@@ -170,7 +172,7 @@ static bool bits_all_clear(const unsigned long *bits, u32 from, u32 len)
 }
 
 /* Set busy where it is clear; returns how many bits were. */
-static u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
 {
 	u32 end = from + len, count = 0, run;
 
@@ -186,7 +188,7 @@ static u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32
 }
 
 /* All of these are set. */
-static void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
 {
 	bitmap_clear(group->busy, from, len);
 	group->info->free += len;
@@ -246,13 +248,23 @@ int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u
 {
 	struct balloc *balloc = &vol->balloc;
 	struct placement place;
+	u64 trims;
 	int err;
 
 	min = max(min, 1u);
 	want = max(want, min);
 	mutex_lock(&balloc->lock);
 	atomic64_inc(&balloc->allocs);
-	err = placement_find(vol, kind, goal, min, want, &place);
+	for (;;) {
+		err = placement_find(vol, kind, goal, min, want, &place);
+		if (!balloc->trimming || (err != -ENOSPC && err != -EIO))
+			break;
+		/* What is missing is being discarded: it comes back. */
+		trims = balloc->trims;
+		mutex_unlock(&balloc->lock);
+		wait_event(balloc->trim_queue, READ_ONCE(balloc->trims) != trims);
+		mutex_lock(&balloc->lock);
+	}
 	if (err)
 		goto out;
 	group_set_busy(balloc, place.group, place.from, place.len);
@@ -264,6 +276,7 @@ int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u
 	atomic64_inc(&balloc->extents_allocated);
 	*addr = place.group->start + place.from;
 	*len = place.len;
+	trace_tux3_balloc(vol, kind, goal, *addr, *len);
 out:
 	mutex_unlock(&balloc->lock);
 	return err;
@@ -423,7 +436,7 @@ int balloc_take(struct volume *vol, u64 addr, u64 len)
 /* busy becomes disk. */
 static void group_settle(struct volume *vol, struct balloc_group *group)
 {
-	struct group_info *info = group->info;
+	struct balloc_info *info = group->info;
 
 	if (!group->extra)
 		return;

@@ -78,7 +78,10 @@ struct balloc {
 	bool log_unread;		/* lock: any group may be in the log */
 	bool log_over;			/* lock: there was an anchor since: none is in the log that was replayed */
 	struct range_list node_frees;	/* left by redirects since the last snapshot; wait for the next anchor */
-	atomic64_t free_blocks;		/* not busy: can be allocated now */
+	u64 trimming;			/* lock: blocks marked busy while they are discarded (trim.c) */
+	u64 trims;			/* lock; read anywhere: runs given back so far */
+	wait_queue_head_t trim_queue;	/* woken when trims moves */
+	atomic64_t free_blocks;		/* not busy, or being trimmed: can be allocated now */
 	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
 	atomic64_t data_used;		/* of these, data blocks (files and xattr values) */
 	u64 loaded;			/* lock: groups in memory */

@@ -101,11 +101,11 @@ static void shard_add_lru(struct volume *vol, struct cache_shard *shard, struct 
 
 struct node_buffer *cache_alloc(struct volume *vol)
 {
-	struct node_buffer *buffer = kzalloc(sizeof(*buffer), GFP_NOFS);
+	struct node_buffer *buffer = kzalloc(sizeof(*buffer), GFP_COMMIT);
 
 	if (!buffer)
 		return NULL;
-	buffer->data = kvmalloc(vol->block_size, GFP_NOFS);
+	buffer->data = kvmalloc(vol->block_size, GFP_COMMIT);
 	if (!buffer->data) {
 		kfree(buffer);
 		return NULL;
@@ -228,16 +228,27 @@ void cache_set_limit(struct volume *vol, u64 limit_bytes)
 		cache_shrink(vol, over);
 }
 
+u64 cache_reclaimable(struct volume *vol)
+{
+	return max_t(s64, atomic64_read(&vol->cache.clean_bytes), 0);
+}
+
+/* From where the last call ended, so that all shards give alike.  Nodes in use lately go only if no others do. */
 u64 cache_shrink(struct volume *vol, u64 bytes)
 {
+	struct node_cache *cache = &vol->cache;
 	u64 freed = 0, before;
-	u32 i;
+	u32 round = 0, i;
 
 	do {
 		before = freed;
-		for (i = 0; i < CACHE_SHARDS && freed < bytes; i++)
-			freed += shard_evict(vol, &vol->cache.shards[i], bytes - freed, 4 * CACHE_EVICT_SCAN, true);
-	} while (freed < bytes && freed > before);
+		for (i = 0; i < CACHE_SHARDS && freed < bytes; i++) {
+			u32 hand = (u32)atomic_inc_return(&cache->hand) % CACHE_SHARDS;
+
+			freed += shard_evict(vol, &cache->shards[hand], bytes - freed, 4 * CACHE_EVICT_SCAN,
+					     round > 0);
+		}
+	} while (freed < bytes && (freed > before || !round++));
 	return freed;
 }
 
@@ -440,6 +451,7 @@ int cache_init(struct volume *vol, u64 limit_bytes)
 	atomic64_set(&cache->bytes, 0);
 	atomic64_set(&cache->clean_bytes, 0);
 	atomic64_set(&cache->misses, 0);
+	atomic_set(&cache->hand, 0);
 	for (i = 0; i < CACHE_SHARDS; i++) {
 		struct cache_shard *shard = &cache->shards[i];
 

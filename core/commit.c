@@ -84,6 +84,23 @@ static int commit_kill(struct tux3_inode *inode, const struct tux3_attr *attr)
 	return err;
 }
 
+/* See inode.h: the volume became writable with this object in memory. */
+static int commit_refresh_blocks(struct tux3_inode *inode)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	struct disk_attr disk;
+	int len = inode->in_tree ? tree_lookup(inode->vol, &key, &disk, sizeof(disk)) : 0;
+
+	if (len < 0)
+		return len;
+	spin_lock(&inode->lock);
+	if (len == sizeof(disk))
+		inode->blocks = le64_to_cpu(disk.blocks);
+	inode->blocks_epoch = inode->vol->blocks_epoch;
+	spin_unlock(&inode->lock);
+	return 0;
+}
+
 static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
 {
 	struct volume *vol = inode->vol;
@@ -93,6 +110,10 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 
 	if (inode->deleted)
 		return 0;
+	if (unlikely(inode->blocks_epoch != vol->blocks_epoch))
+		err = commit_refresh_blocks(inode);
+	if (err)
+		return err;
 	/* No name at the end of this delta, and none given since. */
 	if (!attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode)) {
 		/* What was moved out of a directory before it went: the parent pointers must go. */
@@ -240,7 +261,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 
 int commit_delta(struct volume *vol)
 {
-	u64 start = ktime_get_ns(), delta, data_before;
+	u64 start = ktime_get_ns(), delta, data, log;
 	struct llist_node *inodes;
 	struct io_wait wait;
 	s64 charged;
@@ -249,17 +270,18 @@ int commit_delta(struct volume *vol)
 	delta = delta_transition(vol, &charged);
 	inodes = llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1]));
 	vol->delta.applying = delta;
-	data_before = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
+	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
+	log = vol->log.length;
 	io_wait_init(&wait);
 	log_begin_commit(vol);
 
 	err = commit_place(vol, inodes, delta, &wait, &charged);
+	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
 	if (!err && !vol->log.records && !vol->log.must_write) {
 		err = io_wait_finish(&wait);
 		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
 	} else {
-		err = commit_write(vol, delta, &wait,
-				   atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data_before, err);
+		err = commit_write(vol, delta, &wait, data, err);
 		count_add(vol, TUX3_COUNT_DELTAS, 1);
 	}
 	log_end_commit(vol);
@@ -267,9 +289,13 @@ int commit_delta(struct volume *vol)
 		volume_abort(vol, err, "a commit failed");
 	else
 		vol->log.must_write = false;
+	trace_tux3_commit(vol, delta, atomic64_read(&vol->delta.changes[delta & 1]), data, vol->log.length - log,
+			  ktime_get_ns() - start, err);
 	commit_done(vol, inodes, delta, err);
-	if (!err)
+	if (!err) {
+		trim_note(vol, &vol->log.freed);
 		err = balloc_release(vol, &vol->log.freed);
+	}
 	if (!err)
 		space_settle(vol, charged);
 	count_add(vol, TUX3_COUNT_COMMIT_NS, ktime_get_ns() - start);

@@ -33,7 +33,8 @@
 	X(CSUM_ERRORS,	  "csum_errors",    "blocks",	    "data blocks read with a wrong checksum") \
 	X(COMMIT_NS,	  "commit_ns",	    "ns",	    "time from transition to durable, summed") \
 	X(DRAIN_NS,	  "drain_ns",	    "ns",	    "of that, waiting for operations to leave") \
-	X(DEVICE_NS,	  "device_ns",	    "ns",	    "of that, waiting for the device")
+	X(DEVICE_NS,	  "device_ns",	    "ns",	    "of that, waiting for the device") \
+	X(DISCARDED,	  "discarded",	    "blocks",	    "free blocks that the device was told of (trim)")
 
 enum tux3_counter {
 #define X(NAME, name, unit, what) TUX3_COUNT_##NAME,

@@ -108,7 +108,7 @@ static void map_fill(struct data_extent *out, const struct disk_extent *extent, 
 /* What the tree says, for up to out->count blocks from out->block on. */
 int data_map_tree(struct tux3_inode *inode, struct data_extent *out, __le32 *csum, u32 csum_max)
 {
-	struct disk_extent *extent = kvmalloc(TUX3_ITEM_MAX(inode->vol->block_size), GFP_NOFS);
+	struct disk_extent *extent = kvmalloc(TUX3_ITEM_MAX(inode->vol->block_size), GFP_COMMIT);
 	struct next_extent next;
 	u64 start;
 	int err;
@@ -233,7 +233,7 @@ int data_cut_wait(struct tux3_inode *inode)
 	int err = 0;
 
 	while (unlikely(READ_ONCE(inode->cutting)) && !err)
-		err = delta_commit(inode->vol);
+		err = READ_ONCE(inode->vol->delta.paused) ? -EBUSY : delta_commit(inode->vol);
 	return err;
 }
 

@@ -351,7 +351,7 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 
 	if (S_ISLNK(attr->mode))
 		return inode->in_tree || !inode->target ? 0 : symlink_store(&dc);
-	dc.record = kvmalloc(sizeof(*dc.record) + RUN_MAX * sizeof(__le32), GFP_NOFS);
+	dc.record = kvmalloc(sizeof(*dc.record) + RUN_MAX * sizeof(__le32), GFP_COMMIT);
 	if (!dc.record)
 		return -ENOMEM;
 	err = data_commit_removed(&dc);

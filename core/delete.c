@@ -73,7 +73,7 @@ static int delete_all(struct volume *vol, u64 ino, bool orphan_in_tree)
 
 static struct delete_work *delete_queue(struct volume *vol, u64 ino, u32 kind, u64 block)
 {
-	struct delete_work *work = kzalloc(sizeof(*work), GFP_NOFS);
+	struct delete_work *work = kzalloc(sizeof(*work), GFP_COMMIT);
 
 	if (work) {
 		work->ino = ino;

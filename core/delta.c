@@ -49,6 +49,20 @@ void delta_exit(struct volume *vol)
 	free_percpu(vol->delta.cpu);
 }
 
+void delta_lock(struct volume *vol)
+{
+	mutex_lock(&vol->delta.commit_mutex);
+	vol->delta.nofs = memalloc_nofs_save();
+}
+
+void delta_unlock(struct volume *vol)
+{
+	unsigned int nofs = vol->delta.nofs;
+
+	mutex_unlock(&vol->delta.commit_mutex);
+	memalloc_nofs_restore(nofs);
+}
+
 static void delta_wake_thread(struct volume *vol)
 {
 	if (vol->delta.thread)
@@ -76,7 +90,7 @@ static bool delta_slot_full(struct volume *vol, unsigned int slot, unsigned int 
 static int delta_throttle(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
-	u64 front = READ_ONCE(delta->front);
+	u64 front = READ_ONCE(delta->front), start;
 
 	if (likely(!delta_slot_full(vol, front & 1, 1)))
 		return 0;
@@ -86,7 +100,9 @@ static int delta_throttle(struct volume *vol)
 	if (!delta_slot_full(vol, front & 1, 8))
 		return 0;
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
+	start = ktime_get_ns();
 	wait_event(delta->commit_queue, READ_ONCE(delta->front) != front || volume_error(vol));
+	trace_tux3_enter(vol, front, 0, ktime_get_ns() - start, volume_error(vol));
 	return volume_error(vol);
 }
 
@@ -126,25 +142,30 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 {
 	unsigned int attempt = 0;
 	int err = volume_error(vol);
-	u64 blocks;
+	u64 blocks, start;
 
-	if (vol->read_only)
-		err = -EROFS;
 	if (!err)
-		err = delta_throttle(vol);
+		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol);
 	op->vol = vol;
 	while (!err) {
 		delta_count_in(vol, op);
+		if (unlikely(READ_ONCE(vol->read_only))) {	/* now that volume_set_read_only() sees us */
+			delta_count_out(op);
+			return -EROFS;
+		}
 		blocks = space_price(vol, op->delta, cost);
 		if (likely(space_charge(vol, blocks, flags))) {
 			atomic64_add(blocks, &op->cpu->charged[op->delta & 1]);
 			if (flags & DELTA_FREES)	/* that the volume is full is to be found out anew */
 				atomic64_inc(&vol->space.freed);
 			count_add(vol, TUX3_COUNT_OPS, 1);
+			op->nofs = memalloc_nofs_save();
 			return 0;
 		}
 		delta_count_out(op);
+		start = ktime_get_ns();
 		err = space_wait(vol, blocks, flags, attempt++);
+		trace_tux3_enter(vol, op->delta, blocks, ktime_get_ns() - start, err);
 	}
 	return err;
 }
@@ -153,6 +174,7 @@ void delta_leave(struct delta_op *op)
 {
 	struct delta_state *delta = &op->vol->delta;
 
+	memalloc_nofs_restore(op->nofs);
 	delta_count_out(op);
 	if (unlikely(delta_slot_full(op->vol, op->delta & 1, 1)))
 		delta_request(op->vol);
@@ -192,7 +214,7 @@ static bool delta_drained(struct delta_state *delta, unsigned int slot)
 u64 delta_transition(struct volume *vol, s64 *charged)
 {
 	struct delta_state *delta = &vol->delta;
-	u64 back = delta->front, start = ktime_get_ns();
+	u64 back = delta->front, start = ktime_get_ns(), ns;
 	int cpu;
 
 	space_open_delta(vol, back + 1);
@@ -203,17 +225,24 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	wait_event(delta->drain_queue, delta_drained(delta, back & 1));
 	atomic_set(&delta->draining, 0);
 	wake_up_all(&delta->gate_queue);
-	count_add(vol, TUX3_COUNT_DRAIN_NS, ktime_get_ns() - start);
+	ns = ktime_get_ns() - start;
+	count_add(vol, TUX3_COUNT_DRAIN_NS, ns);
 	wake_up_all(&delta->commit_queue);	/* for delta_throttle() */
 	*charged = space_close_delta(vol, back);
 	for_each_possible_cpu(cpu)
 		*charged += atomic64_xchg(&per_cpu_ptr(delta->cpu, cpu)->charged[back & 1], 0);
+	trace_tux3_transition(vol, back, *charged, ns);
 	return back;
+}
+
+static bool delta_has_dirty(struct delta_state *delta)
+{
+	return !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1]);
 }
 
 bool delta_has_changes(struct volume *vol)
 {
-	return !llist_empty(&vol->delta.dirty[READ_ONCE(vol->delta.front) & 1]) || !list_empty(&vol->delta.deletes);
+	return delta_has_dirty(&vol->delta) || !list_empty(&vol->delta.deletes);
 }
 
 /* The log must name every group whose free map a unify writes: after a replay it may not yet. */
@@ -244,30 +273,29 @@ int delta_commit(struct volume *vol)
 	u64 target = READ_ONCE(delta->front);
 	int err = 0;
 
-	if (vol->read_only)
+	if (READ_ONCE(vol->read_only))
 		return volume_error(vol);
-	mutex_lock(&delta->commit_mutex);
+	delta_lock(vol);
 	if (volume_error(vol))
 		err = volume_error(vol);
-	else if (delta->front == target && delta_has_changes(vol))
+	else if (!delta->paused && delta->front == target && delta_has_changes(vol))
 		err = commit_delta(vol);
-	if (!err && !delta->thread)
+	if (!err && !delta->paused && !delta->thread) {
 		err = delta_unify_inline(vol);
-	mutex_unlock(&delta->commit_mutex);
+		trim_collect(vol);
+		trim_background(vol);
+	}
+	delta_unlock(vol);
 	if (delta->thread && unify_wanted(vol))
 		delta_request(vol);
 	return err;
 }
 
-/* Commit all there is and unify; commit_mutex held. */
-static int delta_unify_all(struct volume *vol)
+/* Unify what is committed; commit_mutex held. */
+static int delta_unify_committed(struct volume *vol)
 {
-	int err = volume_error(vol);
+	int err = unify_finish(vol);		/* one that was under way */
 
-	while (!err && delta_has_changes(vol))
-		err = commit_delta(vol);
-	if (!err)
-		err = unify_finish(vol);	/* one that was under way */
 	if (!err && (vol->tree.dirty_count || vol->log.length)) {
 		err = delta_unify_start(vol);
 		if (!err)
@@ -276,15 +304,24 @@ static int delta_unify_all(struct volume *vol)
 	return err;
 }
 
+int delta_unify_all(struct volume *vol)
+{
+	int err = volume_error(vol);
+
+	while (!err && delta_has_changes(vol))
+		err = commit_delta(vol);
+	return err ? err : delta_unify_committed(vol);
+}
+
 int delta_commit_unify(struct volume *vol)
 {
 	int err;
 
-	if (vol->read_only)
+	if (READ_ONCE(vol->read_only))
 		return volume_error(vol);
-	mutex_lock(&vol->delta.commit_mutex);
-	err = delta_unify_all(vol);
-	mutex_unlock(&vol->delta.commit_mutex);
+	delta_lock(vol);
+	err = vol->delta.paused ? -EBUSY : delta_unify_all(vol);
+	delta_unlock(vol);
 	return err;
 }
 
@@ -292,16 +329,47 @@ int delta_commit_space(struct volume *vol, unsigned int attempt)
 {
 	int err;
 
-	mutex_lock(&vol->delta.commit_mutex);
+	delta_lock(vol);
 	err = volume_error(vol);
+	if (!err && vol->delta.paused)
+		err = -EBUSY;
 	vol->space.want_tight = attempt > 0;
 	if (!err && attempt > 1)
 		err = delta_unify_all(vol);
 	/* Even without changes: the next delta may be opened with another standing charge. */
 	if (!err)
 		err = commit_delta(vol);
-	mutex_unlock(&vol->delta.commit_mutex);
+	delta_unlock(vol);
 	return err;
+}
+
+/* Deletes that are under way go on after the pause: each commit leaves the volume whole. */
+int delta_pause(struct volume *vol)
+{
+	int err;
+
+	if (READ_ONCE(vol->read_only))
+		return volume_error(vol);
+	delta_lock(vol);
+	err = volume_error(vol);
+	if (!err && delta_has_dirty(&vol->delta))
+		err = commit_delta(vol);
+	if (!err)
+		err = delta_unify_committed(vol);
+	if (!err)
+		WRITE_ONCE(vol->delta.paused, true);
+	delta_unlock(vol);
+	if (!err)
+		trim_wait(vol);
+	return err;
+}
+
+void delta_resume(struct volume *vol)
+{
+	delta_lock(vol);
+	WRITE_ONCE(vol->delta.paused, false);
+	delta_unlock(vol);
+	delta_request(vol);
 }
 
 /* ---- the back-end thread ---- */
@@ -320,7 +388,11 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 	struct delta_state *delta = &vol->delta;
 	bool wanted = atomic_xchg(&delta->wanted, 0), idle = false;
 
-	mutex_lock(&delta->commit_mutex);
+	delta_lock(vol);
+	if (delta->paused) {
+		delta_unlock(vol);
+		return;
+	}
 	if (!volume_error(vol) && delta_has_changes(vol)) {
 		*idle_since = ktime_get_ns();
 		if (wanted || !list_empty(&delta->deletes) ||
@@ -341,17 +413,21 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 				volume_warn(vol, "unify put off: error %d", err);
 		}
 	}
-	mutex_unlock(&delta->commit_mutex);
+	trim_collect(vol);
+	delta_unlock(vol);
+	trim_background(vol);
 }
 
 /* How long the thread may sleep, in ms; 0: until woken. */
-static u64 delta_sleep_ms(struct volume *vol, u64 idle_since)
+static u64 delta_sleep_ms(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
 
+	if (volume_error(vol) || delta->paused)
+		return 0;
 	if (vol->unify.phase != UNIFY_IDLE)
 		return POLL_MS;
-	if (!list_empty(&delta->deletes))
+	if (!list_empty(&delta->deletes) || trim_pending(vol))
 		return 1;
 	if (!llist_empty(&delta->dirty[delta->front & 1])) {
 		u64 age_ms = delta_age_ns(vol) / 1000000;
@@ -368,15 +444,10 @@ static bool delta_thread_must_wake(struct volume *vol)
 	return atomic_read(&delta->stopping) || atomic_read(&delta->wanted) || kthread_should_stop();
 }
 
-static bool delta_has_dirty(struct delta_state *delta)
-{
-	return !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1]);
-}
-
 static bool delta_thread_has_news(struct volume *vol)
 {
 	return delta_thread_must_wake(vol) || !atomic_read(&vol->delta.sleeping) ||
-	       (!volume_error(vol) && delta_has_dirty(&vol->delta));
+	       (!volume_error(vol) && !READ_ONCE(vol->delta.paused) && delta_has_dirty(&vol->delta));
 }
 
 static int delta_thread(void *data)
@@ -385,24 +456,28 @@ static int delta_thread(void *data)
 	struct delta_state *delta = &vol->delta;
 	u64 idle_since = ktime_get_ns();
 
+	set_freezable();
 	while (!kthread_should_stop()) {
 		u64 ms;
 
+		try_to_freeze();
 		delta_work(vol, &idle_since);
-		mutex_lock(&delta->commit_mutex);
-		ms = volume_error(vol) ? 0 : delta_sleep_ms(vol, idle_since);
-		mutex_unlock(&delta->commit_mutex);
+		delta_lock(vol);
+		ms = delta_sleep_ms(vol);
+		delta_unlock(vol);
 		if (ms && (volume_error(vol) || delta_has_dirty(delta))) {
-			wait_event_timeout(delta->thread_queue, delta_thread_must_wake(vol), msecs_to_jiffies(ms));
+			wait_event_freezable_timeout(delta->thread_queue, delta_thread_must_wake(vol),
+						     msecs_to_jiffies(ms));
 			continue;
 		}
 		/* Nothing has changed: the first change wakes us, so that its age counts from then on. */
 		atomic_set(&delta->sleeping, 1);
 		smp_mb();	/* a change made before this is seen by the condition, one after it wakes us */
 		if (ms)
-			wait_event_timeout(delta->thread_queue, delta_thread_has_news(vol), msecs_to_jiffies(ms));
+			wait_event_freezable_timeout(delta->thread_queue, delta_thread_has_news(vol),
+						     msecs_to_jiffies(ms));
 		else
-			wait_event(delta->thread_queue, delta_thread_has_news(vol));
+			wait_event_freezable(delta->thread_queue, delta_thread_has_news(vol));
 		atomic_set(&delta->sleeping, 0);
 	}
 	return 0;
@@ -413,8 +488,9 @@ int delta_start(struct volume *vol)
 	struct delta_state *delta = &vol->delta;
 
 	delta->front = delta->committed + 1;
-	if (vol->read_only || vol->opts.manual)
+	if (vol->opts.read_only || vol->opts.manual)
 		return 0;
+	atomic_set(&delta->stopping, 0);
 	delta->thread = kthread_run(delta_thread, vol, "tux3-back");
 	if (IS_ERR(delta->thread)) {
 		int err = PTR_ERR(delta->thread);

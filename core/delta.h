@@ -4,7 +4,8 @@
  *
  * Front end: delta_enter() - change memory - delta_leave().  All that happens in between becomes
  * durable as part of one delta, or not at all.  Inside, never wait for I/O, for a commit, or for a
- * lock whose holder may do so.  Allocate memory before entering where that can fail.
+ * lock whose holder may do so.  Allocate memory before entering where that can fail; inside, whatever is allocated
+ * is allocated without calling back into filesystems (memalloc_nofs).
  *
  *	delta.front = N		operations enter N
  *	  -- transition (back end): front = N + 1, wait until all that entered N have left, let others in -->
@@ -40,6 +41,7 @@ struct delta_op {
 	struct volume *vol;
 	struct delta_cpu *cpu;	/* where this operation was counted */
 	u64 delta;
+	unsigned int nofs;	/* memalloc_nofs_save() */
 };
 
 struct delta_state {
@@ -47,7 +49,9 @@ struct delta_state {
 	u64 committed;		/* likewise; the newest durable delta */
 	u64 applying;		/* delta whose records go to the tree now; commit_mutex */
 	struct delta_cpu __percpu *cpu;
-	struct mutex commit_mutex;
+	struct mutex commit_mutex;	/* by delta_lock() */
+	unsigned int nofs;	/* memalloc_nofs_save() of who holds it */
+	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
 	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
 	atomic64_t dirty_bytes[2];	/* file data, as told by delta_add_dirty_bytes */
 	atomic64_t changes[2];		/* dirty inodes and changed names */
@@ -86,10 +90,26 @@ int delta_commit_space(struct volume *vol, unsigned int attempt);
 /* Commit, then unify until the anchor holds everything. */
 int delta_commit_unify(struct volume *vol);
 
+/*
+ * For freezing: everything is committed and unified, and until delta_resume() nothing is written to the device, not by
+ * the back end either.  The host lets no operations begin that somebody could wait for: delta_commit() then finds
+ * nothing to do and returns 0.  What is changed nevertheless (a file without a name goes out of use) stays in memory;
+ * it gets -EBUSY if it would need a commit to get space.  No lock is held between pause and resume.
+ */
+int delta_pause(struct volume *vol);
+void delta_resume(struct volume *vol);
+
+/* Become the back end: takes commit_mutex; what is allocated meanwhile is allocated without calling back into us. */
+void delta_lock(struct volume *vol);
+void delta_unlock(struct volume *vol);
+
 int delta_start(struct volume *vol);	/* state at open: delta.committed is known; starts the thread */
 void delta_stop(struct volume *vol);	/* stops the thread */
 int delta_init(struct volume *vol);
 void delta_exit(struct volume *vol);
+
+/* Commit all there is, and unify; commit_mutex held. */
+int delta_unify_all(struct volume *vol);
 
 /* The front delta becomes the back delta; waits until its operations have left.  commit_mutex held. */
 u64 delta_transition(struct volume *vol, s64 *charged);

@@ -8,22 +8,18 @@
  *
  *	n > 1	n - 1 writes are under way
  *	1	none is: io_wait_done() is true, and the last io_wait_end() has let go of it
- *	0	after io_wait_finish() gave up the owner's one: all have ended, but the last
- *		io_wait_end() is still waking the owner
- *	-1	it has let go too, and the owner may return
+ *	0	the owner gave up his one in io_wait_finish() and all have ended: who brought it to 0 completes
+ *		done (which says when it may go), unless it was the owner
  *
  * Locking: none; atomics only.  io_wait_end() may be called in interrupt context.
  */
 #include "device.h"
 
-#define IO_WAIT_ENDING	0
-#define IO_WAIT_OVER	(-1)
-
 void io_wait_init(struct io_wait *wait)
 {
 	atomic_set(&wait->pending, 1);
 	atomic_set(&wait->error, 0);
-	init_waitqueue_head(&wait->queue);
+	init_completion(&wait->done);
 }
 
 void io_wait_begin(struct io_wait *wait)
@@ -35,15 +31,13 @@ void io_wait_end(struct io_wait *wait, int err)
 {
 	if (err)
 		atomic_cmpxchg(&wait->error, 0, err);
-	if (atomic_dec_return(&wait->pending) != IO_WAIT_ENDING)
-		return;
-	wake_up(&wait->queue);
-	atomic_cmpxchg(&wait->pending, IO_WAIT_ENDING, IO_WAIT_OVER);
+	if (atomic_dec_and_test(&wait->pending))
+		complete(&wait->done);
 }
 
 bool io_wait_done(struct io_wait *wait, int *err)
 {
-	if (smp_load_acquire(&wait->pending.counter) != 1)
+	if (atomic_read_acquire(&wait->pending) != 1)
 		return false;
 	*err = atomic_read(&wait->error);
 	return true;
@@ -51,11 +45,8 @@ bool io_wait_done(struct io_wait *wait, int *err)
 
 int io_wait_finish(struct io_wait *wait)
 {
-	if (atomic_dec_return(&wait->pending) != IO_WAIT_ENDING) {
-		wait_event(wait->queue, atomic_read(&wait->pending) <= IO_WAIT_ENDING);
-		while (smp_load_acquire(&wait->pending.counter) != IO_WAIT_OVER)
-			cond_resched();
-	}
+	if (!atomic_dec_and_test(&wait->pending))
+		wait_for_completion_io(&wait->done);
 	return atomic_read(&wait->error);
 }
 
@@ -66,7 +57,7 @@ static int device_check_range(struct tux3_device *dev, const char *what, u64 add
 
 	if (addr <= blocks && count <= blocks - addr)
 		return 0;
-	pr_err("%s: %s of %llu blocks at block %llu is outside the device, which has %llu blocks; refused\n",
+	pr_err_ratelimited("%s: %s of %llu blocks at block %llu is outside the device, which has %llu blocks; refused\n",
 	       dev->name, what, (unsigned long long)count, (unsigned long long)addr,
 	       (unsigned long long)blocks);
 	return -EIO;
@@ -86,7 +77,7 @@ int device_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 static int device_check_write(struct tux3_device *dev, u64 addr, u64 bytes, unsigned int flags)
 {
 	if (dev->read_only) {
-		pr_err("%s: write at block %llu to a device that is open for reading only; refused\n",
+		pr_err_ratelimited("%s: write at block %llu to a device that is open for reading only; refused\n",
 		       dev->name, (unsigned long long)addr);
 		return -EROFS;
 	}

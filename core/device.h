@@ -24,7 +24,7 @@ struct tux3_device;
 struct io_wait {
 	atomic_t pending;	/* writes submitted and not completed, plus one held by the submitter */
 	atomic_t error;		/* first negative errno, or 0 */
-	wait_queue_head_t queue;
+	struct completion done;	/* pending fell to 0 */
 };
 
 #define DEVICE_FUA 1u

@@ -37,19 +37,22 @@
 #include <linux/rwsem.h>	/* rw_semaphore init_rwsem down_read up_read down_write up_write down_read_trylock
 				   down_write_trylock */
 #include <linux/atomic.h>	/* atomic_t atomic64_t: read set add sub inc dec, add_return sub_return inc_return
-				   dec_and_test inc_not_zero cmpxchg fetch_add; smp_mb smp_rmb smp_wmb,
+				   dec_and_test inc_not_zero cmpxchg fetch_add read_acquire; smp_mb smp_rmb smp_wmb,
 				   smp_load_acquire smp_store_release, cmpxchg xchg */
 #include <linux/percpu.h>	/* __percpu alloc_percpu free_percpu per_cpu_ptr raw_cpu_ptr for_each_possible_cpu */
-#include <linux/wait.h>		/* wait_queue_head_t init_waitqueue_head wait_event wait_event_timeout wake_up wake_up_all */
-#include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion */
+#include <linux/wait.h>		/* wait_queue_head_t init_waitqueue_head wait_event wait_event_timeout wake_up wake_up_all,
+				   wait_event_freezable(_timeout) */
+#include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion(_io) */
 #include <linux/kthread.h>	/* task_struct kthread_run kthread_stop kthread_should_stop */
+#include <linux/freezer.h>	/* set_freezable try_to_freeze */
 #include <linux/sched.h>	/* cond_resched, memalloc_nofs_save/restore come with linux/sched/mm.h */
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>	/* fatal_signal_pending(current) */
 #include <linux/jiffies.h>	/* jiffies msecs_to_jiffies HZ */
 #include <linux/ktime.h>	/* ktime_get_ns */
 #include <linux/timekeeping.h>	/* ktime_get_real_ts64, struct timespec64 */
 #include <linux/slab.h>		/* kmalloc kzalloc kcalloc kfree kmemdup kvmalloc kvzalloc kvfree, GFP_KERNEL GFP_NOFS
-				   __GFP_NOWARN; kmem_cache_create kmem_cache_alloc kmem_cache_free kmem_cache_destroy */
+				   __GFP_NOWARN __GFP_NOFAIL; kmem_cache_create kmem_cache_alloc kmem_cache_free kmem_cache_destroy */
 #include <linux/crc32c.h>	/* crc32c */
 #include <linux/siphash.h>	/* siphash siphash_key_t */
 #include <linux/bitmap.h>	/* set_bit clear_bit test_bit __set_bit __clear_bit __test_and_set_bit bitmap_set
@@ -60,8 +63,15 @@
 #include <asm/byteorder.h>	/* le16/32/64_to_cpu cpu_to_le16/32/64 le32_add_cpu */
 #include <linux/unaligned.h>	/* get_unaligned_le16/32/64 put_unaligned_le16/32/64 */
 #include <linux/random.h>	/* get_random_bytes get_random_u32 get_random_u64 */
-#include <linux/printk.h>	/* pr_err pr_warn pr_info, printk formats restricted to what printf(3) knows too */
+#include <linux/printk.h>	/* pr_err pr_warn pr_info, _ratelimited, printk formats restricted to what printf(3) knows too */
 #include <linux/stat.h>		/* S_IFMT S_ISDIR ... */
 #include <linux/uio.h>		/* struct kvec */
+#include "trace/tux3.h"	/* trace_tux3_enter transition commit unify_begin unify_end balloc enospc: linux/trace/ */
+
+/*
+ * For the back end: a commit that cannot get a little memory would end the volume's life, so it waits for it.  At most
+ * two pages from kmalloc; kvmalloc takes any size.  In user space it may fail as any other.
+ */
+#define GFP_COMMIT (GFP_NOFS | __GFP_NOFAIL)
 
 #endif

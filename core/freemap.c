@@ -241,7 +241,7 @@ static u64 map_delta(const void *data)
 
 /* ---- loading ---- */
 
-struct group_info *group_info(struct volume *vol, u64 index)
+struct balloc_info *group_info(struct volume *vol, u64 index)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_chunk **place = &balloc->chunks[index / CHUNK_GROUPS];
@@ -249,7 +249,7 @@ struct group_info *group_info(struct volume *vol, u64 index)
 	u32 count = min_t(u64, CHUNK_GROUPS, balloc->group_count - first);
 
 	if (!*place) {
-		*place = kvzalloc(sizeof(**place) + count * sizeof(struct group_info), GFP_NOFS);
+		*place = kvzalloc(sizeof(**place) + count * sizeof(struct balloc_info), GFP_COMMIT);
 		if (!*place)
 			return NULL;
 		(*place)->count = count;
@@ -257,12 +257,12 @@ struct group_info *group_info(struct volume *vol, u64 index)
 	return &(*place)->info[index - first];
 }
 
-static struct balloc_group *group_create(struct volume *vol, u64 index, struct group_info *info)
+static struct balloc_group *group_create(struct volume *vol, u64 index, struct balloc_info *info)
 {
 	u32 words = vol->group_blocks / BITS_PER_LONG;
 	struct balloc_group *group;
 
-	group = kvzalloc(sizeof(*group) + 2 * words * sizeof(long), GFP_NOFS);
+	group = kvzalloc(sizeof(*group) + 2 * words * sizeof(long), GFP_COMMIT);
 	if (!group)
 		return NULL;
 	INIT_LIST_HEAD(&group->link);
@@ -297,7 +297,7 @@ static void group_fill_bits(struct volume *vol, struct balloc_group *group, cons
 }
 
 /* The slots of such a group may be as a unify left them that was cut off. */
-static bool group_in_log(const struct balloc *balloc, const struct group_info *info)
+static bool group_in_log(const struct balloc *balloc, const struct balloc_info *info)
 {
 	return !balloc->log_over && (balloc->log_unread || info->in_log);
 }
@@ -343,7 +343,7 @@ static int group_pick_slot(struct volume *vol, struct balloc_group *group, const
 /* First load: read both slots.  Later: just the current one. */
 static int group_read(struct volume *vol, struct balloc_group *group, bool *stale, char *why, size_t why_size)
 {
-	struct group_info *info = group->info;
+	struct balloc_info *info = group->info;
 	bool again = info->state == GROUP_KNOWN;
 	u32 slots = again ? 1 : MAP_SLOTS;
 	u64 addr = balloc_slot_addr(vol, group->index, again ? info->slot : 0);
@@ -357,7 +357,7 @@ static int group_read(struct volume *vol, struct balloc_group *group, bool *stal
 		group_fill_fixed(vol, group);
 		return MAP_NONE;
 	}
-	buf = kvmalloc((size_t)slots * vol->block_size, GFP_NOFS);
+	buf = kvmalloc((size_t)slots * vol->block_size, GFP_COMMIT);
 	if (!buf)
 		return -ENOMEM;
 	err = device_read(vol->dev, addr, slots, buf);
@@ -402,7 +402,7 @@ static void group_evict(struct volume *vol)
 /* Bits are read: take the group into the books. */
 static int group_adopt(struct volume *vol, struct balloc_group *group, int slot, char *why, size_t why_size)
 {
-	struct group_info *info = group->info;
+	struct balloc_info *info = group->info;
 	u32 free = vol->group_blocks - bitmap_weight(group->disk, vol->group_blocks);
 
 	if (info->state == GROUP_KNOWN && info->free != free) {
@@ -427,7 +427,7 @@ static int group_adopt(struct volume *vol, struct balloc_group *group, int slot,
 }
 
 /* Nothing is allocated there, nor is it tried for each allocation. */
-static void group_give_up(struct volume *vol, u64 index, struct group_info *info, const char *why)
+static void group_give_up(struct volume *vol, u64 index, struct balloc_info *info, const char *why)
 {
 	struct balloc *balloc = &vol->balloc;
 
@@ -443,7 +443,7 @@ static void group_give_up(struct volume *vol, u64 index, struct group_info *info
 		    (unsigned long long)index, why);
 }
 
-static int group_load(struct volume *vol, u64 index, struct group_info *info)
+static int group_load(struct volume *vol, u64 index, struct balloc_info *info)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group = group_create(vol, index, info);
@@ -473,7 +473,7 @@ static int group_load(struct volume *vol, u64 index, struct group_info *info)
 
 int group_get(struct volume *vol, u64 index, struct balloc_group **group)
 {
-	struct group_info *info = group_info(vol, index);
+	struct balloc_info *info = group_info(vol, index);
 	int err;
 
 	if (!info)
@@ -549,7 +549,7 @@ u32 balloc_touched(struct volume *vol, u64 *groups, u32 max)
 
 int balloc_note_in_log(struct volume *vol, u64 index)
 {
-	struct group_info *info;
+	struct balloc_info *info;
 
 	if (index >= vol->balloc.group_count)
 		return 0;		/* balloc_touch() will complain */
@@ -701,7 +701,7 @@ void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok)
 
 	mutex_lock(&balloc->lock);
 	list_for_each_entry(write, writes, link) {
-		struct group_info *info = group_info(vol, write->group);
+		struct balloc_info *info = group_info(vol, write->group);
 		struct balloc_group *group = info->group;
 
 		group->writing = false;

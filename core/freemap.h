@@ -2,7 +2,7 @@
 /*
  * What balloc.c, placement.c and freemap.c share: allocation groups in memory.
  *
- * Of every group a few words are kept for good once it was loaded (struct group_info, in chunks that
+ * Of every group a few words are kept for good once it was loaded (struct balloc_info, in chunks that
  * are made when needed).  The bitmaps (struct balloc_group) come and go: a group is in one of
  * three lists,
  *
@@ -37,7 +37,7 @@ enum group_state {
 	GROUP_BAD,		/* could not be loaded: nothing is allocated there */
 };
 
-struct group_info {
+struct balloc_info {
 	struct balloc_group *group;	/* NULL: not in memory */
 	u32 free;			/* KNOWN: blocks not busy */
 	u32 longest;			/* KNOWN: no run of free blocks is longer */
@@ -49,13 +49,13 @@ struct group_info {
 struct balloc_chunk {
 	u32 longest;			/* no KNOWN group has a higher one */
 	u32 count;
-	struct group_info info[];
+	struct balloc_info info[];
 };
 
 struct balloc_group {
 	struct list_head link;		/* in changed, pinned or clean */
 	struct list_head untold_link;	/* in balloc->untold, or empty */
-	struct group_info *info;
+	struct balloc_info *info;
 	struct balloc_chunk *chunk;
 	u64 index;
 	u64 start;			/* its first block */
@@ -77,7 +77,7 @@ struct balloc_group {
 
 /* freemap.c */
 u32 group_length(struct volume *vol, u64 index);
-struct group_info *group_info(struct volume *vol, u64 index);	/* NULL: no memory */
+struct balloc_info *group_info(struct volume *vol, u64 index);	/* NULL: no memory */
 /* The group with its bitmaps, loaded if need be.  -EIO (message printed), -ENOMEM. */
 int group_get(struct volume *vol, u64 index, struct balloc_group **group);
 void group_place(struct balloc *balloc, struct balloc_group *group);
@@ -85,6 +85,11 @@ void group_mark_changed(struct balloc *balloc, struct balloc_group *group);
 void group_destroy(struct balloc *balloc, struct balloc_group *group);
 /* How many of these blocks of a group, given by their numbers in it, are fixed? */
 u32 group_fixed_blocks(struct volume *vol, u64 index, u32 from, u32 len);
+
+/* balloc.c */
+/* Set busy where it is clear; returns how many bits were.  Clear: all of these are set. */
+u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len);
+void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len);
 
 /* placement.c */
 struct placement {

@@ -9,13 +9,14 @@
 #include "data.h"
 #include "xattr.h"
 
-void inode_init(struct volume *vol, struct tux3_inode *inode, u64 ino)
+void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
 {
 	int i;
 
 	memset(inode, 0, sizeof(*inode));
 	inode->vol = vol;
 	inode->ino = ino;
+	inode->blocks_epoch = READ_ONCE(vol->blocks_epoch);
 	spin_lock_init(&inode->lock);
 	mutex_init(&inode->xattr_mutex);
 	INIT_LIST_HEAD(&inode->xattrs);

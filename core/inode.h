@@ -54,7 +54,12 @@ struct tux3_inode {
 	spinlock_t lock;		/* attr, slots, blocks, parent */
 	struct tux3_attr attr;
 	struct tux3_attr frozen;	/* of the back delta, if its slot says so */
-	u64 blocks;			/* as committed, in volume blocks; set by the back end */
+	/*
+	 * As committed, in volume blocks; set by the back end.  Read from the tree while vol->blocks_epoch was that: it
+	 * moves when a volume becomes writable and a cut goes on, which does not know of the inode object.
+	 */
+	u64 blocks;
+	u32 blocks_epoch;
 	u64 parent;			/* directories: the inode number of .. */
 	struct inode_slot slot[2];
 	struct llist_node dirty_node[2];
@@ -72,7 +77,7 @@ struct tux3_inode {
 };
 
 /* For the host: the object is new, zeroed.  inode_exit before it is freed: nothing may be dirty. */
-void inode_init(struct volume *vol, struct tux3_inode *inode, u64 ino);
+void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino);
 void inode_exit(struct tux3_inode *inode);
 /* Fill attr, blocks, parent from the tree.  -ENOENT: no such inode.  -EIO. */
 int inode_read(struct tux3_inode *inode);
@@ -104,7 +109,7 @@ int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *
  */
 
 /*
- * A new inode with a name.  inode: fresh from inode_init with ino from ialloc_new, attr.mode, uid, gid,
+ * A new inode with a name.  inode: fresh from inode_setup with ino from ialloc_new, attr.mode, uid, gid,
  * rdev, flags, projid filled in; times, nlink, generation are set here.  symlink: its target
  * (target_len bytes) or NULL.  -EEXIST.  On failure the host gives the number back with ialloc_free.
  */

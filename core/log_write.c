@@ -64,11 +64,11 @@ void log_exit(struct volume *vol)
 
 static struct log_chunk *log_add_chunk(struct volume *vol)
 {
-	struct log_chunk *chunk = kzalloc(sizeof(*chunk), GFP_NOFS);
+	struct log_chunk *chunk = kzalloc(sizeof(*chunk), GFP_COMMIT);
 
 	if (!chunk)
 		return NULL;
-	chunk->block = kvzalloc(vol->block_size, GFP_NOFS);
+	chunk->block = kvzalloc(vol->block_size, GFP_COMMIT);
 	if (!chunk->block) {
 		kfree(chunk);
 		return NULL;
@@ -333,7 +333,7 @@ void log_end_commit(struct volume *vol)
 
 void *log_commit_buffer(struct volume *vol, u32 size)
 {
-	struct log_buffer *buffer = kvzalloc(sizeof(*buffer) + size, GFP_NOFS);
+	struct log_buffer *buffer = kvzalloc(sizeof(*buffer) + size, GFP_COMMIT);
 
 	if (!buffer)
 		return NULL;

@@ -13,6 +13,7 @@
 #include "volume.h"
 
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
+#define SHRINK_DIRS	1024u	/* directories looked at by one call of name_shrink() */
 #define BATCH		256u	/* entries brought into memory, or listed, at a time */
 #define HASH_MIN	16u	/* lower cookies belong to the host */
 #define HASH_MAX	((1ULL << 63) - 16)	/* and so do the highest */
@@ -50,6 +51,7 @@ void name_cache_init(struct volume *vol)
 {
 	spin_lock_init(&vol->names.lock);
 	INIT_LIST_HEAD(&vol->names.dirs);
+	vol->names.dir_count = 0;
 	atomic64_set(&vol->names.entries, 0);
 }
 
@@ -93,6 +95,7 @@ static struct name_dir *dir_get(struct tux3_inode *inode)
 	}
 	spin_lock(&inode->vol->names.lock);
 	list_add_tail(&dir->link, &inode->vol->names.dirs);
+	inode->vol->names.dir_count++;
 	spin_unlock(&inode->vol->names.lock);
 	return dir;
 }
@@ -312,21 +315,36 @@ static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 u64 name_shrink(struct volume *vol, u64 count)
 {
 	struct name_cache *names = &vol->names;
-	struct name_dir *dir, *next;
-	u64 dropped = 0;
-	LIST_HEAD(seen);
+	u64 dropped = 0, want, got;
+	struct name_dir *dir;
+	u32 left;
 
 	spin_lock(&names->lock);
-	list_for_each_entry_safe(dir, next, &names->dirs, link) {
-		if (dropped >= count)
-			break;
-		dropped += dir_shrink(vol, dir, count - dropped);
-		if (dropped < count)
-			list_move_tail(&dir->link, &seen);
+	left = min_t(u64, names->dir_count, SHRINK_DIRS);
+	while (dropped < count && left) {
+		dir = list_first_entry(&names->dirs, struct name_dir, link);
+		want = min_t(u64, count - dropped, BATCH);
+		got = dir_shrink(vol, dir, want);
+		dropped += got;
+		if (got < want) {
+			list_move_tail(&dir->link, &names->dirs);
+			left--;
+		}
+		spin_unlock(&names->lock);
+		cond_resched();
+		spin_lock(&names->lock);
+		left = min_t(u64, left, names->dir_count);
 	}
-	list_splice_tail_init(&seen, &names->dirs);
 	spin_unlock(&names->lock);
 	return dropped;
+}
+
+u64 name_reclaimable(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return max_t(s64, atomic64_read(&vol->names.entries) - atomic64_read(&delta->changes[0]) -
+		     atomic64_read(&delta->changes[1]), 0);
 }
 
 static void names_limit(struct volume *vol)
@@ -421,13 +439,42 @@ bool name_is_empty(struct tux3_inode *dir)
 
 /* ---- listing ---- */
 
+/*
+ * Entries copied out of memory under the lock, to be told without it.  A small one on the stack does for all
+ * directories but those with more names of one hash than fit: these must be listed together.
+ */
 struct listing {
 	u32 count, used;
+	u32 max_count, max_used;
 	u64 next;		/* hash to go on with */
+	struct name_found *found;
+	u64 *hashes;		/* of found[] */
+	char *names;
+};
+
+#define SMALL_BATCH 16u
+
+struct small_listing {
+	struct listing list;
+	struct name_found found[SMALL_BATCH];
+	u64 hashes[SMALL_BATCH];
+	char names[SMALL_BATCH * 24 + TUX3_NAME_MAX + 1];
+};
+
+struct large_listing {
+	struct listing list;
 	struct name_found found[BATCH];
-	u64 hashes[BATCH];	/* of found[] */
+	u64 hashes[BATCH];
 	char names[BATCH * 32 + TUX3_NAME_MAX + 1];
 };
+
+#define listing_init(where) do {							\
+	(where)->list.found = (where)->found;						\
+	(where)->list.hashes = (where)->hashes;						\
+	(where)->list.names = (where)->names;						\
+	(where)->list.max_count = ARRAY_SIZE((where)->found);				\
+	(where)->list.max_used = sizeof((where)->names);				\
+} while (0)
 
 /* Copy entries with hashes in [from, to]; true: there are no more in memory up to `to`. */
 static bool listing_fill(struct listing *list, struct name_dir *dir, u64 from, u64 to)
@@ -441,7 +488,7 @@ static bool listing_fill(struct listing *list, struct name_dir *dir, u64 from, u
 		struct name_found *found = &list->found[list->count];
 
 		list->next = entry->hash;
-		if (list->count == BATCH || list->used + entry->len + 1 > sizeof(list->names))
+		if (list->count == list->max_count || list->used + entry->len + 1 > list->max_used)
 			return false;
 		if (entry->ino) {
 			list->hashes[list->count] = entry->hash;
@@ -460,48 +507,71 @@ static bool listing_fill(struct listing *list, struct name_dir *dir, u64 from, u
 	return true;
 }
 
-/* Entries whose hash is that of the one that did not fit must come again with it. */
-static void listing_trim(struct listing *list)
+/* Entries whose hash is that of the one that did not fit must come again with it.  False: these are all. */
+static bool listing_trim(struct listing *list)
 {
 	while (list->count > 1 && list->hashes[list->count - 1] == list->next)
 		list->count--;
+	return list->count && list->hashes[0] != list->next;
 }
 
-int name_iterate(struct tux3_inode *inode, u64 *cookie, name_fn fn, void *ctx)
+/* What is in memory of a directory: all names with hashes up to last, as long as no entry is dropped. */
+struct loaded {
+	u64 last, evictions;
+	bool any;
+};
+
+/* Have the names from hash `from` on in memory, some at least.  Returns with dir->lock held on success. */
+static int names_load(struct tux3_inode *inode, struct name_dir *dir, u64 from, struct loaded *loaded)
 {
-	struct name_dir *dir = dir_get(inode);
-	struct listing *list = kvmalloc(sizeof(*list), GFP_NOFS);
-	u64 evictions, last;
-	bool end;
+	int err;
+
+	for (;;) {
+		spin_lock(&dir->lock);
+		if (dir->complete) {
+			loaded->last = HASH_MAX;
+			return 0;
+		}
+		if (loaded->any && loaded->evictions == dir->evictions && from <= loaded->last)
+			return 0;
+		spin_unlock(&dir->lock);
+		names_limit(inode->vol);
+		spin_lock(&dir->lock);
+		loaded->evictions = dir->evictions;
+		spin_unlock(&dir->lock);
+		err = dir_load(inode, dir, from, HASH_MAX, BATCH, &loaded->last);
+		if (err)
+			return err;
+		loaded->any = true;
+	}
+}
+
+static int names_list(struct tux3_inode *inode, struct name_dir *dir, struct listing *list, u64 *cookie, name_fn fn,
+		      void *ctx)
+{
+	struct large_listing *large = NULL;
+	struct loaded loaded = { };
 	int err = 0;
 	u32 i;
 
-	if (!dir || !list) {
-		kvfree(list);
-		return -ENOMEM;
-	}
 	while (!err && *cookie <= HASH_MAX) {
-		names_limit(inode->vol);
-		spin_lock(&dir->lock);
-		evictions = dir->evictions;
-		last = dir->complete ? HASH_MAX : 0;
+		bool end;
+
+		err = names_load(inode, dir, *cookie, &loaded);
+		if (err)
+			break;
+		end = listing_fill(list, dir, *cookie, loaded.last);
 		spin_unlock(&dir->lock);
-		if (!last) {
-			err = dir_load(inode, dir, *cookie, HASH_MAX, BATCH, &last);
-			if (err)
-				break;
-		}
-		spin_lock(&dir->lock);
-		if (evictions != dir->evictions) {	/* what was loaded may be gone again */
-			spin_unlock(&dir->lock);
+		if (end) {
+			list->next = loaded.last + 1;
+		} else if (!listing_trim(list) && !large) {
+			large = kvmalloc(sizeof(*large), GFP_NOFS);
+			if (!large)
+				return -ENOMEM;
+			listing_init(large);
+			list = &large->list;
 			continue;
 		}
-		end = listing_fill(list, dir, *cookie, last);
-		spin_unlock(&dir->lock);
-		if (end)
-			list->next = last + 1;
-		else
-			listing_trim(list);
 		for (i = 0; i < list->count && !err; i++) {
 			err = fn(ctx, &list->found[i]);
 			if (!err)
@@ -510,8 +580,19 @@ int name_iterate(struct tux3_inode *inode, u64 *cookie, name_fn fn, void *ctx)
 		if (!err)
 			*cookie = list->next;
 	}
-	kvfree(list);
+	kvfree(large);
 	return err;
+}
+
+int name_iterate(struct tux3_inode *inode, u64 *cookie, name_fn fn, void *ctx)
+{
+	struct name_dir *dir = dir_get(inode);
+	struct small_listing small;
+
+	if (!dir)
+		return -ENOMEM;
+	listing_init(&small);
+	return names_list(inode, dir, &small.list, cookie, fn, ctx);
 }
 
 /* ---- changes ---- */
@@ -680,6 +761,7 @@ void name_dir_free(struct tux3_inode *inode)
 		return;
 	spin_lock(&inode->vol->names.lock);
 	list_del(&dir->link);
+	inode->vol->names.dir_count--;
 	spin_unlock(&inode->vol->names.lock);
 	rbtree_postorder_for_each_entry_safe(entry, next, &dir->entries, node) {
 		atomic64_dec(&inode->vol->names.entries);

@@ -20,11 +20,16 @@
 struct name_cache {
 	spinlock_t lock;
 	struct list_head dirs;		/* lock: directories with entries, least recently used first */
+	u64 dir_count;			/* lock */
 	atomic64_t entries;		/* clean or not, of all directories */
 };
 
 void name_cache_init(struct volume *vol);
-/* Give back up to count clean entries of directories; returns how many. */
+/*
+ * Give back up to count clean entries of directories; returns how many.  It and the other, which estimates how many there
+ * are, are for memory reclaim too: spinlocks only.
+ */
+u64 name_reclaimable(struct volume *vol);
 u64 name_shrink(struct volume *vol, u64 count);
 
 /* -ENOENT: no such name. -ENAMETOOLONG.  "." and ".." are the host's. */

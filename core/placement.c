@@ -200,7 +200,7 @@ static bool group_search(struct search *search, struct balloc_group *group, u32 
 /* 1: found, 0: not, -ENOMEM.  always: look at the whole group even if it is rather full. */
 static int search_group(struct search *search, u64 index, u32 begin, u32 len, bool always)
 {
-	struct group_info *info = group_info(search->vol, index);
+	struct balloc_info *info = group_info(search->vol, index);
 	struct scan scan = {};
 	struct balloc_group *group;
 	int err;
@@ -266,7 +266,7 @@ static int search_known(struct search *search, u64 index, u32 len)
 static int search_unknown(struct search *search, u32 len, u64 max)
 {
 	struct balloc *balloc = search->balloc;
-	struct group_info *info;
+	struct balloc_info *info;
 	int found = 0;
 
 	while (!found && max && balloc->unknown_groups && balloc->probe_left) {
@@ -344,7 +344,7 @@ static bool search_at(struct search *search, u64 goal, const struct balloc_stret
 {
 	u32 from = goal % search->vol->group_blocks;
 	struct balloc_group *group;
-	struct group_info *info = group_info(search->vol, goal / search->vol->group_blocks);
+	struct balloc_info *info = group_info(search->vol, goal / search->vol->group_blocks);
 	u64 low = goal, high;
 
 	if (!info || info->state == GROUP_BAD || group_get(search->vol, goal / search->vol->group_blocks, &group))
@@ -521,7 +521,7 @@ static u32 run_begin(const unsigned long *busy, u32 bit)
 
 void placement_freed(struct balloc_group *group, u32 from, u32 len)
 {
-	struct group_info *info = group->info;
+	struct balloc_info *info = group->info;
 	u32 end = find_next_bit(group->busy, group->blocks, from + len);
 
 	from = run_begin(group->busy, from);

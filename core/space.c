@@ -192,6 +192,13 @@ static bool space_known_full(struct volume *vol, u64 blocks)
 	       blocks >= (u64)atomic64_read(&space->full_cost);
 }
 
+static int space_refuse(struct volume *vol, u64 blocks)
+{
+	count_add(vol, TUX3_COUNT_ENOSPC, 1);
+	trace_tux3_enospc(vol, blocks, atomic64_read(&vol->space.balance));
+	return -ENOSPC;
+}
+
 int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int attempt)
 {
 	struct space *space = &vol->space;
@@ -199,22 +206,19 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	int err;
 
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
-	if (!(flags & DELTA_FREES) && space_known_full(vol, blocks)) {
-		count_add(vol, TUX3_COUNT_ENOSPC, 1);
-		return -ENOSPC;
-	}
+	if (!(flags & DELTA_FREES) && space_known_full(vol, blocks))
+		return space_refuse(vol, blocks);
 	err = delta_commit_space(vol, attempt);
 	if (err)
 		return err;
 	/* The second unify frees what the first one's commit and deletes left behind. */
 	if (attempt < 3 || atomic64_read(&space->freed) != freed)
-		return attempt < 10 ? 0 : -ENOSPC;
+		return attempt < 10 ? 0 : space_refuse(vol, blocks);
 	if (!(flags & DELTA_FREES)) {
 		atomic64_set(&space->full_cost, blocks);
 		atomic64_set(&space->full_at, freed);
 	}
-	count_add(vol, TUX3_COUNT_ENOSPC, 1);
-	return -ENOSPC;
+	return space_refuse(vol, blocks);
 }
 
 void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available)

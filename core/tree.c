@@ -62,7 +62,7 @@ bool node_in_range(const struct disk_node *node, const struct node_key *low, con
 	return node_key_less(&last, high);
 }
 
-void path_put(struct volume *vol, struct tree_path *path)
+void tree_path_put(struct volume *vol, struct tree_path *path)
 {
 	for (; path->bottom <= path->top; path->bottom++)
 		cache_put(vol, path->node[path->bottom]);
@@ -133,7 +133,7 @@ int path_descend(struct volume *vol, struct tree_path *path, const struct node_k
 		}
 		link = inner_link(node, at);
 	}
-	path_put(vol, path);
+	tree_path_put(vol, path);
 	return err;
 }
 
@@ -162,13 +162,13 @@ static void read_end(struct tree_read *read)
 	read->fetched = NULL;
 }
 
-static void read_lock(struct tree_read *read)
+static void tree_read_lock(struct tree_read *read)
 {
 	if (!read->edit)
 		down_read(&read->vol->tree.sem);
 }
 
-static void read_unlock(struct tree_read *read)
+static void tree_read_unlock(struct tree_read *read)
 {
 	if (!read->edit)
 		up_read(&read->vol->tree.sem);
@@ -201,11 +201,11 @@ static int read_leaf(struct tree_read *read, const struct node_key *key)
 	int err;
 
 	for (;;) {
-		read_lock(read);
+		tree_read_lock(read);
 		err = read_descend(read, key);
 		if (!err)
 			return 0;
-		read_unlock(read);
+		tree_read_unlock(read);
 		if (err != PATH_MISS)
 			return err;
 		read_fetch(read);
@@ -214,8 +214,8 @@ static int read_leaf(struct tree_read *read, const struct node_key *key)
 
 static void read_leaf_done(struct tree_read *read)
 {
-	path_put(read->vol, &read->path);
-	read_unlock(read);
+	tree_path_put(read->vol, &read->path);
+	tree_read_unlock(read);
 	read_end(read);
 }
 
@@ -286,10 +286,10 @@ static int find_before(struct tree_read *read, const struct node_key *at, const 
 				*len = leaf_copy_out(leaf, pos - 1, data, size);
 				err = 0;
 			}
-			path_put(read->vol, &read->path);
+			tree_path_put(read->vol, &read->path);
 			return err;
 		}
-		path_put(read->vol, &read->path);
+		tree_path_put(read->vol, &read->path);
 		if (!read->path.has_low)
 			break;
 		key = read->path.low;
@@ -308,9 +308,9 @@ static int lookup_before(struct volume *vol, const struct tree_key *at, const st
 
 	read_begin(&read, vol, edit);
 	for (;;) {
-		read_lock(&read);
+		tree_read_lock(&read);
 		err = find_before(&read, &high, &low, &key, data, size, &len);
-		read_unlock(&read);
+		tree_read_unlock(&read);
 		if (err != PATH_MISS)
 			break;
 		read_fetch(&read);
@@ -402,11 +402,11 @@ void tree_prefetch(struct volume *vol, const struct tree_key *key)
 
 	read_begin(&read, vol, false);
 	do {
-		read_lock(&read);
+		tree_read_lock(&read);
 		err = path_descend(vol, &read.path, &packed, false);
 		if (!err)
-			path_put(vol, &read.path);
-		read_unlock(&read);
+			tree_path_put(vol, &read.path);
+		tree_read_unlock(&read);
 	} while (err == PATH_MISS && read.attempts < READ_ATTEMPTS && !read_fetch(&read));
 	read_end(&read);
 }

@@ -106,6 +106,7 @@ struct node_cache {
 	atomic64_t bytes;		/* of all nodes in memory */
 	atomic64_t clean_bytes;		/* of the CLEAN ones */
 	atomic64_t misses;		/* blocks read */
+	atomic_t hand;			/* shard that cache_shrink() came to */
 };
 
 int cache_init(struct volume *vol, u64 limit_bytes);	/* 0: CACHE_DEFAULT_BYTES */
@@ -131,7 +132,11 @@ void cache_drop(struct volume *vol, struct node_buffer *buffer);
 /* FLUSHING to CLEAN, and into the lru. */
 void cache_make_clean(struct volume *vol, struct node_buffer *buffer);
 void cache_set_limit(struct volume *vol, u64 limit_bytes);
-/* Give back up to bytes of clean nodes; returns bytes freed. */
+/*
+ * For memory reclaim, which may come from any allocation of ours: take spinlocks only, under which nobody allocates.
+ * reclaimable: bytes of clean nodes, an estimate.  shrink: give back up to bytes of them; returns bytes freed.
+ */
+u64 cache_reclaimable(struct volume *vol);
 u64 cache_shrink(struct volume *vol, u64 bytes);
 u64 cache_hits(struct volume *vol);
 

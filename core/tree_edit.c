@@ -50,7 +50,7 @@ static void edit_drop_spares(struct tree_edit *edit)
 static int edit_close(struct tree_edit *edit, int err)
 {
 	edit_drop_spares(edit);
-	path_put(edit->vol, &edit->path);
+	tree_path_put(edit->vol, &edit->path);
 	return err ? err : edit->err;
 }
 

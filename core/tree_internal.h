@@ -196,7 +196,7 @@ static inline struct disk_node *path_node(const struct tree_path *path, u32 leve
  * returned nothing is referenced.
  */
 int path_descend(struct volume *vol, struct tree_path *path, const struct node_key *key, bool read);
-void path_put(struct volume *vol, struct tree_path *path);
+void tree_path_put(struct volume *vol, struct tree_path *path);
 /* The keys of a node below the root lie in [low, high), and it has some. */
 bool node_in_range(const struct disk_node *node, const struct node_key *low, const struct node_key *high);
 struct node_link tree_root_link(const struct tree *tree);

@@ -136,7 +136,7 @@ int tree_walk(struct volume *vol, tree_node_fn fn, void *ctx)
 		ret = walk_step(walk);
 		cond_resched();
 	}
-	path_put(vol, &walk->path);
+	tree_path_put(vol, &walk->path);
 	up_read(&vol->tree.sem);
 	kfree(walk);
 	return ret;

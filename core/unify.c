@@ -143,6 +143,7 @@ int unify_start(struct volume *vol)
 	device_kick(vol->dev);
 	count_add(vol, TUX3_COUNT_NODE_BLOCKS, unify->node_count);
 	unify->phase = UNIFY_WRITING;
+	trace_tux3_unify_begin(vol, unify->since_delta, unify->node_count, vol->log.length);
 	return 0;
 }
 
@@ -184,6 +185,7 @@ static int unify_anchored(struct volume *vol)
 	count_add(vol, TUX3_COUNT_UNIFIES, 1);
 	space_settle(vol, 0);
 	wake_up_all(&vol->delta.commit_queue);
+	trace_tux3_unify_end(vol, unify->since_delta, err);
 	return err;
 }
 
@@ -248,6 +250,8 @@ static int unify_advance(struct volume *vol, bool wait)
 	} while (err > 0);
 	if (err && !volume_error(vol))
 		volume_abort(vol, err, "writing tree nodes, free maps or the anchor failed");
+	if (err)
+		trace_tux3_unify_end(vol, vol->unify.since_delta, err);
 	return err;
 }
 

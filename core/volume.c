@@ -21,14 +21,15 @@ void volume_warn(struct volume *vol, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	pr_warn("%s: %s\n", vol->dev->name ? vol->dev->name : "volume", text);
+	/* A damaged volume has much to tell: not all of it, where others need the same log. */
+	pr_warn_ratelimited("%s: %s\n", vol->dev->name ? vol->dev->name : "volume", text);
 }
 
 void volume_abort(struct volume *vol, int err, const char *what)
 {
 	if (atomic_cmpxchg(&vol->error, 0, err) == 0)
-		volume_warn(vol, "%s (error %d): nothing more is written, the volume is read-only now; what was acknowledged before is safe",
-			    what, err);
+		pr_err("%s: %s (error %d): nothing more is written, the volume is read-only now; what was acknowledged before is safe\n",
+		       vol->dev->name ? vol->dev->name : "volume", what, err);
 	wake_up_all(&vol->delta.commit_queue);
 }
 
@@ -170,11 +171,16 @@ int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsi
 
 /* ---- opening ---- */
 
-static int volume_check_features(struct volume *vol, char *why, size_t why_size)
+/* Do its features and the device let us open it, and write if that is wanted? */
+static int volume_check_writable(struct volume *vol, char *why, size_t why_size)
 {
 	u64 incompat = vol->feature_incompat & ~TUX3_FEATURE_INCOMPAT_KNOWN;
 	u64 ro_compat = vol->feature_ro_compat & ~TUX3_FEATURE_RO_COMPAT_KNOWN;
 
+	if (vol->dev->read_only && !vol->opts.read_only) {
+		snprintf(why, why_size, "the device is read-only: open the volume read-only");
+		return -EROFS;
+	}
 	if (incompat) {
 		snprintf(why, why_size, "the volume uses features that this program does not know (incompatible feature bits %#llx): a newer version is needed",
 			 (unsigned long long)incompat);
@@ -214,11 +220,7 @@ static int volume_set_geometry(struct volume *vol, char *why, size_t why_size)
 		return -EIO;
 	}
 	vol->dev->block_size = vol->block_size;
-	if (vol->dev->read_only && !vol->opts.read_only) {
-		snprintf(why, why_size, "the device is read-only: open the volume read-only");
-		return -EROFS;
-	}
-	return volume_check_features(vol, why, why_size);
+	return volume_check_writable(vol, why, why_size);
 }
 
 static void volume_default_options(struct volume *vol)
@@ -266,14 +268,16 @@ static int volume_init_parts(struct volume *vol)
 	if (!err)
 		err = delta_init(vol);
 	unify_init(vol);
+	trim_init(vol);
 	return err;
 }
 
-static void volume_free(struct volume *vol)
+void volume_release(struct volume *vol)
 {
 	if (vol->block_size && vol->delta.cpu) {
 		delete_exit(vol);
 		unify_exit(vol);
+		trim_exit(vol);
 		delta_exit(vol);
 	}
 	if (vol->log.chunks.next)
@@ -317,31 +321,114 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	return 0;
 }
 
-/* A writable volume: overwrite a torn commit, go on with deletes that a crash interrupted. */
-static int volume_start(struct volume *vol, char *why, size_t why_size)
+/* A volume becomes writable: overwrite a torn commit, go on with deletes that a crash interrupted. */
+static int volume_start_writing(struct volume *vol)
 {
-	int err = 0;
-
-	space_init(vol);
 	/* What was replayed may be in the device's cache only; from now on it counts as durable. */
-	if (!vol->read_only)
-		err = device_flush(vol->dev);
-	if (!err && !vol->read_only)
+	int err = device_flush(vol->dev);
+
+	/* Once: what is found later is of inodes that are in use. */
+	if (!err && !vol->orphans_queued)
 		err = delete_orphans(vol);
 	if (!err)
+		vol->orphans_queued = true;
+	if (!err)
 		err = delta_start(vol);
-	if (!err && !vol->read_only) {
-		mutex_lock(&vol->delta.commit_mutex);
-		/* A cut must be over before anybody can write to the file; without a thread so must all deletes. */
-		while (!err && (vol->log.must_write || delete_cuts_left(vol) ||
-				(vol->opts.manual && delta_has_changes(vol))))
-			err = commit_delta(vol);
-		mutex_unlock(&vol->delta.commit_mutex);
-	}
+	if (err)
+		return err;
+	delta_lock(vol);
+	/* A cut must be over before anybody can write to the file; without a thread so must all deletes. */
+	while (!err && (vol->log.must_write || delete_cuts_left(vol) ||
+			(vol->opts.manual && delta_has_changes(vol))))
+		err = commit_delta(vol);
+	delta_unlock(vol);
+	if (!err && delta_has_changes(vol))
+		delta_request(vol);
+	return err;
+}
+
+static int volume_start(struct volume *vol, char *why, size_t why_size)
+{
+	int err;
+
+	space_init(vol);
+	err = vol->read_only ? delta_start(vol) : volume_start_writing(vol);
 	if (err)
 		snprintf(why, why_size, "the volume cannot be made ready for writing (error %d)", err);
-	else if (!vol->read_only && delta_has_changes(vol))
-		delta_request(vol);
+	return err;
+}
+
+/* ---- changing between read-only and writable ---- */
+
+static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
+{
+	int err = volume_error(vol);
+
+	if (err) {
+		snprintf(why, why_size, "the volume had an error (%d): it can be written again once it is opened anew", err);
+		return err;
+	}
+	if (vol->opts.no_recovery) {
+		snprintf(why, why_size, "the volume was opened without recovery, and stays read-only");
+		return -EROFS;
+	}
+	vol->opts.read_only = false;
+	err = volume_check_writable(vol, why, why_size);
+	if (!err) {
+		/* Cached inodes may be among those that have a cut to be finished: see inode.h. */
+		vol->blocks_epoch++;
+		err = volume_start_writing(vol);
+		if (err)
+			snprintf(why, why_size, "the volume cannot be made ready for writing (error %d)", err);
+	}
+	if (err) {
+		vol->opts.read_only = true;
+		delta_stop(vol);
+		delete_exit(vol);
+		vol->orphans_queued = false;
+		atomic64_set(&vol->inodes, vol->tree_inodes);
+		return err;
+	}
+	WRITE_ONCE(vol->read_only, false);
+	return 0;
+}
+
+/* From the moment on that read_only is set nobody enters; the transition of a commit waits for those who have. */
+static int volume_make_read_only(struct volume *vol)
+{
+	int err;
+
+	WRITE_ONCE(vol->read_only, true);
+	vol->opts.read_only = true;
+	smp_mb();		/* pairs with delta_count_in() */
+	delta_lock(vol);
+	err = volume_error(vol);
+	if (!err)
+		err = commit_delta(vol);
+	if (!err)
+		err = delta_unify_all(vol);
+	delta_unlock(vol);
+	delta_stop(vol);
+	trim_wait(vol);
+	trim_exit(vol);
+	return err;
+}
+
+int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t why_size)
+{
+	int err;
+
+	if (vol->read_only == read_only)
+		return 0;
+	if (vol->delta.paused) {
+		snprintf(why, why_size, "the volume is frozen");
+		return -EBUSY;
+	}
+	if (!read_only)
+		return volume_make_writable(vol, why, why_size);
+	err = volume_make_read_only(vol);
+	if (err)
+		snprintf(why, why_size, "the last changes could not be written (error %d); the volume is read-only", err);
 	return err;
 }
 
@@ -377,26 +464,34 @@ int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
 	if (err) {
 		if (vol->delta.cpu)
 			delta_stop(vol);
-		volume_free(vol);
+		volume_release(vol);
 		return err;
 	}
 	*volp = vol;
 	return 0;
 }
 
-int volume_close(struct volume *vol)
+int volume_stop(struct volume *vol)
 {
 	unsigned int n;
 	int err;
 
 	delta_stop(vol);
+	vol->delta.paused = false;
 	err = vol->read_only ? 0 : delta_commit_unify(vol);
 	if (volume_error(vol)) {
 		err = volume_error(vol);
 		for (n = 0; n < 2; n++)		/* what could not be committed */
 			commit_give_up(vol, n);
 	}
-	volume_free(vol);
+	return err;
+}
+
+int volume_close(struct volume *vol)
+{
+	int err = volume_stop(vol);
+
+	volume_release(vol);
 	return err;
 }
 
@@ -406,9 +501,9 @@ void volume_abandon(struct volume *vol)
 
 	atomic_cmpxchg(&vol->error, 0, -ESHUTDOWN);
 	delta_stop(vol);
-	mutex_lock(&vol->delta.commit_mutex);
-	mutex_unlock(&vol->delta.commit_mutex);
+	delta_lock(vol);
+	delta_unlock(vol);
 	for (n = 0; n < 2; n++)
 		commit_give_up(vol, n);
-	volume_free(vol);
+	volume_release(vol);
 }

@@ -7,7 +7,7 @@
  *	host's directory and file locks
  *	  > inside a delta (delta_enter .. delta_leave: never wait for a commit here)
  *	delta.commit_mutex (the back end's role; host locks must not be wanted by its holder)
- *	  > tree.sem > dir->lock, inode->xattr_mutex > inode->lock > ialloc.lock > balloc.lock > cache shard lock
+ *	  > inode->xattr_mutex > tree.sem > dir->lock > inode->lock > ialloc.lock > balloc.lock > cache shard lock
  */
 #ifndef TUX3_VOLUME_H
 #define TUX3_VOLUME_H
@@ -23,6 +23,7 @@
 #include "space.h"
 #include "delta.h"
 #include "unify.h"
+#include "trim.h"
 #include "name.h"
 
 struct volume_options {
@@ -40,6 +41,7 @@ struct volume_options {
 	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */
 	u32 slice_extents;	/* long deletes and truncates free this many extents in a commit; 0: 2048 */
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
+	bool discard;		/* tell the device of blocks that commits have freed, in the background */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
 };
 
@@ -58,7 +60,8 @@ struct volume {
 	u8 uuid[16];
 	u8 label[TUX3_LABEL_MAX];
 	u64 created_ns;
-	bool read_only;
+	bool read_only;			/* volume_set_read_only() */
+	u32 blocks_epoch;		/* moves when tux3_inode.blocks may be out of date; commit_mutex */
 
 	atomic_t error;			/* first fatal error (-errno): nothing is committed any more */
 
@@ -73,8 +76,10 @@ struct volume {
 	struct space space;
 	struct delta_state delta;
 	struct unify unify;
+	struct trim trim;
 	struct name_cache names;
 
+	bool orphans_queued;		/* delete_orphans() was called; commit_mutex, or at open */
 	atomic64_t inodes;		/* in use, as the front end sees it */
 	u64 tree_inodes;		/* in the tree; commit_mutex */
 	atomic64_t counters[TUX3_COUNTER_COUNT];
@@ -99,8 +104,23 @@ int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
  * inode references before but those pinned by deltas.  Returns the first error of the volume's life.
  */
 int volume_close(struct volume *vol);
+/*
+ * The same in two steps, for a host that drops what deltas pinned only later: stop does all but free the memory, and
+ * leaves nothing pinned.  Between them inodes may be given up with inode_exit(), but nothing be changed.
+ */
+int volume_stop(struct volume *vol);
+void volume_release(struct volume *vol);
 /* As a crash would leave it: stop, write nothing more, free everything. Dirty inodes are released. */
 void volume_abandon(struct volume *vol);
+
+/*
+ * For a mount that is changed while it is in use.  To read-only: the host lets nobody begin to write; everything is
+ * committed and unified, so that the next open has no log to replay, and nothing is written after.  An error of a write
+ * on the way is returned, the volume is read-only all the same.  To writable: does what opening it so would have
+ * done; dev->read_only is false by now.  -EROFS: the volume was opened with no_recovery, or has features that do not
+ * allow it; it stays read-only, as after any other error.  why: a sentence.
+ */
+int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t why_size);
 
 /* Find the anchor that counts, without opening: for tools and volume_open.  slot may be NULL. */
 int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsigned int *slot,

@@ -375,7 +375,7 @@ static int change_commit(struct tux3_inode *inode, struct xattr_change *change, 
 	struct disk_xattr_piece pieces[TUX3_XATTR_SIZE_MAX >> TUX3_MIN_BLOCK_SHIFT];
 	u32 head = offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr), tail;
 	struct record_xattr record = { .ino = cpu_to_le64(inode->ino), .hash = cpu_to_le64(hash) };
-	u8 *buffer = kmalloc(TUX3_NAME_MAX + TUX3_XATTR_INLINE_MAX + sizeof(pieces), GFP_NOFS);
+	u8 *buffer = kmalloc(TUX3_NAME_MAX + TUX3_XATTR_INLINE_MAX + sizeof(pieces), GFP_COMMIT);
 	int err = 0;
 
 	if (!buffer)

@@ -34,24 +34,24 @@ long env_alloc_count(void)
 	return __atomic_load_n(&alloc_count, __ATOMIC_SEQ_CST);
 }
 
-static noinline bool count_allocation(gfp_t flags)
+static noinline bool count_allocation(void)
 {
 	long nr = __atomic_add_fetch(&alloc_count, 1, __ATOMIC_SEQ_CST);
 	long at = __atomic_load_n(&alloc_fail_at, __ATOMIC_SEQ_CST);
 
-	if (!at || flags & __GFP_NOFAIL)
+	if (!at)
 		return false;
 	return at > 0 ? nr == at : nr >= -at;
 }
 
-static inline bool alloc_fails(gfp_t flags)
+static inline bool alloc_fails(void)
 {
-	return unlikely(READ_ONCE(alloc_counting)) && count_allocation(flags);
+	return unlikely(READ_ONCE(alloc_counting)) && count_allocation();
 }
 
 void *kmalloc(size_t bytes, gfp_t flags)
 {
-	if (alloc_fails(flags))
+	if (alloc_fails())
 		return NULL;
 	return flags & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes);
 }
@@ -70,7 +70,7 @@ void *kcalloc(size_t n, size_t bytes, gfp_t flags)
 
 void *krealloc(const void *ptr, size_t bytes, gfp_t flags)
 {
-	return alloc_fails(flags) ? NULL : realloc((void *)(uintptr_t)ptr, bytes);
+	return alloc_fails() ? NULL : realloc((void *)(uintptr_t)ptr, bytes);
 }
 
 void *kmemdup(const void *src, size_t bytes, gfp_t flags)
@@ -111,7 +111,7 @@ void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
 	if (cache->align <= 16) {
 		object = kmalloc(cache->bytes, flags);
 	} else {
-		object = alloc_fails(flags) ? NULL :
+		object = alloc_fails() ? NULL :
 			aligned_alloc(cache->align, roundup(cache->bytes, cache->align));
 		if (object && flags & __GFP_ZERO)
 			memset(object, 0, cache->bytes);
@@ -133,7 +133,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 
 void *env_alloc_percpu(size_t stride)
 {
-	void *ptr = alloc_fails(GFP_KERNEL) ? NULL : aligned_alloc(ENV_PERCPU_ALIGN, stride * env_cpus);
+	void *ptr = alloc_fails() ? NULL : aligned_alloc(ENV_PERCPU_ALIGN, stride * env_cpus);
 
 	return ptr ? memset(ptr, 0, stride * env_cpus) : NULL;
 }

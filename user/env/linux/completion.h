@@ -27,6 +27,8 @@ static inline void reinit_completion(struct completion *done)
 void complete(struct completion *done);
 void complete_all(struct completion *done);
 void wait_for_completion(struct completion *done);
+/* In the kernel the time counts as waiting for I/O. */
+#define wait_for_completion_io(done) wait_for_completion(done)
 bool completion_done(struct completion *done);
 
 #endif

@@ -19,4 +19,8 @@ void env_printk(int level, const char *fmt, ...) __printf(2, 3);
 #define pr_warn(fmt, ...)	env_printk(ENV_LOG_WARN, pr_fmt(fmt), ##__VA_ARGS__)
 #define pr_info(fmt, ...)	env_printk(ENV_LOG_INFO, pr_fmt(fmt), ##__VA_ARGS__)
 
+/* Nobody is flooded here: all of them. */
+#define pr_err_ratelimited(fmt, ...)	pr_err(fmt, ##__VA_ARGS__)
+#define pr_warn_ratelimited(fmt, ...)	pr_warn(fmt, ##__VA_ARGS__)
+
 #endif

@@ -85,6 +85,10 @@ static inline void wake_up(wait_queue_head_t *wq)
 		env_wait_until(&(wq), condition, 0);			\
 } while (0)
 
+/* In the kernel: not counted as load, and does not keep the machine from being suspended. */
+#define wait_event_freezable(wq, condition) wait_event(wq, condition)
+#define wait_event_freezable_timeout(wq, condition, timeout) wait_event_timeout(wq, condition, timeout)
+
 /* 0: the time is over and the condition still false.  Otherwise the jiffies left, at least 1. */
 #define wait_event_timeout(wq, condition, timeout) __extension__ ({	\
 	long env_timeout = (timeout);					\

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * ioctls of files and directories, and file attributes as lsattr and chattr know them.
+ *
+ * The VFS serves FS_IOC_GETFLAGS and its relatives through node_fileattr_get/set, with i_rwsem held for setting.  All
+ * arguments are the same for 32 and 64 bit callers.
+ */
+#include <linux/compat.h>
+#include <linux/fileattr.h>
+#include <linux/mount.h>
+#include "core/trim.h"
+#include "linux/vfs.h"
+
+/* Other filesystems answer to this number too: tools for tests use it. */
+#define IOC_SHUTDOWN		_IOR('X', 125, __u32)
+#define SHUTDOWN_FREEZE		0u	/* all that was done is committed */
+#define SHUTDOWN_COMMIT		1u	/* the same here: our log has everything */
+#define SHUTDOWN_AT_ONCE	2u	/* nothing more is written */
+
+/* ---- lsattr, chattr ---- */
+
+static const struct {
+	u32 attr, flag;
+} attr_flags[] = {
+	{ TUX3_ATTR_IMMUTABLE,	FS_IMMUTABLE_FL },
+	{ TUX3_ATTR_APPEND,	FS_APPEND_FL },
+	{ TUX3_ATTR_NODUMP,	FS_NODUMP_FL },
+	{ TUX3_ATTR_NOATIME,	FS_NOATIME_FL },
+};
+
+static u32 flags_from_attr(u32 attr)
+{
+	u32 flags = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
+		if (attr & attr_flags[i].attr)
+			flags |= attr_flags[i].flag;
+	return flags;
+}
+
+/* False: there are flags that we do not have. */
+static bool flags_to_attr(u32 flags, u32 *attr)
+{
+	int i;
+
+	*attr = 0;
+	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
+		if (flags & attr_flags[i].flag)
+			*attr |= attr_flags[i].attr;
+	return flags == flags_from_attr(*attr);
+}
+
+int node_fileattr_get(struct dentry *dentry, struct fileattr *fa)
+{
+	struct tux3_attr attr;
+
+	inode_get_attr(core_of(d_inode(dentry)), &attr);
+	fileattr_fill_flags(fa, flags_from_attr(attr.flags));
+	fa->fsx_projid = attr.projid;
+	return 0;
+}
+
+/* The VFS has filled in what the caller did not give, and has checked who may do what. */
+int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct fileattr *fa)
+{
+	struct inode *inode = d_inode(dentry);
+	struct tux3_attr attr;
+	u32 mask = 0, flags;
+	int err;
+
+	if (fa->fsx_extsize || fa->fsx_cowextsize || (fa->fsx_valid && fa->fsx_xflags & ~FS_XFLAG_COMMON) ||
+	    !flags_to_attr(fa->flags, &flags))
+		return -EOPNOTSUPP;
+	inode_get_attr(core_of(inode), &attr);
+	if (flags_from_attr(attr.flags) != fa->flags)
+		mask |= OP_ATTR_FLAGS;
+	if (attr.projid != fa->fsx_projid)
+		mask |= OP_ATTR_PROJID;
+	if (!mask)
+		return 0;
+	attr.flags = flags;
+	attr.projid = fa->fsx_projid;
+	err = op_setattr(core_of(inode), &attr, mask);
+	node_pull(inode);
+	return err;
+}
+
+/* ---- ioctls ---- */
+
+static long ioctl_trim(struct super_block *sb, struct fstrim_range __user *arg)
+{
+	struct volume *vol = sb_of(sb)->vol;
+	struct fstrim_range range;
+	u64 trimmed = 0, from, to;
+	int err;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (!bdev_max_discard_sectors(sb->s_bdev))
+		return -EOPNOTSUPP;
+	if (copy_from_user(&range, arg, sizeof(range)))
+		return -EFAULT;
+	from = range.start >> vol->block_shift;
+	if (from >= vol->total_blocks || range.len < vol->block_size)
+		return -EINVAL;
+	to = from + min(range.len >> vol->block_shift, vol->total_blocks - from);
+	err = volume_trim(vol, from, to - from, max_t(u64, range.minlen >> vol->block_shift, 1), &trimmed);
+	range.len = trimmed << vol->block_shift;
+	if (!err && copy_to_user(arg, &range, sizeof(range)))
+		err = -EFAULT;
+	return err;
+}
+
+static long ioctl_shutdown(struct super_block *sb, const u32 __user *arg)
+{
+	struct volume *vol = sb_of(sb)->vol;
+	int err = 0;
+	u32 how;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (get_user(how, arg))
+		return -EFAULT;
+	if (how > SHUTDOWN_AT_ONCE)
+		return -EINVAL;
+	if (how == SHUTDOWN_FREEZE)
+		err = bdev_freeze(sb->s_bdev);
+	else if (how == SHUTDOWN_COMMIT)
+		err = volume_error(vol) ? 0 : delta_commit(vol);
+	if (err)
+		return err;
+	volume_abort(vol, -EIO, "shut down as asked for");
+	if (how == SHUTDOWN_FREEZE)
+		bdev_thaw(sb->s_bdev);
+	return 0;
+}
+
+static long ioctl_get_label(struct super_block *sb, char __user *arg)
+{
+	char label[FSLABEL_MAX] = "";
+
+	memcpy(label, sb_of(sb)->vol->label, TUX3_LABEL_MAX);
+	return copy_to_user(arg, label, sizeof(label)) ? -EFAULT : 0;
+}
+
+long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct inode *inode = file_inode(file);
+	void __user *user = (void __user *)arg;
+
+	switch (cmd) {
+	case FITRIM:
+		return ioctl_trim(inode->i_sb, user);
+	case IOC_SHUTDOWN:
+		return ioctl_shutdown(inode->i_sb, user);
+	case FS_IOC_GETFSLABEL:
+		return ioctl_get_label(inode->i_sb, user);
+	case FS_IOC_GETVERSION:		/* says long, but is and always was an int */
+	case FS_IOC32_GETVERSION:
+		return put_user(inode->i_generation, (u32 __user *)user);
+	}
+	return -ENOTTY;
+}

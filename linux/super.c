@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A mount from its beginning to its end: mount, remount, sync, freeze, statfs, memory pressure, umount.
+ *
+ * The end of a mount, in this order (super_close; a mount that fails half way takes the same way):
+ *
+ *	1. node_close_puts(): inodes without a name and use are known to the back end; from now on the last reference
+ *	   evicts.
+ *	2. The VFS drops dentries, syncs, and evicts the inodes that nothing pins.
+ *	3. super_settle(): the workers are idle, everything is committed.
+ *	4. volume_stop(): the last commit and unify, or after an error giving up; nothing is pinned any more, so that all
+ *	   inodes are gone.
+ *	5. Only now the volume's memory goes: evicting needed it.  Then the device.
+ *
+ * Locking: mount, remount, freeze and umount have s_umount exclusively, sync and statfs shared or not at all.
+ */
+#include <linux/exportfs.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/statfs.h>
+#include "linux/vfs.h"
+
+/* ---- memory pressure: clean tree nodes and directory entries ---- */
+
+/* In objects: nodes and entries. */
+static u64 nodes_reclaimable(struct volume *vol)
+{
+	return cache_reclaimable(vol) >> vol->block_shift;
+}
+
+static unsigned long super_shrink_count(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	struct volume *vol = ((struct tux3_sb *)shrinker->private_data)->vol;
+	unsigned long count = nodes_reclaimable(vol) + name_reclaimable(vol);
+
+	return count ? count : SHRINK_EMPTY;
+}
+
+/* Of each kind as large a share. */
+static unsigned long super_shrink_scan(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	struct volume *vol = ((struct tux3_sb *)shrinker->private_data)->vol;
+	u64 nodes = nodes_reclaimable(vol), names = name_reclaimable(vol), part, freed;
+
+	if (!nodes && !names)
+		return SHRINK_STOP;
+	part = mult_frac((u64)sc->nr_to_scan, nodes, nodes + names);
+	freed = part ? cache_shrink(vol, part << vol->block_shift) >> vol->block_shift : 0;
+	if (part < sc->nr_to_scan)
+		freed += name_shrink(vol, sc->nr_to_scan - part);
+	return freed;
+}
+
+static int super_add_shrinker(struct tux3_sb *sbi)
+{
+	sbi->shrinker = shrinker_alloc(0, "tux3:%s", sbi->sb->s_id);
+	if (!sbi->shrinker)
+		return -ENOMEM;
+	sbi->shrinker->count_objects = super_shrink_count;
+	sbi->shrinker->scan_objects = super_shrink_scan;
+	sbi->shrinker->private_data = sbi;
+	shrinker_register(sbi->shrinker);
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static bool super_is_frozen(struct super_block *sb)
+{
+	return sb->s_writers.frozen >= SB_FREEZE_FS;
+}
+
+/* Inodes whose last user has gone are deleted, and everything is committed.  Nobody else changes anything. */
+static int super_settle(struct tux3_sb *sbi)
+{
+	int err;
+
+	do {
+		node_flush_puts(sbi);
+		err = delta_commit(sbi->vol);
+		node_flush_puts(sbi);
+	} while (!err && !sbi->vol->read_only && delta_has_changes(sbi->vol));
+	return err;
+}
+
+static void super_close_volume(struct tux3_sb *sbi)
+{
+	sysfs_remove(sbi);
+	shrinker_free(sbi->shrinker);
+	super_settle(sbi);
+	volume_stop(sbi->vol);		/* what went wrong has been told */
+	node_flush_puts(sbi);
+	node_grab_exit(sbi);
+	volume_release(sbi->vol);
+}
+
+/* Also of a mount that did not succeed: what is not there is NULL. */
+static void super_close(struct super_block *sb)
+{
+	struct tux3_sb *sbi = sb_of(sb);
+
+	if (sbi->vol)
+		super_close_volume(sbi);
+	else if (sbi->workqueue)
+		node_grab_exit(sbi);
+	if (sbi->dev)
+		sbi->dev->ops->close(sbi->dev);
+	/* Others may have the block device open and its blocks, as they were, in its page cache. */
+	invalidate_bdev(sb->s_bdev);
+	sb->s_fs_info = NULL;
+	kfree(sbi);
+}
+
+/* The device was pulled out. */
+static void super_device_gone(struct super_block *sb)
+{
+	volume_abort(sb_of(sb)->vol, -EIO, "the device is gone");
+}
+
+/* ---- while it is there ---- */
+
+/* A frozen volume is all committed, and must not be waited for with s_umount held: thawing needs that. */
+static int super_sync(struct super_block *sb, int wait)
+{
+	struct volume *vol = sb_of(sb)->vol;
+
+	if (super_is_frozen(sb))
+		return 0;
+	if (wait)
+		return delta_commit(vol);
+	delta_request(vol);
+	return 0;
+}
+
+static int super_freeze(struct super_block *sb)
+{
+	struct tux3_sb *sbi = sb_of(sb);
+	int err;
+
+	node_flush_puts(sbi);		/* so that what is removed is, as far as it can be */
+	err = delta_pause(sbi->vol);
+	if (!err)
+		invalidate_bdev(sb->s_bdev);	/* who copies the device now is to read what is on it */
+	return err;
+}
+
+static int super_unfreeze(struct super_block *sb)
+{
+	delta_resume(sb_of(sb)->vol);
+	return 0;
+}
+
+static int super_statfs(struct dentry *dentry, struct kstatfs *stat)
+{
+	struct volume *vol = sb_of(dentry->d_sb)->vol;
+	u64 total, free, available;
+
+	space_stat(vol, &total, &free, &available);
+	stat->f_type = TUX3_SUPER_MAGIC;
+	stat->f_bsize = stat->f_frsize = vol->block_size;
+	stat->f_blocks = total;
+	stat->f_bfree = free;
+	stat->f_bavail = available;
+	stat->f_ffree = available;	/* each takes less than a block of the tree */
+	stat->f_files = atomic64_read(&vol->inodes) + available;
+	stat->f_fsid = uuid_to_fsid(vol->uuid);
+	stat->f_namelen = TUX3_NAME_MAX;
+	return 0;
+}
+
+static const struct super_operations super_ops = {
+	.alloc_inode	= node_alloc,
+	.free_inode	= node_free,
+	.drop_inode	= node_drop,
+	.evict_inode	= node_evict,
+	.put_super	= super_close,
+	.sync_fs	= super_sync,
+	.freeze_fs	= super_freeze,
+	.unfreeze_fs	= super_unfreeze,
+	.statfs		= super_statfs,
+	.show_options	= options_show,
+	.shutdown	= super_device_gone,
+};
+
+/* ---- mount ---- */
+
+static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
+{
+	const struct tux3_options *options = &sbi->options;
+	struct super_block *sb = sbi->sb;
+	struct volume_options core = {
+		.read_only = sb_rdonly(sb),
+		.no_recovery = options->norecovery,
+		.age_ms = options->age_ms,
+		.dirty_bytes = options->dirty_bytes,
+		.cache_bytes = options->cache_bytes,
+		.names_cached = options->names_cached,
+		.discard = options->discard,
+	};
+	struct tux3_device *dev;
+	int err;
+
+	if (options->norecovery && !core.read_only) {
+		snprintf(why, why_size,
+			 "norecovery needs ro: changes on top of a log that was not replayed would destroy data");
+		return -EINVAL;
+	}
+	err = sync_blockdev(sb->s_bdev);	/* what a program wrote to it: we read past its page cache */
+	if (err) {
+		snprintf(why, why_size, "the device cannot be written (error %d)", err);
+		return err;
+	}
+	dev = bdev_device_open(sb->s_bdev, core.read_only, why, why_size);
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	sbi->dev = dev;
+	return volume_open(dev, &vfs_host_ops, &core, &sbi->vol, why, why_size);
+}
+
+static void super_set_acl(struct super_block *sb, bool noacl)
+{
+	if (noacl)
+		sb->s_flags &= ~SB_POSIXACL;
+	else
+		sb->s_flags |= SB_POSIXACL;
+}
+
+static void super_set_fields(struct tux3_sb *sbi)
+{
+	struct super_block *sb = sbi->sb;
+	struct volume *vol = sbi->vol;
+
+	sb->s_magic = TUX3_SUPER_MAGIC;
+	sb->s_maxbytes = MAX_LFS_FILESIZE;
+	sb->s_time_gran = 1;
+	/* Not that of the block device, which may be no larger than a page, and is not used. */
+	sb->s_blocksize_bits = vol->block_shift;
+	sb->s_blocksize = vol->block_size;
+	sb->s_op = &super_ops;
+	sb->s_xattr = xattr_handlers;
+	sb->s_export_op = &export_ops;
+	sb->s_flags |= SB_NOSEC;
+	super_set_acl(sb, sbi->options.noacl);
+	super_set_uuid(sb, vol->uuid, sizeof(vol->uuid));
+	super_set_sysfs_name_id(sb);
+}
+
+static int super_make_root(struct super_block *sb)
+{
+	struct inode *root = node_get(sb, TUX3_INO_ROOT);
+
+	if (IS_ERR(root))
+		return PTR_ERR(root);
+	if (!S_ISDIR(root->i_mode)) {
+		iput(root);
+		return -EIO;
+	}
+	sb->s_root = d_make_root(root);
+	return sb->s_root ? 0 : -ENOMEM;
+}
+
+static int super_start(struct tux3_sb *sbi, char *why, size_t why_size)
+{
+	int err = super_add_shrinker(sbi);
+
+	snprintf(why, why_size, "out of memory");
+	if (err)
+		return err;
+	err = sysfs_add(sbi);
+	if (err) {
+		snprintf(why, why_size, "/sys/fs/tux3/%s cannot be made (error %d)", sbi->sb->s_id, err);
+		return err;
+	}
+	err = super_make_root(sbi->sb);		/* last: from now on the VFS calls put_super */
+	if (err && err != -ENOMEM)
+		snprintf(why, why_size, "the root directory cannot be read (error %d)", err);
+	return err;
+}
+
+static void super_tell(struct tux3_sb *sbi)
+{
+	u64 replayed = atomic64_read(&sbi->vol->counters[TUX3_COUNT_REPLAYED]);
+
+	if (replayed)
+		pr_info("%s: the log was replayed: %llu deltas\n", sbi->dev->name, replayed);
+	if (sbi->options.discard && !bdev_max_discard_sectors(sbi->sb->s_bdev))
+		pr_warn("%s: the device cannot discard blocks: the option discard does nothing\n", sbi->dev->name);
+}
+
+static int super_fill(struct super_block *sb, struct fs_context *fc)
+{
+	struct tux3_sb *sbi = kzalloc(sizeof(*sbi), GFP_KERNEL);
+	char why[256] = "out of memory";
+	int err;
+
+	if (!sbi)
+		return -ENOMEM;
+	sbi->sb = sb;
+	sbi->options = *(struct tux3_options *)fc->fs_private;
+	init_completion(&sbi->kobj_gone);
+	sb->s_fs_info = sbi;
+	err = node_grab_init(sbi);
+	if (!err)
+		err = super_open_volume(sbi, why, sizeof(why));
+	if (!err) {
+		super_set_fields(sbi);
+		err = super_start(sbi, why, sizeof(why));
+	}
+	if (!err) {
+		super_tell(sbi);
+		return 0;
+	}
+	if (!(fc->sb_flags & SB_SILENT))
+		errorfc(fc, "%s: %s", sb->s_id, why);
+	super_close(sb);
+	return err;
+}
+
+static int super_get_tree(struct fs_context *fc)
+{
+	return get_tree_bdev(fc, super_fill);
+}
+
+/* ---- remount ---- */
+
+/* Only what was given is not 0. */
+static void super_apply_options(struct tux3_sb *sbi, const struct tux3_options *options)
+{
+	struct volume_options *core = &sbi->vol->opts;
+
+	if (options->age_ms)
+		WRITE_ONCE(core->age_ms, options->age_ms);
+	if (options->dirty_bytes) {
+		WRITE_ONCE(core->dirty_limit_bytes, 8 * options->dirty_bytes);
+		WRITE_ONCE(core->dirty_bytes, options->dirty_bytes);
+	}
+	if (options->cache_bytes)
+		cache_set_limit(sbi->vol, options->cache_bytes);
+	if (options->names_cached)
+		WRITE_ONCE(core->names_cached, options->names_cached);
+	WRITE_ONCE(core->discard, options->discard);
+	super_set_acl(sbi->sb, options->noacl);
+	sbi->options = *options;
+}
+
+/* Files without a name that somebody has open. */
+static unsigned int super_count_unnamed(struct super_block *sb)
+{
+	unsigned int count = 0;
+	struct inode *inode;
+
+	spin_lock(&sb->s_inode_list_lock);
+	list_for_each_entry(inode, &sb->s_inodes, i_sb_list)
+		if (!READ_ONCE(inode->i_nlink) && !hlist_empty(&inode->i_dentry))
+			count++;
+	spin_unlock(&sb->s_inode_list_lock);
+	return count;
+}
+
+/* What is without a name will be deleted, as after a crash: so nobody must have such a file open. */
+static int super_make_writable(struct fs_context *fc, struct tux3_sb *sbi)
+{
+	unsigned int unnamed = super_count_unnamed(sbi->sb);
+	char why[256] = "";
+	int err = volume_error(sbi->vol);
+
+	if (err) {
+		errorfc(fc, "%s: the volume stopped after an error (%d): unmount it, and check it with fsck.tux3",
+			sbi->sb->s_id, err);
+		return -EROFS;
+	}
+	if (unnamed) {
+		errorfc(fc, "%s: %u files that have no name any more are still open", sbi->sb->s_id, unnamed);
+		return -EBUSY;
+	}
+	err = bdev_device_set_read_only(sbi->dev, false);
+	if (err) {
+		errorfc(fc, "%s: the device is read-only", sbi->sb->s_id);
+		return err;
+	}
+	err = volume_set_read_only(sbi->vol, false, why, sizeof(why));
+	if (err) {
+		errorfc(fc, "%s: %s", sbi->sb->s_id, why);
+		bdev_device_set_read_only(sbi->dev, true);
+	}
+	return err;
+}
+
+/* No changes come any more: the VFS saw to that.  After an error of the volume there is nothing to do. */
+static int super_make_read_only(struct fs_context *fc, struct tux3_sb *sbi)
+{
+	unsigned int unnamed;
+	char why[256] = "";
+	int err;
+
+	if (volume_error(sbi->vol))
+		return 0;
+	node_flush_puts(sbi);
+	unnamed = super_count_unnamed(sbi->sb);
+	if (unnamed && !(fc->sb_flags & SB_FORCE)) {
+		errorfc(fc, "%s: %u files that have no name any more are still open: they could not be deleted",
+			sbi->sb->s_id, unnamed);
+		return -EBUSY;
+	}
+	err = super_settle(sbi);
+	if (!err)
+		err = volume_set_read_only(sbi->vol, true, why, sizeof(why));
+	if (err) {
+		errorfc(fc, "%s: %s", sbi->sb->s_id, why[0] ? why : "not everything could be committed");
+		return err;
+	}
+	bdev_device_set_read_only(sbi->dev, true);
+	return 0;
+}
+
+static int super_reconfigure(struct fs_context *fc)
+{
+	struct super_block *sb = fc->root->d_sb;
+	struct tux3_sb *sbi = sb_of(sb);
+	const struct tux3_options *options = fc->fs_private;
+	bool read_only = sb_rdonly(sb);
+	int err;
+
+	if (options->norecovery != sbi->options.norecovery)
+		return invalfc(fc, "%s: norecovery cannot be changed by a remount: unmount and mount again", sb->s_id);
+	if (fc->sb_flags_mask & SB_RDONLY)
+		read_only = fc->sb_flags & SB_RDONLY;
+	err = sync_filesystem(sb);
+	if (err && !volume_error(sbi->vol))
+		return err;
+	err = 0;
+	if (read_only && !sb_rdonly(sb))
+		err = super_make_read_only(fc, sbi);
+	else if (!read_only && sb_rdonly(sb))
+		err = super_make_writable(fc, sbi);
+	if (!err)
+		super_apply_options(sbi, options);
+	return err;
+}
+
+/* ---- the file system type ---- */
+
+static void super_free_context(struct fs_context *fc)
+{
+	kfree(fc->fs_private);
+}
+
+static const struct fs_context_operations context_ops = {
+	.parse_param	= options_parse,
+	.get_tree	= super_get_tree,
+	.reconfigure	= super_reconfigure,
+	.free		= super_free_context,
+};
+
+static int super_init_context(struct fs_context *fc)
+{
+	struct tux3_options *options = kzalloc(sizeof(*options), GFP_KERNEL);
+
+	if (!options)
+		return -ENOMEM;
+	if (fc->purpose == FS_CONTEXT_FOR_RECONFIGURE)
+		*options = sb_of(fc->root->d_sb)->options;
+	fc->fs_private = options;
+	fc->ops = &context_ops;
+	return 0;
+}
+
+static void super_kill(struct super_block *sb)
+{
+	if (sb_of(sb))
+		node_close_puts(sb_of(sb));
+	kill_block_super(sb);
+}
+
+struct file_system_type tux3_fs_type = {
+	.owner			= THIS_MODULE,
+	.name			= "tux3",
+	.init_fs_context	= super_init_context,
+	.parameters		= options_spec,
+	.kill_sb		= super_kill,
+	.fs_flags		= FS_REQUIRES_DEV | FS_ALLOW_IDMAP,
+};

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The VFS binding: what its parts share.  With core/ it is tux3.ko.
+ *
+ *	module.c	loading and unloading, slab caches
+ *	super.c		mount, remount, umount, statfs, sync, freeze		options.c  mount options
+ *	inode.c		inode objects, their life, attributes			sysfs.c	   /sys/fs/tux3
+ *	namei.c		names: lookup, create, link, unlink, rename		dir.c	   listing
+ *	folio.c		which blocks of a folio are dirty in which delta (folio.h)
+ *	writeback.c	the back end's view of cached data: host.h's data_ functions; ->writepages
+ *	read.c		filling folios from the disk, verified			write.c	   buffered writes
+ *	mmap.c		faults that make a page writable			size.c	   truncate, fallocate
+ *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c
+ *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
+ *	device.c	the block device as the core wants it (device.h)
+ *	compat.h	differences between kernel versions
+ *
+ * Two views of an inode.  core.attr is the truth: operations change it, inside a delta.  The VFS's
+ * own fields (i_mode, i_size, times, nlink ...) are a copy for the VFS and for generic code, brought up to date by whoever
+ * made the change, with node_pull(), before it drops the lock that serializes such changes (i_rwsem; for times core.lock
+ * is enough).  The size of a regular file is the one field that is also written by hand (i_size_write), together with attr.size.
+ *
+ * Life.  The VFS holds references in i_count.  Each delta in which an inode is dirty holds one too (a *pin*,
+ * host->inode_grab; at most two).  So the last reference of a dirty inode is dropped by the back end.
+ *
+ *	named (nlink > 0), no reference		on the VFS's LRU list, clean: evicted by it
+ *	no name, in use (i_count > pins)	an orphan: has an orphan item once committed
+ *	no name, i_count == pins		the commit of the delta asks host->inode_kill(): DEAD.  Deleted in that commit
+ *	no name, i_count falls to 0		not pinned any more when its last user went: ->drop_inode takes the reference
+ *	  and it was not deleted		back and gives it to the put worker, which calls op_forget(): pinned again
+ *
+ * DEAD: a lookup by number that finds it sees the flag after taking its reference and drops it (-ESTALE).  It stays on the
+ * inode hash until its last pin goes: by then the tree knows of no such inode, before it still may.  Its number is free once the
+ * delta is committed.
+ *
+ * The put worker (workqueue) drops references for those who must not: the back end never evicts in its own context, for that
+ * truncates page cache and may be long.
+ *
+ * The reaper (the same worker, 10 ms after the first of a batch) does not wait for the commit with giving back the
+ * memory of a removed file: an inode without a name that nobody uses is made DEAD, what it has dirty in the front delta is
+ * forgotten, and its page cache truncated.  What the back delta needs of it stays (folio.h).
+ *
+ * Lock order, outermost first:
+ *	sb_start_write, s_vfs_rename_mutex
+ *	i_rwsem (parents before children, as the VFS says)
+ *	mapping->invalidate_lock
+ *	mmap_lock, where a page fault comes in (its own side: sb_start_pagefault)
+ *	folio lock of a folio that is being filled for the first time: nobody else waits for it inside a delta
+ *	>>> delta_enter .. delta_leave: nothing is waited for here: folio locks are only tried <<<
+ *	delta.commit_mutex; below it the back end takes folio locks
+ *	node->data_lock, core.lock, i_lock, i_pages lock
+ *
+ * So with a folio lock held of a folio that is dirty in some delta, never call delta_enter() or wait for a commit.  Nor for its
+ * writeback, unless it leaves the page cache.  Inside a delta user memory is only touched with page faults disabled.
+ */
+#ifndef TUX3_LINUX_VFS_H
+#define TUX3_LINUX_VFS_H
+
+#include <linux/fs.h>
+#include <linux/fs_context.h>
+#include <linux/fs_parser.h>
+#include <linux/llist.h>
+#include <linux/pagemap.h>
+#include <linux/shrinker.h>
+#include <linux/workqueue.h>
+
+#include "core/volume.h"
+#include "core/data.h"
+#include "core/xattr.h"
+#include "linux/device.h"
+#include "linux/compat.h"
+
+#define TUX3_SUPER_MAGIC 0x54555833	/* "TUX3" */
+
+/* ---- inodes ---- */
+
+struct tux3_node {
+	struct tux3_inode core;
+
+	/* Cached data of a regular file: folio.c.  data_lock protects the folio states of this file. */
+	spinlock_t data_lock;
+	struct list_head dirty[2];	/* struct folio_state.link[], by delta & 1 */
+	u64 dirty_blocks[2];
+	bool sorted;			/* the list of the back delta is in order, and the back end's alone */
+	struct folio_state *cursor;	/* back end: where data_next() or data_write() was */
+	struct folio_state *unsettled;	/* back end: from here to the cursor the last data_write() has sent blocks */
+
+	atomic_t pins;			/* references of deltas; grab: core.lock */
+	unsigned long flags;		/* NODE_... */
+	struct llist_node put_link;	/* tux3_sb.puts */
+	struct list_head reap_link;	/* tux3_sb.reap */
+
+	struct inode vfs;
+};
+
+enum node_flags {
+	NODE_IS_DEAD,		/* being deleted; set under i_lock */
+	NODE_PUT,		/* on tux3_sb.puts; owns a reference (inode.c) */
+	NODE_FORGOTTEN,		/* op_forget() was called; the back end will ask inode_kill() */
+	NODE_REAP,		/* on tux3_sb.reap */
+	NODE_STRAYS,		/* has folios that file_redirty_strays() must look at */
+};
+
+static inline struct tux3_node *node_of(struct inode *inode)
+{
+	return container_of(inode, struct tux3_node, vfs);
+}
+
+static inline struct tux3_node *core_node(struct tux3_inode *inode)
+{
+	return container_of(inode, struct tux3_node, core);
+}
+
+static inline struct tux3_inode *core_of(struct inode *inode)
+{
+	return &node_of(inode)->core;
+}
+
+static inline struct inode *vfs_of(struct tux3_inode *inode)
+{
+	return &core_node(inode)->vfs;
+}
+
+/* ---- mounts ---- */
+
+struct tux3_options {		/* options.c; numbers as in struct volume_options, 0: its default */
+	u32 age_ms;
+	u64 dirty_bytes;
+	u64 cache_bytes;
+	u64 names_cached;
+	bool norecovery;
+	bool discard;
+	bool noacl;
+};
+
+struct tux3_sb {
+	struct super_block *sb;
+	struct volume *vol;
+	struct tux3_device *dev;		/* device.h */
+	struct tux3_options options;
+	struct shrinker *shrinker;		/* clean tree nodes and directory entries */
+	struct kobject kobj;			/* sysfs.c */
+	struct completion kobj_gone;
+
+	/* inode.c */
+	struct workqueue_struct *workqueue;
+	struct llist_head puts;			/* tux3_node.put_link */
+	struct work_struct put_work;
+	bool puts_closed;			/* the volume is being unmounted: see node_close_puts() */
+	spinlock_t reap_lock;
+	struct list_head reap;			/* reap_lock: tux3_node.reap_link */
+	unsigned int reap_count;		/* reap_lock */
+	struct delayed_work reap_work;
+
+	struct rw_semaphore xattr_locks[16];	/* xattr.c */
+};
+
+static inline struct tux3_sb *sb_of(struct super_block *sb)
+{
+	return sb->s_fs_info;
+}
+
+static inline struct volume *vol_of(struct inode *inode)
+{
+	return node_of(inode)->core.vol;
+}
+
+/* module.c */
+extern struct kmem_cache *tux3_node_cache, *tux3_folio_state_cache;
+
+/* super.c, options.c, sysfs.c */
+extern struct file_system_type tux3_fs_type;
+extern const struct fs_parameter_spec options_spec[];
+int options_parse(struct fs_context *fc, struct fs_parameter *param);	/* fc->fs_private: struct tux3_options */
+int options_show(struct seq_file *seq, struct dentry *root);
+int sysfs_init(void);
+void sysfs_exit(void);
+int sysfs_add(struct tux3_sb *sbi);
+void sysfs_remove(struct tux3_sb *sbi);
+
+/* ---- inode.c ---- */
+
+extern const struct tux3_host_ops vfs_host_ops;		/* inode_ functions from inode.c, data_ from writeback.c */
+
+struct inode *node_alloc(struct super_block *sb);	/* ->alloc_inode */
+void node_free(struct inode *inode);			/* ->free_inode */
+int node_drop(struct inode *inode);			/* ->drop_inode */
+void node_evict(struct inode *inode);			/* ->evict_inode */
+
+/* The inode with this number, read if need be. -ESTALE: there is none (any more). */
+struct inode *node_get(struct super_block *sb, u64 ino);
+/*
+ * A new inode object for a child of dir: its number from ialloc_new, owner and mode as POSIX says; hashed and locked (I_NEW).
+ * Then an op_ makes it real, and node_created() goes on; or node_failed().
+ */
+struct inode *node_new(struct mnt_idmap *idmap, struct inode *dir, umode_t mode, dev_t rdev);
+void node_created(struct inode *inode);		/* pulls attributes; the caller then calls d_instantiate_new() or unlock_new_inode() */
+void node_failed(struct inode *inode);		/* number back, object gone */
+void node_pull(struct inode *inode);		/* VFS fields = core.attr */
+void node_set_ops(struct inode *inode);		/* i_op, i_fop, a_ops, folio sizes, from i_mode */
+void node_unnamed(struct inode *inode);		/* after an unlink or rename: it may have lost its last name; may queue it for the reaper */
+
+int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat *stat, u32 mask, unsigned int flags);
+int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr);
+int node_update_time(struct inode *inode, int flags);
+
+int node_grab_init(struct tux3_sb *sbi);	/* workers */
+void node_flush_puts(struct tux3_sb *sbi);	/* all references given to the workers are dropped.  Not with commit_mutex */
+/*
+ * Before generic_shutdown_super(): what is without a name and use is told to the back end, and from then on the last
+ * iput() evicts, whatever it is.  In put_super, after a commit and before volume_close(): node_flush_puts() once more.
+ */
+void node_close_puts(struct tux3_sb *sbi);
+void node_grab_exit(struct tux3_sb *sbi);
+
+/* Host functions of the inode kind (host.h). */
+void host_inode_grab(struct tux3_inode *inode);
+void host_inode_release(struct tux3_inode *inode);
+bool host_inode_kill(struct tux3_inode *inode);
+
+static inline struct timespec64 time_to_vfs(struct tux3_time time)
+{
+	return (struct timespec64){ .tv_sec = time.sec, .tv_nsec = time.nsec };
+}
+
+static inline struct tux3_time time_from_vfs(struct timespec64 time)
+{
+	return (struct tux3_time){ .sec = time.tv_sec, .nsec = time.tv_nsec };
+}
+
+/* ---- names: namei.c, dir.c, xattr.c, acl.c, export.c ---- */
+
+extern const struct inode_operations dir_inode_ops, symlink_inode_ops, special_inode_ops;
+extern const struct file_operations dir_file_ops;
+extern const struct xattr_handler * const xattr_handlers[];
+extern const struct export_operations export_ops;
+
+ssize_t node_listxattr(struct dentry *dentry, char *buffer, size_t size);
+struct posix_acl *node_get_acl(struct inode *inode, int type, bool rcu);
+int node_set_acl(struct mnt_idmap *idmap, struct dentry *dentry, struct posix_acl *acl, int type);
+/* xattr_get() and xattr_set() of the core, with the lock that keeps a value's blocks while it is read.  Outside a delta. */
+int node_xattr_get(struct inode *inode, const char *name, void *value, size_t size);
+int node_xattr_set(struct inode *inode, const char *name, const void *value, size_t size, unsigned int flags,
+		   const u32 *new_mode);
+/* chmod: 1: the mode was set together with the inode's ACL, 0: it has none. */
+int node_acl_chmod(struct inode *inode, umode_t mode);
+/* A new inode's ACLs and mode from its directory's default ACL, and security labels; before it gets a name. */
+int node_init_acl(struct inode *inode, struct inode *dir);
+int node_init_security(struct inode *inode, struct inode *dir, const struct qstr *name);
+
+/* ---- data: folio.c and friends; see folio.h ---- */
+
+extern const struct inode_operations file_inode_ops;
+extern const struct file_operations file_file_ops;
+extern const struct address_space_operations file_aops;
+
+/* size.c: i_rwsem held exclusively. */
+int file_truncate(struct inode *inode, loff_t size);
+long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len);
+/* file.c */
+int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
+
+/* ---- ioctl.c ---- */
+
+long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
+int node_fileattr_get(struct dentry *dentry, struct fileattr *fa);
+int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct fileattr *fa);
+
+#endif

@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Buffered writes.
+ *
+ * A write of up to DATA_BATCH_MAX blocks is one delta: after a crash all of it is there, or nothing.  A longer one is several.
+ *
+ * A batch is made of parts: the folios that it changes, in the order of the file.  Before them come the *extras*, blocks that must get
+ * dirty with it though it does not write to them (folio.h).  A folio of a part is either
+ *
+ *	up to date	found in the page cache, or read since the write covers none of its blocks as a whole.  Not locked: our
+ *			reference and i_rwsem keep it in the cache.  The data is copied into it inside the delta.
+ *	fresh		not up to date, locked by us until it is.  Nobody looks into it, so what the write leaves of it is filled and
+ *			the data copied before the delta is entered.  Inside it becomes up to date.
+ *
+ * Copies are made with page faults disabled; user memory is only faulted in when a copy comes out short.  Then what was
+ * copied into folios that are up to date is written, and the rest tried again; a fresh folio that was not filled, or comes after
+ * such a gap, is given up: it is neither up to date nor dirty, and so as good as not there.
+ *
+ * Locking: i_rwsem is held exclusively.  Locks of fresh folios are taken in the order of the file, and with them held we wait for
+ * writeback of other folios, for space and for the back end: it wants no lock of a folio that is not dirty.
+ */
+#include <linux/backing-dev.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/uio.h>
+#include <linux/writeback.h>
+#include "linux/folio.h"
+
+#define FEW_PARTS	18u
+#define PARTS_MAX	(DATA_BATCH_MAX + 2)
+#define GROWN_BYTES	(64u << 10)	/* folios for small writes at the end of a file are at most so large */
+
+struct write_batch {
+	struct tux3_node *node;
+	struct address_space *mapping;
+	u32 shift;			/* of blocks */
+	u32 flags;			/* TUX3_ATTR_... */
+	u64 pos, end;			/* bytes */
+	u64 size;			/* of the file, before */
+	u64 cost;
+	u32 blocks, new_blocks;		/* what cost was computed from */
+	u32 extras, count, room;	/* parts */
+	struct folio_part *parts;
+	unsigned long fresh[BITS_TO_LONGS(PARTS_MAX)];
+	struct folio_part few[FEW_PARTS];
+};
+
+bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr)
+{
+	/* The back end may be making it inline right now. */
+	return READ_ONCE(attr->flags) & TUX3_ATTR_INLINE ||
+	       (attr->size && attr->size <= data_inline_max(node->core.vol->block_size));
+}
+
+/* ---- folios ---- */
+
+static unsigned int write_order(struct write_batch *batch, u64 at)
+{
+	u64 want = batch->end - round_down(at, PAGE_SIZE);
+
+	/* The file grows: there is nothing behind to be read, and more is to come if it came in small pieces so far. */
+	if (at >= batch->size)
+		want = max(want + want / 4, min_t(u64, batch->size / 4, GROWN_BYTES));
+	return want > PAGE_SIZE ? ilog2(want) - PAGE_SHIFT : 0;
+}
+
+/*
+ * A new folio for the byte at, locked.  Large ones only if they come easily.  zeroed: its memory is.
+ * -EEXIST: there is one now.
+ */
+static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsigned int order, bool *zeroed)
+{
+	unsigned int min = mapping_min_folio_order(mapping);
+	pgoff_t index = round_down(at >> PAGE_SHIFT, 1UL << min);
+	gfp_t gfp = mapping_gfp_mask(mapping) | __GFP_WRITE, with;
+	struct folio *folio;
+	int err;
+
+	order = clamp(order, min, mapping_max_folio_order(mapping));
+	if (index)
+		order = min_t(unsigned int, order, __ffs(index));
+	for (;; order--) {
+		with = order > min ? (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NORETRY | __GFP_NOWARN : gfp;
+		folio = filemap_alloc_folio(with, order);
+		if (!folio) {
+			if (order == min)
+				return ERR_PTR(-ENOMEM);
+			continue;
+		}
+		err = filemap_add_folio(mapping, folio, index, gfp);
+		if (!err) {
+			*zeroed = want_init_on_alloc(with);
+			return folio;
+		}
+		folio_put(folio);
+		if (err != -EEXIST || order == min)
+			return ERR_PTR(err);
+	}
+}
+
+/* The folio for the byte at, with a reference: up to date and not locked, or not up to date and locked. */
+static struct folio *write_get_folio(struct address_space *mapping, u64 at, unsigned int order, bool *zeroed)
+{
+	struct folio *folio;
+
+	*zeroed = false;
+	for (;;) {
+		folio = filemap_get_folio(mapping, at >> PAGE_SHIFT);
+		if (IS_ERR(folio)) {
+			folio = write_new_folio(mapping, at, order, zeroed);
+			if (folio == ERR_PTR(-EEXIST))
+				continue;
+			return folio;
+		}
+		if (likely(folio_test_uptodate(folio)))
+			return folio;
+		folio_lock(folio);
+		if (folio->mapping == mapping) {
+			if (folio_test_uptodate(folio))
+				folio_unlock(folio);
+			return folio;
+		}
+		folio_unlock(folio);
+		folio_put(folio);
+	}
+}
+
+/* Is there anything in this block that a reader of the disk could see? */
+static int block_is_hole(struct tux3_node *node, u64 block, bool *hole)
+{
+	struct data_extent extent;
+	int err;
+
+	*hole = false;
+	if (folio_seek_dirty(node, block, false) != block)	/* it is dirty; before the tree, for it may get there any time */
+		return 0;
+	err = data_map(&node->core, block, 1, &extent, NULL, 0);
+	*hole = extent.kind == DATA_HOLE || extent.kind == DATA_UNWRITTEN;
+	return err;
+}
+
+struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole)
+{
+	u64 pos = block << node->core.vol->block_shift;
+	struct folio *folio;
+	bool hole, zeroed;
+	int err;
+
+	/* Beyond the end there is nothing, whatever may be allocated there. */
+	if (!even_hole) {
+		if (pos >= i_size_read(&node->vfs))
+			return NULL;
+		err = block_is_hole(node, block, &hole);
+		if (err || hole)
+			return ERR_PTR(err);
+	}
+	folio = write_get_folio(node->vfs.i_mapping, pos, 0, &zeroed);
+	if (IS_ERR(folio) || folio_test_uptodate(folio))
+		return folio;
+	err = folio_fill(node, folio, 0);
+	folio_unlock(folio);
+	if (!err)
+		return folio;
+	folio_put(folio);
+	return ERR_PTR(err);
+}
+
+/* ---- a batch ---- */
+
+static void batch_init(struct write_batch *batch, struct tux3_node *node, u64 pos, u64 end)
+{
+	batch->node = node;
+	batch->mapping = node->vfs.i_mapping;
+	batch->shift = node->core.vol->block_shift;
+	batch->flags = READ_ONCE(node->core.attr.flags);
+	batch->pos = pos;
+	batch->end = end;
+	batch->size = i_size_read(&node->vfs);
+	batch->extras = batch->count = 0;
+	batch->parts = batch->few;
+	batch->room = FEW_PARTS;
+	memset(batch->fresh, 0, sizeof(batch->fresh));
+}
+
+/* Parts from here on are not part of it any more. */
+static void batch_cut(struct write_batch *batch, u32 first)
+{
+	while (batch->count > first) {
+		struct folio *folio = batch->parts[--batch->count].folio;
+
+		folio_change_cancel(&batch->parts[batch->count]);
+		if (test_bit(batch->count, batch->fresh))
+			folio_unlock(folio);
+		__clear_bit(batch->count, batch->fresh);
+		folio_put(folio);
+	}
+}
+
+static void batch_exit(struct write_batch *batch)
+{
+	batch_cut(batch, 0);
+	if (batch->parts != batch->few)
+		kfree(batch->parts);
+}
+
+static struct folio_part *batch_new_part(struct write_batch *batch)
+{
+	struct folio_part *part;
+
+	if (batch->count == batch->room) {
+		struct folio_part *many = kmalloc_array(PARTS_MAX, sizeof(*many), GFP_KERNEL);
+
+		if (!many || batch->room == PARTS_MAX) {
+			kfree(many);
+			return NULL;
+		}
+		memcpy(many, batch->parts, batch->count * sizeof(*many));
+		batch->parts = many;
+		batch->room = PARTS_MAX;
+	}
+	part = &batch->parts[batch->count];
+	part->state = NULL;
+	part->spare = NULL;
+	return part;
+}
+
+static int add_extra(struct write_batch *batch, u64 block, bool even_hole)
+{
+	struct folio_part *part = batch_new_part(batch);
+	struct folio *folio;
+	u64 bit;
+
+	if (block >= batch->pos >> batch->shift && block <= (batch->end - 1) >> batch->shift)
+		return 0;
+	folio = file_get_block(batch->node, block, even_hole);
+	if (IS_ERR_OR_NULL(folio))
+		return PTR_ERR_OR_ZERO(folio);
+	bit = folio_mask(block - folio_block(batch->node, folio), 1);
+	if (batch->extras && batch->parts[0].folio == folio) {
+		batch->parts[0].mask |= bit;
+		folio_put(folio);
+		return 0;
+	}
+	part->folio = folio;
+	part->mask = bit;
+	batch->extras = ++batch->count;
+	return 0;
+}
+
+static int add_extras(struct write_batch *batch)
+{
+	u32 mask = (1u << batch->shift) - 1;
+	int err = 0;
+
+	if (file_maybe_inline(batch->node, &batch->node->core.attr))
+		err = add_extra(batch, 0, batch->flags & TUX3_ATTR_INLINE);
+	if (!err && batch->end > batch->size && batch->size & mask)
+		err = add_extra(batch, batch->size >> batch->shift, false);
+	return err;
+}
+
+/*
+ * What the write leaves of a fresh folio: read, or zeroed.  1: it is up to date now, as the write covers no block as a whole.
+ */
+static int fill_around(struct write_batch *batch, struct folio *folio, bool zeroed)
+{
+	u64 start = folio_pos(folio), stop = start + folio_size(folio), skip = 0;
+	u64 from = max(batch->pos, start), to = min(batch->end, stop);
+	u64 first = DIV_ROUND_UP_ULL(from, 1u << batch->shift), last = to >> batch->shift;
+	bool keep_before = start < from && start < batch->size, keep_after = to < stop && to < batch->size;
+	int err;
+
+	if (!keep_before && !keep_after) {
+		if (!zeroed)
+			folio_zero_segments(folio, 0, from - start, to - start, stop - start);
+		return 0;
+	}
+	if (last > first)
+		skip = folio_mask(first - (start >> batch->shift), last - first);
+	err = folio_fill(batch->node, folio, skip);
+	return err ? err : !skip;
+}
+
+/* The folio for the byte at, and what of it the write changes. */
+static int add_part(struct write_batch *batch, u64 at)
+{
+	struct folio_part *part = batch_new_part(batch);
+	struct folio *folio;
+	bool zeroed;
+	u64 first;
+	int err;
+
+	if (!part)
+		return -ENOMEM;
+	folio = write_get_folio(batch->mapping, at, write_order(batch, at), &zeroed);
+	if (IS_ERR(folio))
+		return PTR_ERR(folio);
+	if (!folio_test_uptodate(folio)) {
+		err = fill_around(batch, folio, zeroed);
+		if (err)
+			folio_unlock(folio);
+		if (err < 0) {
+			folio_put(folio);
+			return err;
+		}
+		if (!err)
+			__set_bit(batch->count, batch->fresh);
+	}
+	first = folio_block(batch->node, folio);
+	part->folio = folio;
+	part->mask = folio_mask((at >> batch->shift) - first,
+				((min_t(u64, batch->end, folio_pos(folio) + folio_size(folio)) - 1) >> batch->shift) -
+				(at >> batch->shift) + 1);
+	batch->count++;
+	return 0;
+}
+
+/* All folios; or as many as can be had, at least one. */
+static int add_parts(struct write_batch *batch)
+{
+	u64 at = batch->pos;
+	int err;
+
+	while (at < batch->end) {
+		struct folio *folio;
+
+		err = add_part(batch, at);
+		if (err) {
+			if (batch->count == batch->extras)
+				return err;
+			batch->end = at;
+			return 0;
+		}
+		folio = batch->parts[batch->count - 1].folio;
+		at = folio_pos(folio) + folio_size(folio);
+	}
+	return 0;
+}
+
+/* Copies into the fresh folios, or into the others, as far as it gets: returns where it stopped.  *part: and in which. */
+static u64 copy_data(struct write_batch *batch, const struct iov_iter *from, bool fresh, u32 *part)
+{
+	struct iov_iter iter = *from;
+	u64 at = batch->pos;
+	u32 i;
+
+	for (i = batch->extras; i < batch->count; i++) {
+		struct folio *folio = batch->parts[i].folio;
+		u64 start = folio_pos(folio);
+		size_t len = min_t(u64, batch->end, start + folio_size(folio)) - at, got;
+
+		*part = i;
+		if (test_bit(i, batch->fresh) == fresh) {
+			got = copy_folio_from_iter_atomic(folio, at - start, len, &iter);
+			flush_dcache_folio(folio);
+			if (unlikely(got < len))
+				return at + got;
+		} else {
+			iov_iter_advance(&iter, len);
+		}
+		at += len;
+	}
+	return at;
+}
+
+/* false: nothing could be copied. */
+static bool copy_into_fresh(struct write_batch *batch, const struct iov_iter *from)
+{
+	u32 part;
+
+	if (bitmap_empty(batch->fresh, PARTS_MAX) || copy_data(batch, from, true, &part) == batch->end)
+		return true;
+	if (part > batch->extras)
+		batch->end = folio_pos(batch->parts[part].folio);
+	batch_cut(batch, part);
+	return part > batch->extras;
+}
+
+/* Blocks that need no new space: preallocated, and nothing was written there yet. */
+static int count_prealloc(struct write_batch *batch, u32 *unwritten)
+{
+	struct tux3_node *node = batch->node;
+	struct data_extent extent;
+	u32 i, n;
+	int err;
+
+	for (i = batch->extras; i < batch->count; i++) {
+		struct folio_part *part = &batch->parts[i];
+		u64 first = folio_block(node, part->folio);
+		/* What is dirty first, then the tree: that is the way it goes. */
+		u64 left = part->mask & ~folio_dirty_mask(node, part->folio, 0) & ~folio_dirty_mask(node, part->folio, 1);
+
+		while (left) {
+			u32 from = __ffs64(left), run = ~(left >> from) ? __ffs64(~(left >> from)) : 64 - from;
+
+			err = data_map(&node->core, first + from, run, &extent, NULL, 0);
+			if (err)
+				return err;
+			n = min_t(u64, extent.count, run);
+			if (extent.kind == DATA_UNWRITTEN)
+				*unwritten += n;
+			left &= ~folio_mask(from, n);
+		}
+	}
+	return 0;
+}
+
+static int batch_price(struct write_batch *batch)
+{
+	u32 i, unwritten = 0;
+	int err = 0;
+
+	for (batch->blocks = i = 0; i < batch->count; i++)
+		batch->blocks += hweight64(batch->parts[i].mask);
+	if (unlikely(batch->flags & TUX3_ATTR_PREALLOC))
+		err = count_prealloc(batch, &unwritten);
+	batch->new_blocks = batch->blocks - unwritten;
+	batch->cost = space_cost_data(batch->node->core.vol, batch->blocks, batch->new_blocks);
+	return err;
+}
+
+/* Enter a delta with all parts prepared and dirty.  Returns how many blocks were not dirty before. */
+static int batch_enter(struct write_batch *batch, struct delta_op *op)
+{
+	struct tux3_node *node = batch->node;
+	int got;
+	u32 i;
+
+	for (;;) {
+		for (i = 0; i < batch->count; i++) {
+			got = folio_change_prepare(node, &batch->parts[i], test_bit(i, batch->fresh));
+			if (got)
+				return got;
+		}
+		got = delta_enter(node->core.vol, op, batch->cost, 0);
+		if (got)
+			return got;
+		got = folio_change_begin(op, node, batch->parts, batch->count);
+		if (likely(got >= 0))
+			return got;
+		delta_refund(op, batch->cost, 0);
+		delta_leave(op);
+		if (got != -EAGAIN)
+			return got;
+	}
+}
+
+/* The file grows beyond the block its end is in: what a mapping may have left there must not become part of it. */
+static void zero_old_tail(struct write_batch *batch)
+{
+	u64 size = batch->size, stop = min_t(u64, batch->pos, round_up(size, 1u << batch->shift));
+	u32 i;
+
+	if (likely(batch->pos <= size || stop <= size))
+		return;
+	for (i = 0; i <= batch->extras && i < batch->count; i++) {
+		struct folio *folio = batch->parts[i].folio;
+
+		if (folio_pos(folio) <= size && size < folio_pos(folio) + folio_size(folio)) {
+			folio_zero_segment(folio, size - folio_pos(folio), stop - folio_pos(folio));
+			return;
+		}
+	}
+}
+
+/*
+ * The copy ended in part i.  Fresh folios after it are not written, not dirty, not up to date; and what would have become part of
+ * the file is not dirty either.
+ */
+static void batch_shorten(struct write_batch *batch, struct delta_op *op, u32 i, u64 reached)
+{
+	u64 size = max(batch->size, reached), first = DIV_ROUND_UP_ULL(size, 1u << batch->shift);
+
+	while (++i < batch->count) {
+		struct folio_part *part = &batch->parts[i];
+
+		if (!test_bit(i, batch->fresh))
+			continue;
+		folio_forget_dirty(op, batch->node, folio_block(batch->node, part->folio),
+				   folio_blocks(batch->node, part->folio));
+		folio_unlock(part->folio);
+		__clear_bit(i, batch->fresh);
+		part->mask = 0;
+	}
+	if (batch->end > first << batch->shift)
+		folio_forget_dirty(op, batch->node, first, ((batch->end - 1) >> batch->shift) + 1 - first);
+}
+
+static void batch_times(struct write_batch *batch, struct delta_op *op, u64 end)
+{
+	struct inode *inode = &batch->node->vfs;
+	struct tux3_time now = inode_now(op->vol);
+	struct timespec64 time = time_to_vfs(now);
+	struct tux3_attr *attr = inode_change_begin(op, &batch->node->core);
+
+	attr->mtime = attr->ctime = now;
+	inode_set_mtime_to_ts(inode, time);
+	inode_set_ctime_to_ts(inode, time);
+	if (end > batch->size) {
+		attr->size = end;
+		i_size_write(inode, end);
+	}
+	inode_change_end(&batch->node->core);
+}
+
+/* Returns how many bytes were written. */
+static ssize_t batch_commit(struct write_batch *batch, const struct iov_iter *from)
+{
+	struct volume *vol = batch->node->core.vol;
+	struct delta_op op;
+	u64 reached;
+	int newly;
+	u32 i;
+
+	newly = batch_enter(batch, &op);
+	if (newly < 0)
+		return newly;
+	zero_old_tail(batch);
+	reached = copy_data(batch, from, false, &i);
+	if (unlikely(reached < batch->end))
+		batch_shorten(batch, &op, i, reached);
+	if (reached > batch->pos)
+		batch_times(batch, &op, reached);
+	for_each_set_bit(i, batch->fresh, batch->count)
+		folio_end_read(batch->parts[i].folio, true);
+	memset(batch->fresh, 0, sizeof(batch->fresh));
+	if (likely(reached == batch->end)) {
+		folio_change_end(batch->node, batch->parts, batch->count);
+	} else {
+		for (i = 0; i < batch->count; i++)
+			if (batch->parts[i].mask)
+				folio_change_end(batch->node, &batch->parts[i], 1);
+	}
+	if (newly < batch->blocks)
+		delta_refund(&op, batch->cost, space_cost_data(vol, newly, min_t(u32, newly, batch->new_blocks)));
+	delta_leave(&op);
+	return reached - batch->pos;
+}
+
+/* One delta.  Returns how many bytes of [pos, end) were written; 0: user memory must be faulted in. */
+static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, u64 pos, u64 end)
+{
+	struct write_batch batch;
+	ssize_t done;
+
+	batch_init(&batch, node, pos, end);
+	done = add_extras(&batch);
+	if (!done)
+		done = add_parts(&batch);
+	if (!done && copy_into_fresh(&batch, from)) {
+		done = batch_price(&batch);
+		if (!done)
+			done = batch_commit(&batch, from);
+	}
+	batch_exit(&batch);
+	return done;
+}
+
+/* Where the batch that starts at pos ends: all of it if it fits in one, else at a multiple of max blocks. */
+static u64 batch_end(struct tux3_node *node, u64 pos, u64 end, u32 max)
+{
+	u32 shift = node->core.vol->block_shift;
+	u64 first = pos >> shift, last = (end - 1) >> shift;
+
+	if (last - first < max)
+		return end;
+	return (first - first % max + max) << shift;
+}
+
+/* On a volume that is nearly full smaller batches may still fit: down to a block. */
+static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 offset)
+{
+	struct address_space *mapping = node->vfs.i_mapping;
+	u64 pos = offset, end = offset + iov_iter_count(from), stop;
+	u32 max = DATA_BATCH_MAX;
+	bool faulted = false;
+	ssize_t done = 0;
+
+	while (pos < end) {
+		stop = batch_end(node, pos, end, max);
+		/* The memory went away again after it was faulted in: a page at a time, then. */
+		if (unlikely(faulted))
+			stop = min(stop, round_down(pos, PAGE_SIZE) + PAGE_SIZE);
+		done = write_batch(node, from, pos, stop);
+		if (unlikely(!done)) {
+			if (fault_in_iov_iter_readable(from, stop - pos) == stop - pos) {
+				done = -EFAULT;
+				break;
+			}
+			faulted = true;
+		} else if (done == -ENOSPC && max > 1) {
+			max /= 2;
+			continue;
+		} else if (done < 0) {
+			break;
+		} else {
+			iov_iter_advance(from, done);
+			pos += done;
+			faulted = false;
+		}
+		balance_dirty_pages_ratelimited(mapping);
+		if (pos < end && fatal_signal_pending(current)) {
+			done = -EINTR;
+			break;
+		}
+		cond_resched();
+	}
+	return pos > offset ? (ssize_t)(pos - offset) : done;
+}
+
+ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	ssize_t done;
+
+	/* A delta may have to be waited for.  (O_DIRECT goes through the page cache, too.) */
+	if (iocb->ki_flags & IOCB_NOWAIT)
+		return iocb->ki_flags & IOCB_DIRECT ? -EAGAIN : -EOPNOTSUPP;
+	inode_lock(inode);
+	done = generic_write_checks(iocb, from);
+	if (done > 0) {
+		int err = file_remove_privs(iocb->ki_filp);
+
+		done = err ? err : write_locked(node_of(inode), from, iocb->ki_pos);
+	}
+	inode_unlock(inode);
+	if (done <= 0)
+		return done;
+	iocb->ki_pos += done;
+	return generic_write_sync(iocb, done);
+}

@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The back end's view of cached file data: the functions of host.h that ask what is dirty in a delta, write it, and
+ * are told that it is durable; and ->writepages, with which the VFS asks for a commit.
+ *
+ * Taking.  A state goes through this in a commit, all its blocks of the delta at once, when data_write() meets the first of them:
+ *
+ *	pending		dirty[back]; the front end copies what it wants to change
+ *	  -- state_take(): folio lock; page tables write-protected, PG_dirty cleared unless the front delta has blocks here;
+ *	     writeback begins; what is still pending gets sent, in one hold of data_lock -->
+ *	taken		sent and left; writeback; held.  Contents are constant, without the folio lock: who wants to change them waits
+ *	  -- checksums, bios: left shrinks; written: writes shrinks -->
+ *	settled		all submitted, and the core has put the new addresses into the tree: no longer held
+ *	  -- writes == 0: writeback ends -->
+ *	written		sent: may be changed, and the folio may be dropped (as part of a truncate) and read again
+ *	  -- data_done() -->
+ *	clean
+ *
+ * Copies and detached folios need none of this: nobody changes them.  An inline file's block is copied into the log at
+ * once, without writeback; its folio stays PG_dirty until data_done(), as does one whose dirty blocks were taken back.
+ *
+ * Why writeback is held until the addresses are in the tree: a folio with dirty bits is not reclaimed, but a truncate that
+ * cannot split a large one may drop all of it when it is neither dirty nor under writeback, and the part that stays would then be
+ * read from where it was before.
+ *
+ * Deadlocks.  Others hold a folio's lock and wait for its writeback (truncate, migration), which may be held until we have taken
+ * and written more folios.  So after a folio is taken we do not want its lock again before its writeback has ended.  Nobody
+ * waits for the writeback of one folio with the lock of another dirty one (folio.h).  A folio lock that is not free is not waited for with a
+ * bio in hand, and data_done() does not wait for any.
+ *
+ * A page that a device may be writing to (pinned) is never constant: it is copied and goes on as a stray (folio.h).
+ *
+ * Who frees what: a state on the back delta's list, and its folio, stay until data_done(), which comes after all I/O of the
+ * commit has ended.  So the end of a bio may use them.
+ *
+ * Locking: commit_mutex held, which makes cursor, unsettled, left and held ours; and the list of the back delta, once it is
+ * marked as sorted (folio.c).  data_lock for the rest of the states.  The end of a bio (interrupt context) takes no lock.
+ */
+#include <linux/crc32c.h>
+#include <linux/highmem.h>
+#include <linux/list_sort.h>
+#include <linux/mm.h>
+#include <linux/rmap.h>
+#include <linux/writeback.h>
+#include "linux/folio.h"
+
+/* A data_write() under way. */
+struct data_run {
+	struct tux3_node *node;
+	unsigned int slot;		/* of the back delta */
+	struct io_wait *wait;
+	struct bio *bio;		/* being filled, or NULL */
+	u64 addr;			/* where the next block goes */
+	u32 count;			/* blocks to come */
+};
+
+/* ---- the list of the back delta ---- */
+
+static int state_order(void *priv, const struct list_head *a, const struct list_head *b)
+{
+	unsigned int slot = *(unsigned int *)priv;
+
+	return list_entry(a, struct folio_state, link[slot])->block > list_entry(b, struct folio_state, link[slot])->block;
+}
+
+/* The list becomes ours, in the order of the file. */
+static void list_begin(struct tux3_node *node, unsigned int slot)
+{
+	if (node->sorted)
+		return;
+	spin_lock(&node->data_lock);
+	node->sorted = true;
+	spin_unlock(&node->data_lock);
+	list_sort(&slot, &node->dirty[slot], state_order);
+}
+
+/* The state that has this block, or the first after it; NULL: none.  Blocks are asked for in order, nearly always. */
+static struct folio_state *state_find(struct tux3_node *node, unsigned int slot, u64 block)
+{
+	struct folio_state *state = node->cursor;
+
+	if (!state || state->block > block)
+		state = list_first_entry(&node->dirty[slot], struct folio_state, link[slot]);
+	list_for_each_entry_from(state, &node->dirty[slot], link[slot])
+		if (block < state->block + state->blocks)
+			return state;
+	return NULL;
+}
+
+static struct folio_state *state_next(struct tux3_node *node, unsigned int slot, struct folio_state *state)
+{
+	return list_is_last(&state->link[slot], &node->dirty[slot]) ? NULL : list_next_entry(state, link[slot]);
+}
+
+/* ---- the end of writeback ---- */
+
+/* count of what writes counts is over. Any context. */
+static void state_written(struct folio_state *state, struct folio *folio, unsigned int count)
+{
+	if (atomic_sub_and_test(count, &state->writes))
+		folio_end_writeback(folio);
+}
+
+/* What the last data_write() sent is in the tree now. */
+static void data_settle(struct tux3_node *node, unsigned int slot)
+{
+	struct folio_state *state = node->unsettled;
+
+	node->unsettled = NULL;
+	while (state) {
+		if (state->held && !state->left) {
+			state->held = false;
+			state_written(state, state->folio, 1);
+		}
+		state = state == node->cursor ? NULL : state_next(node, slot, state);
+	}
+}
+
+/* Only folios that were under writeback have a state here; detached ones and copies do not. */
+static void data_bio_end(struct bio *bio)
+{
+	struct io_wait *wait = bio->bi_private;
+	int err = bdev_bio_error(bio);
+	struct folio_iter iter;
+
+	bio_for_each_folio_all(iter, bio) {
+		struct folio_state *state = folio_get_private(iter.folio);
+
+		if (state)
+			state_written(state, iter.folio, iter.length >> state->node->core.vol->block_shift);
+	}
+	bio_put(bio);
+	io_wait_end(wait, err);
+}
+
+/* ---- bios ---- */
+
+static void run_submit(struct data_run *run)
+{
+	if (run->bio)
+		bdev_bio_submit(run->node->core.vol->dev, run->bio);
+	run->bio = NULL;
+}
+
+static void run_begin(struct data_run *run, u32 vecs)
+{
+	run->bio = bdev_bio_alloc(run->node->core.vol->dev, run->addr, vecs, REQ_OP_WRITE | REQ_SYNC | REQ_IDLE);
+	run->bio->bi_end_io = data_bio_end;
+	run->bio->bi_private = run->wait;
+	io_wait_begin(run->wait);
+}
+
+/* count blocks from the folio, at offset; and so many blocks a piece are to be expected. */
+static void run_add(struct data_run *run, struct folio *folio, size_t offset, u32 count, u32 expected)
+{
+	u32 shift = run->node->core.vol->block_shift;
+	size_t len = (size_t)count << shift;
+
+	if (run->bio && !bio_add_folio(run->bio, folio, len, offset))
+		run_submit(run);	/* full */
+	if (!run->bio) {
+		run_begin(run, run->count / expected + 2);
+		bio_add_folio_nofail(run->bio, folio, len, offset);
+	}
+	run->addr += count;
+	run->count -= count;
+}
+
+/* ---- taking ---- */
+
+/* count of them, or as many as there is memory for. */
+static struct folio_copy *get_copies(struct tux3_node *node, u32 count)
+{
+	struct folio_copy *copies = NULL, *copy;
+
+	while (count-- && (copy = folio_copy_alloc(node, GFP_NOFS))) {
+		copy->next = copies;
+		copies = copy;
+	}
+	return copies;
+}
+
+/* With the folio locked: what is pending gets copied.  false: not all of it, for want of memory. */
+static bool take_by_copy(struct data_run *run, struct folio_state *state)
+{
+	struct tux3_node *node = run->node;
+	struct folio_copy *copies = get_copies(node, hweight64(state->dirty[run->slot])), *copy;
+	u64 pending;
+
+	folio_mkclean(state->folio);
+	spin_lock(&node->data_lock);
+	state->stray |= state->dirty[run->slot];
+	set_bit(NODE_STRAYS, &node->flags);
+	pending = folio_state_pending(state, run->slot);
+	while (pending && copies) {
+		copy = copies;
+		copies = copy->next;
+		folio_state_copy(state, __ffs64(pending), copy);
+		pending &= pending - 1;
+	}
+	spin_unlock(&node->data_lock);
+	folio_copies_free(copies);
+	return !pending;
+}
+
+/* Stores beyond the end of the file, through a mapping, are not written: see folio_state_copy() about the size. */
+static void zero_beyond_end(struct folio_state *state, u64 size)
+{
+	u32 block_size = state->node->core.vol->block_size, tail = size & (block_size - 1);
+	u64 block = size >> state->node->core.vol->block_shift;
+
+	if (tail && block >= state->block && block < state->block + state->blocks && state->left >> (block - state->block) & 1)
+		folio_zero_range(state->folio, size - folio_pos(state->folio), block_size - tail);
+}
+
+/* With the folio locked and in the cache: see above. */
+static void take_in_place(struct data_run *run, struct folio_state *state)
+{
+	struct tux3_node *node = run->node;
+	struct folio *folio = state->folio;
+	u64 stays, size;
+
+	spin_lock(&node->data_lock);
+	stays = state->dirty[!run->slot] | state->stray;
+	spin_unlock(&node->data_lock);
+	if (stays)
+		folio_mkclean(folio);
+	else
+		folio_clear_dirty_for_io(folio);
+	folio_start_writeback(folio);
+
+	spin_lock(&node->data_lock);
+	state->left = folio_state_pending(state, run->slot);
+	state->sent |= state->left;
+	state->held = true;
+	atomic_set(&state->writes, hweight64(state->left) + 1);
+	stays = state->dirty[!run->slot] | state->stray;
+	size = i_size_read(&node->vfs);
+	spin_unlock(&node->data_lock);
+	if (stays && !folio_test_dirty(folio))	/* it was dirtied between the two looks */
+		filemap_dirty_folio(node->vfs.i_mapping, folio);
+	zero_beyond_end(state, size);
+}
+
+/* All blocks of the delta that are needed from the folio are taken.  data_lock held; false: there are some that are not. */
+static bool state_is_taken(struct folio_state *state, unsigned int slot)
+{
+	u64 pending = folio_state_pending(state, slot);
+
+	if (state->detached)
+		state->sent |= pending;
+	return state->detached || !pending;
+}
+
+static void state_take(struct data_run *run, struct folio_state *state)
+{
+	struct tux3_node *node = run->node;
+	struct folio *folio = state->folio;
+	bool taken;
+
+	spin_lock(&node->data_lock);
+	taken = state_is_taken(state, run->slot);
+	spin_unlock(&node->data_lock);
+	if (taken)
+		return;
+	if (!folio_trylock(folio)) {
+		run_submit(run);
+		folio_lock(folio);
+	}
+	/* It may have been truncated meanwhile.  With the lock held it stays attached, or detached. */
+	spin_lock(&node->data_lock);
+	taken = state_is_taken(state, run->slot);
+	spin_unlock(&node->data_lock);
+	if (!taken && (!folio_maybe_dma_pinned(folio) || !take_by_copy(run, state)))
+		take_in_place(run, state);
+	folio_unlock(folio);
+}
+
+/* ---- what the core calls ---- */
+
+static u32 run_length(u64 bits, u32 from)
+{
+	u64 rest = ~(bits >> from);
+
+	return rest ? min_t(u32, __ffs64(rest), 64 - from) : 64;
+}
+
+int host_data_next(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int slot = delta & 1;
+	struct folio_state *state;
+	u64 bits = 0, end;
+	u32 first, n;
+
+	list_begin(node, slot);
+	data_settle(node, slot);
+	state = state_find(node, slot, from);
+	for (; state; state = state_next(node, slot, state)) {
+		bits = state->dirty[slot];
+		if (from > state->block)
+			bits &= ~0ULL << (from - state->block);
+		if (bits)
+			break;
+	}
+	if (!state)
+		return -ENOENT;
+	node->cursor = state;
+	first = __ffs64(bits);
+	*block = state->block + first;
+	for (;;) {
+		n = run_length(bits, first);
+		end = state->block + first + n;
+		if (first + n < state->blocks)
+			break;
+		state = state_next(node, slot, state);
+		if (!state || state->block != end || !(state->dirty[slot] & 1))
+			break;
+		bits = state->dirty[slot];
+		first = 0;
+	}
+	*count = end - *block;
+	return 0;
+}
+
+static struct folio_copy *find_copy(struct folio_state *state, u32 index)
+{
+	struct folio_copy *copy = state->copies;
+
+	while (copy && copy->index != index)
+		copy = copy->next;
+	return copy;
+}
+
+static void checksum_blocks(struct tux3_node *node, struct folio *folio, size_t offset, u32 count, __le32 *csum)
+{
+	u32 block_size = node->core.vol->block_size, i;
+	void *data = folio_address(folio) + offset;
+
+	for (i = 0; i < count; i++, data += block_size)
+		csum[i] = cpu_to_le32(crc32c(~0u, data, block_size));
+}
+
+/* Blocks [from, from + count) of a state that is taken.  Its copied and copies do not change any more. */
+static void write_state(struct data_run *run, struct folio_state *state, u32 from, u32 count, __le32 *csum)
+{
+	u32 i = from, end = from + count, n;
+
+	while (i < end) {
+		struct folio *folio = state->folio;
+		size_t offset = (size_t)i << run->node->core.vol->block_shift;
+
+		if (state->copied >> i & 1) {
+			folio = find_copy(state, i)->data;
+			offset = 0;
+			n = 1;
+		} else {
+			n = min(end - i, run_length(~state->copied, i));
+		}
+		if (csum)
+			checksum_blocks(run->node, folio, offset, n, csum + (i - from));
+		run_add(run, folio, offset, n, state->copied ? 1 : state->blocks);
+		i += n;
+	}
+	state->left &= ~folio_mask(from, count);
+}
+
+int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum, struct io_wait *wait)
+{
+	struct tux3_node *node = core_node(inode);
+	struct data_run run = { .node = node, .slot = delta & 1, .wait = wait, .addr = addr, .count = count };
+	struct folio_state *state;
+	u32 from, n;
+
+	list_begin(node, run.slot);
+	data_settle(node, run.slot);
+	for (state = state_find(node, run.slot, block); count; state = state_next(node, run.slot, state)) {
+		from = state ? block - state->block : 0;
+		n = state ? min(count, state->blocks - from) : 0;
+		if (WARN_ON_ONCE(!state || block < state->block || folio_mask(from, n) & ~state->dirty[run.slot]))
+			break;		/* not what data_next() has said */
+		node->cursor = state;
+		if (!node->unsettled)
+			node->unsettled = state;
+		state_take(&run, state);
+		write_state(&run, state, from, n, csum);
+		block += n;
+		count -= n;
+		csum = csum ? csum + n : NULL;
+	}
+	run_submit(&run);
+	return count ? -EIO : 0;
+}
+
+/* Copies from the folio or its copy; sent from then on.  data_lock held. */
+static void copy_block(struct folio_state *state, u32 index, void *data, u32 len)
+{
+	if (state->copied >> index & 1) {
+		memcpy(data, folio_address(find_copy(state, index)->data), len);
+		return;
+	}
+	memcpy(data, folio_address(state->folio) + ((size_t)index << state->node->core.vol->block_shift), len);
+	state->sent |= BIT_ULL(index);
+}
+
+/*
+ * The copy is made under data_lock: who changes the block copies it before, or comes after.  Stores through a mapping are
+ * kept out by the folio lock and write-protection.
+ */
+int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int slot = delta & 1;
+	struct folio_state *state;
+	struct folio *folio;
+	u32 index;
+
+	list_begin(node, slot);
+	data_settle(node, slot);
+	state = state_find(node, slot, block);
+	if (WARN_ON_ONCE(!state || block < state->block || !(state->dirty[slot] >> (block - state->block) & 1)))
+		return -EIO;
+	index = block - state->block;
+	folio = state->folio;
+	folio_lock(folio);
+	if (folio->mapping)
+		folio_mkclean(folio);
+	spin_lock(&node->data_lock);
+	copy_block(state, index, data, len);
+	if (!state->detached && folio_maybe_dma_pinned(folio)) {
+		state->stray |= BIT_ULL(index);
+		set_bit(NODE_STRAYS, &node->flags);
+	}
+	spin_unlock(&node->data_lock);
+	folio_unlock(folio);
+	return 0;
+}
+
+/* ---- done ---- */
+
+/* Must a folio that is PG_dirty stay so?  One without a state was dirtied by nobody we know of. */
+static bool folio_stays_dirty(struct tux3_node *node, struct folio *folio)
+{
+	struct folio_state *state;
+	bool stays;
+
+	spin_lock(&node->data_lock);
+	state = folio_get_private(folio);
+	stays = !state || folio_state_busy(state) || state->stray;
+	spin_unlock(&node->data_lock);
+	return stays;
+}
+
+/* The folio is locked.  Nothing of it is dirty: then it is not PG_dirty either.  A writeback of nothing corrects the tags. */
+static void folio_clean(struct tux3_node *node, struct folio *folio)
+{
+	struct address_space *mapping = node->vfs.i_mapping;
+
+	if (folio->mapping != mapping || !folio_test_dirty(folio) || folio_test_writeback(folio) ||
+	    folio_stays_dirty(node, folio))
+		return;
+	folio_clear_dirty_for_io(folio);
+	folio_start_writeback(folio);
+	folio_end_writeback(folio);
+	if (folio_stays_dirty(node, folio))	/* since we looked */
+		filemap_dirty_folio(mapping, folio);
+}
+
+/* The last bit of a folio is gone, and it is still PG_dirty. */
+static void folio_try_clean(struct tux3_node *node, struct folio *folio)
+{
+	if (!folio_trylock(folio)) {
+		set_bit(NODE_STRAYS, &node->flags);	/* some other time */
+		return;
+	}
+	folio_clean(node, folio);
+	folio_unlock(folio);
+}
+
+static void state_done(struct tux3_node *node, struct folio_state *state, unsigned int slot)
+{
+	struct folio *folio = state->folio;
+	struct folio_copy *copies = state->copies;
+	bool busy, detached;
+
+	spin_lock(&node->data_lock);
+	node->dirty_blocks[slot] -= hweight64(state->dirty[slot]);
+	state->dirty[slot] = state->sent = state->copied = state->left = 0;
+	state->copies = NULL;
+	list_del_init(&state->link[slot]);
+	busy = folio_state_busy(state);
+	detached = state->detached;
+	spin_unlock(&node->data_lock);
+	folio_copies_free(copies);
+	if (busy)
+		return;
+	/* From here on the state is ours only if it is detached; the reference to its folio is. */
+	if (detached)
+		folio_state_free(state);
+	else if (folio_test_dirty(folio))
+		folio_try_clean(node, folio);
+	folio_put(folio);
+}
+
+void host_data_done(struct tux3_inode *inode, u64 delta, int err)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int slot = delta & 1;
+	struct folio_state *state, *next;
+
+	/* All I/O has ended.  After an error some blocks have not been submitted. */
+	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
+		if (state->held) {
+			state->held = false;
+			state_written(state, state->folio, hweight64(state->left) + 1);
+		}
+	}
+	list_for_each_entry_safe(state, next, &node->dirty[slot], link[slot]) {
+		if (err)
+			mapping_set_error(node->vfs.i_mapping, err);
+		state_done(node, state, slot);
+		cond_resched();
+	}
+	node->cursor = node->unsettled = NULL;
+	spin_lock(&node->data_lock);
+	node->sorted = false;
+	spin_unlock(&node->data_lock);
+}
+
+const struct tux3_host_ops vfs_host_ops = {
+	.inode_grab = host_inode_grab,
+	.inode_release = host_inode_release,
+	.inode_kill = host_inode_kill,
+	.data_next = host_data_next,
+	.data_write = host_data_write,
+	.data_copy = host_data_copy,
+	.data_done = host_data_done,
+};
+
+/* ---- strays ---- */
+
+/* Blocks of a PG_dirty folio that are dirty in no delta though they were changed. */
+static u64 stray_blocks(struct tux3_node *node, struct folio *folio)
+{
+	u64 end = DIV_ROUND_UP_ULL(i_size_read(&node->vfs), node->core.vol->block_size), first = folio_block(node, folio);
+	u32 blocks = folio_blocks(node, folio);
+	u64 mask = end > first ? folio_mask(0, min_t(u64, blocks, end - first)) : 0;
+	struct folio_state *state;
+
+	spin_lock(&node->data_lock);
+	state = folio_get_private(folio);
+	if (state) {
+		state->stray &= mask;
+		mask = state->stray;
+	}
+	spin_unlock(&node->data_lock);
+	return mask;
+}
+
+static int redirty_folio(struct tux3_node *node, struct folio *folio)
+{
+	u64 mask = folio_test_dirty(folio) ? stray_blocks(node, folio) : 0;
+	int err = 0;
+
+	if (mask)
+		err = folio_make_dirty(node, folio, mask);
+	else
+		folio_lock(folio);
+	if (err)
+		return err == -EFAULT ? 0 : err;
+	folio_clean(node, folio);
+	folio_unlock(folio);
+	return 0;
+}
+
+int file_redirty_strays(struct tux3_node *node)
+{
+	struct folio_batch batch;
+	pgoff_t index = 0;
+	int err = 0;
+	u32 i;
+
+	if (likely(!test_bit(NODE_STRAYS, &node->flags)) || !test_and_clear_bit(NODE_STRAYS, &node->flags))
+		return 0;
+	folio_batch_init(&batch);
+	filemap_invalidate_lock_shared(node->vfs.i_mapping);	/* as a page fault */
+	while (!err && filemap_get_folios_tag(node->vfs.i_mapping, &index, ULONG_MAX, PAGECACHE_TAG_DIRTY, &batch)) {
+		for (i = 0; i < folio_batch_count(&batch) && !err; i++)
+			err = redirty_folio(node, batch.folios[i]);
+		folio_batch_release(&batch);
+		cond_resched();
+	}
+	filemap_invalidate_unlock_shared(node->vfs.i_mapping);
+	if (err)
+		set_bit(NODE_STRAYS, &node->flags);
+	return err;
+}
+
+/* ---- the VFS wants pages written ---- */
+
+/*
+ * There is one way to write a file's pages: a commit of everything.  Who waits for them (msync) gets one.  sync and umount go on to
+ * ->sync_fs, which does it for all files at once.  The flusher, when there is too much dirty memory or it got old, makes one
+ * itself: so it sees progress, and knows when to stop.  Others only want it to begin.
+ */
+int file_writepages(struct address_space *mapping, struct writeback_control *wbc)
+{
+	struct tux3_node *node = node_of(mapping->host);
+	struct volume *vol = node->core.vol;
+	int err = file_redirty_strays(node);
+	u64 blocks = folio_dirty_blocks(node);
+
+	if (err || !blocks || wbc->for_sync)
+		return err;
+	if (wbc->sync_mode == WB_SYNC_NONE && !wbc->for_background && !wbc->for_kupdate) {
+		delta_request(vol);
+		return 0;
+	}
+	err = delta_commit(vol);
+	wbc->nr_to_write -= min_t(u64, blocks << (vol->block_shift - PAGE_SHIFT), LONG_MAX / 2);
+	return err;
+}
