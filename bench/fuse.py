@@ -6,17 +6,25 @@ Every measurement has a newly made file system, mounted with its default options
 all file systems, one right after the other, and the order changes from round to round; what is printed is the
 median of the rounds and half their range.  Before each, everything is written back and the kernel's
 caches are dropped.  Nothing is synced while it is measured but where the row says so.
+
+FUSE over io_uring, which tux3-fuse uses where it is to be had, is switched on in the kernel for the run, and afterwards
+as it was; --no-io-uring leaves it alone.
 """
+import contextlib
 import hashlib
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from common import (ROOT, Row, Tux3Mount, describe_directory, disk_space_left, drop_caches, first_line, format_value,
                     is_mounted, machine, mount_line, need_root, print_config, print_goals, print_table, program,
                     run as execute, sparse_file, wait_for, write_json)
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import fuse_io_uring  # noqa: E402
 
 LOADFILE = "/usr/share/dbench/client.txt"
 IMAGE_SIZE = 4 << 30
@@ -305,13 +313,23 @@ def add_options(parser):
                         help="file systems, separated by commas (%(default)s)")
     parser.add_argument("--rounds", type=int, help="how often each measurement is done (3; 1 with --quick)")
     parser.add_argument("--seconds", type=int, help="for each dbench (12; 2 with --quick)")
+    parser.add_argument("--no-io-uring", action="store_true",
+                        help="do not switch FUSE over io_uring on in the kernel")
     parser.add_argument("--dir", metavar="DIR", default=ROOT / "build/bench-fuse",
                         help="where the images and mount points are (%(default)s)")
 
 
-def settings(args, setup, work, names):
+def describe_io_uring(was_on):
+    state = "on" if fuse_io_uring.is_on() else "off"
+    if was_on is None:
+        return f"{fuse_io_uring.PARAMETER} is {state}"
+    return state if was_on else "switched on for this run, then off again as it was"
+
+
+def settings(args, setup, work, names, was_on):
     config = machine()
     config.update({
+        "FUSE over io_uring": describe_io_uring(was_on),
         "image files": f"{describe_directory(work)}, sparse, {IMAGE_SIZE >> 30} GiB each, "
                        "made anew for each measurement",
         "versions": f"{first_line(['fuse2fs', '-V'])}; {first_line(['mkfs.ext4', '-V'])}",
@@ -375,6 +393,12 @@ def judge(rows):
 
 def run(args):
     need_root()
+    ring = contextlib.nullcontext() if args.no_io_uring else fuse_io_uring.switched_on()
+    with ring as was_on:
+        return run_with_ring(args, was_on)
+
+
+def run_with_ring(args, was_on):
     names = args.fs.split(",")
     for name in names:
         if name not in FILE_SYSTEMS:
@@ -385,7 +409,7 @@ def run(args):
     if disk_space_left(work) < 3 << 30:
         raise RuntimeError(f"{work} has less than 3 GiB left")
     setup = Setup(args, work)
-    config = settings(args, setup, work, names)
+    config = settings(args, setup, work, names, was_on)
     print_config(config)
     systems = {name: FILE_SYSTEMS[name](work) for name in names}
     rows = {}

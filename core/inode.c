@@ -35,6 +35,39 @@ void inode_exit(struct tux3_inode *inode)
 	kfree(inode->target);
 }
 
+/* ---- flags ---- */
+
+static const struct {
+	u32 attr, ioctl;
+} attr_flags[] = {
+	{ TUX3_ATTR_IMMUTABLE,	0x10 },
+	{ TUX3_ATTR_APPEND,	0x20 },
+	{ TUX3_ATTR_NODUMP,	0x40 },
+	{ TUX3_ATTR_NOATIME,	0x80 },
+};
+
+u32 attr_flags_to_ioctl(u32 attr)
+{
+	u32 flags = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
+		if (attr & attr_flags[i].attr)
+			flags |= attr_flags[i].ioctl;
+	return flags;
+}
+
+bool attr_flags_from_ioctl(u32 flags, u32 *attr)
+{
+	int i;
+
+	*attr = 0;
+	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
+		if (flags & attr_flags[i].ioctl)
+			*attr |= attr_flags[i].attr;
+	return flags == attr_flags_to_ioctl(*attr);
+}
+
 /* ---- attributes on disk ---- */
 
 static void time_to_disk(const struct tux3_time *time, __le64 *sec, __le32 *nsec)

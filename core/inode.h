@@ -97,6 +97,10 @@ void inode_mark_dirty(struct delta_op *op, struct tux3_inode *inode, u32 dirty);
 
 struct tux3_time inode_now(struct volume *vol);
 
+/* The flags of chattr(1), as FS_IOC_GETFLAGS numbers them.  To an attribute: false if there are some that we do not have. */
+u32 attr_flags_to_ioctl(u32 attr_flags);
+bool attr_flags_from_ioctl(u32 flags, u32 *attr_flags);
+
 void attr_to_disk(struct disk_attr *disk, const struct tux3_attr *attr, u64 blocks);
 int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk);
 

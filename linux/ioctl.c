@@ -19,44 +19,12 @@
 
 /* ---- lsattr, chattr ---- */
 
-static const struct {
-	u32 attr, flag;
-} attr_flags[] = {
-	{ TUX3_ATTR_IMMUTABLE,	FS_IMMUTABLE_FL },
-	{ TUX3_ATTR_APPEND,	FS_APPEND_FL },
-	{ TUX3_ATTR_NODUMP,	FS_NODUMP_FL },
-	{ TUX3_ATTR_NOATIME,	FS_NOATIME_FL },
-};
-
-static u32 flags_from_attr(u32 attr)
-{
-	u32 flags = 0;
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
-		if (attr & attr_flags[i].attr)
-			flags |= attr_flags[i].flag;
-	return flags;
-}
-
-/* False: there are flags that we do not have. */
-static bool flags_to_attr(u32 flags, u32 *attr)
-{
-	int i;
-
-	*attr = 0;
-	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
-		if (flags & attr_flags[i].flag)
-			*attr |= attr_flags[i].attr;
-	return flags == flags_from_attr(*attr);
-}
-
 int node_fileattr_get(struct dentry *dentry, struct fileattr *fa)
 {
 	struct tux3_attr attr;
 
 	inode_get_attr(core_of(d_inode(dentry)), &attr);
-	fileattr_fill_flags(fa, flags_from_attr(attr.flags));
+	fileattr_fill_flags(fa, attr_flags_to_ioctl(attr.flags));
 	fa->fsx_projid = attr.projid;
 	return 0;
 }
@@ -70,10 +38,10 @@ int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct fil
 	int err;
 
 	if (fa->fsx_extsize || fa->fsx_cowextsize || (fa->fsx_valid && fa->fsx_xflags & ~FS_XFLAG_COMMON) ||
-	    !flags_to_attr(fa->flags, &flags))
+	    !attr_flags_from_ioctl(fa->flags, &flags))
 		return -EOPNOTSUPP;
 	inode_get_attr(core_of(inode), &attr);
-	if (flags_from_attr(attr.flags) != fa->flags)
+	if (attr_flags_to_ioctl(attr.flags) != fa->flags)
 		mask |= OP_ATTR_FLAGS;
 	if (attr.projid != fa->fsx_projid)
 		mask |= OP_ATTR_PROJID;

@@ -8,10 +8,12 @@
 set -euo pipefail
 
 RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev uuid-dev libblkid-dev)
-# dbench, fsmark, fuse2fs, e2fsprogs: what bench/run fuse runs and compares with.
+# dbench, fsmark, fuse2fs, e2fsprogs: what bench/run fuse runs and compares with; matplotlib: pages of bench/run dbench.
+# gcc-12, bc, libelf-dev ...: what building a kernel module takes.  What runs in the virtual machine is not installed here:
+# vm/fetch unpacks it into the cache.
 # The rest: tests.
 TEST=(libcmocka-dev python3 python3-pytest acl attr git graphviz mount util-linux procps
-      dbench fsmark fuse2fs e2fsprogs)
+      dbench fsmark fuse2fs e2fsprogs python3-matplotlib gcc-12 libelf-dev xz-utils zstd dpkg)
 
 wanted=("${RUN[@]}")
 for what in "$@"; do

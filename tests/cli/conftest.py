@@ -9,6 +9,7 @@
 	mount		mount(image, "age=1"): a Mount: .path, .unmount(), .kill(); undone after the test
 	volume		a fresh volume of 512M
 	mounted		that, mounted
+	io_uring	FUSE over io_uring is switched on meanwhile; skips the test where that cannot be
 """
 import os
 import re
@@ -23,7 +24,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/posix"))
+sys.path[:0] = [str(ROOT / "tests/posix"), str(ROOT / "scripts")]
+import fuse_io_uring  # noqa: E402
+
 TIMEOUT_S = 120
 
 
@@ -172,15 +175,26 @@ def mounted(volume, mount):
     return mount(volume)
 
 
-@pytest.fixture(scope="module")
-def posix_mount(build, run, mount_dir, tmp_path_factory):
+@pytest.fixture(scope="session")
+def io_uring():
+    with fuse_io_uring.switched_on() as was_on:
+        if was_on is None:
+            pytest.skip(f"this kernel has no {fuse_io_uring.PARAMETER}, or we are not root")
+        yield
+
+
+@pytest.fixture(scope="module", params=["io_uring=off", "io_uring=on"], ids=["dev-fuse", "io-uring"])
+def posix_mount(request, build, run, mount_dir, tmp_path_factory):
     """One mount for a whole module of tests; its volume must be clean afterwards."""
+    options = [request.param, *filter(None, [os.environ.get("TUX3_TEST_OPTIONS")])]
+    if request.param == "io_uring=on":
+        request.getfixturevalue("io_uring")
     base = tmp_path_factory.mktemp("posix")
     image = base / "posix.img"
     with open(image, "wb") as f:
         f.truncate(2 << 30)
     run("mkfs.tux3", image)
-    m = Mount(build, image, mount_dir / "posix", os.environ.get("TUX3_TEST_OPTIONS", ""))
+    m = Mount(build, image, mount_dir / "posix", ",".join(options))
     yield m
     try:
         m.unmount()

@@ -258,6 +258,26 @@ def test_flags_and_project(mounted):
             fcntl.ioctl(fd, 0x1234)
 
 
+def test_chattr(mounted):
+    """lsattr shows what chattr set, and it holds."""
+    path = write_file(mounted / "f", b"x")
+
+    def shown():
+        return subprocess.run(["lsattr", path], check=True, capture_output=True, text=True).stdout.split()[0]
+
+    for letter, change in (("i", lambda: os.unlink(path)), ("a", lambda: os.truncate(path, 0))):
+        assert letter not in shown()
+        subprocess.run(["chattr", f"+{letter}", path], check=True)
+        assert letter in shown()
+        with fails(errno.EPERM):
+            change()
+        subprocess.run(["chattr", f"-{letter}", path], check=True)
+        assert letter not in shown()
+    # One that we do not have: a clear no, and nothing changed.
+    assert subprocess.run(["chattr", "+c", path], capture_output=True).returncode
+    os.truncate(path, 0)
+
+
 def test_unmount_commits_everything(mount, volume, fsck):
     m = mount(volume, "age=3600")
     write_file(m / "f", pattern(50 << 20))

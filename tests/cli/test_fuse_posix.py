@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The tests of tests/posix on tux3-fuse.  To run one: -k NAME.  Other mount options: $TUX3_TEST_OPTIONS."""
+"""The tests of tests/posix on tux3-fuse, with requests by /dev/fuse and by io_uring.
+
+To run one: -k NAME, all by io_uring: -k io-uring.  More mount options: $TUX3_TEST_OPTIONS.
+"""
 import importlib
 from pathlib import Path
 

@@ -7,6 +7,9 @@
  * that was waiting for a request gets one, another is woken or made, because any operation may sleep (for
  * the device, for space); when too many wait, the surplus is parked.
  *
+ * Where the kernel has io_uring for FUSE, ring.c takes over after the handshake, and what is left for a worker
+ * here is "forget".
+ *
  * Invariant: as long as the loop runs, one worker waits for requests, or threads_max are busy.
  */
 #define _GNU_SOURCE
@@ -27,14 +30,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ring.h"
 #include "tux3_fuse.h"
 
 /* As many wait for a request; more are parked. */
 #define IDLE_MAX 2
 #define WORKERS_LIMIT 64
+/* With rings only "forget" comes to us: a crowd of them if we wait so long for it. */
+#define FORGET_PAUSE_NS (1000 * 1000)
 #define REQUEST_SIZE (REQUEST_MAX + REQUEST_HEADER_MAX)
-/* Wakes a worker from its read when the loop must end: nothing else uses it. */
-#define SIGNAL_STOP SIGUSR2
 
 struct worker {
 	pthread_t thread;
@@ -56,14 +60,27 @@ static __thread struct worker *self;
 
 void *worker_buffer(void)
 {
-	return self->buffer;
+	return ring_is_self() ? ring_buffer() : self->buffer;
+}
+
+void *worker_reply_buffer(void)
+{
+	return ring_is_self() ? ring_reply_buffer() : self->buffer;
 }
 
 ssize_t loop_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
+	const struct fuse_out_header *head = iov[0].iov_base;
+	bool rings = wire_answer(iov, count);
+	ssize_t len;
+
 	(void)userdata;
-	wire_answer(iov, count);
-	return writev(self ? self->fd : fd, iov, count);
+	if (ring_answers(head->unique))
+		return ring_answer(iov, count);
+	len = writev(self ? self->fd : fd, iov, count);
+	if (rings && len > 0)
+		ring_start(loop.fd, loop.done_fd);
+	return len;
 }
 
 /* Only there because libfuse wants one: the workers read for themselves. */
@@ -168,20 +185,29 @@ static void worker_serve(size_t size)
 		fuse_session_process_buf(mount_state.session, &buf);
 }
 
+/* With rings there is no hurry, and nothing that may sleep: one is enough. */
+static bool too_many_wait(void)
+{
+	return atomic_load(&loop.idle) >= (ring_running() ? 1 : IDLE_MAX);
+}
+
 static void *worker_run(void *arg)
 {
+	const struct timespec pause = { .tv_nsec = FORGET_PAUSE_NS };
 	const uint64_t one = 1;
 	size_t size;
 
 	self = arg;
 	while (!loop.stop) {
-		if (atomic_load(&loop.idle) >= IDLE_MAX)
+		if (too_many_wait())
 			park();
 		atomic_fetch_add(&loop.idle, 1);
+		if (ring_running())
+			nanosleep(&pause, NULL);
 		size = next_request();
 		if (!size)
 			break;
-		if (atomic_fetch_sub(&loop.idle, 1) == 1)
+		if (atomic_fetch_sub(&loop.idle, 1) == 1 && !ring_running())
 			want_worker();
 		worker_serve(size);
 	}
@@ -227,6 +253,7 @@ void loop_stop(void)
 	unsigned int running;
 
 	loop.stop = true;
+	ring_stop();
 	do {
 		pthread_mutex_lock(&loop.lock);
 		running = loop.running;
@@ -247,5 +274,6 @@ void loop_stop(void)
 		munmap(worker->request, REQUEST_SIZE + REQUEST_MAX);
 		free(worker);
 	}
+	ring_free();
 	close(loop.done_fd);
 }

@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ring.h"
 #include "tux3_fuse.h"
 #include "user/env/device_wait.h"
 #include "user/lib/internal.h"
@@ -54,6 +56,7 @@ static struct {
 	const char *log;
 	bool foreground;
 	bool allow_other, allow_other_given, permit_suid, permit_dev;
+	enum { RING_AUTO, RING_ON, RING_OFF } ring;
 	char kernel[1024];		/* options that are not ours, comma-separated */
 } options = {
 	.permit_suid = true, .permit_dev = true,
@@ -88,7 +91,11 @@ static void help(void)
 	     "       names=NUMBER   clean directory entries kept in memory (1000000)\n"
 	     "       writeback      let the kernel gather writes: large files are written faster, but data then\n"
 	     "                      reaches the volume later than names do, and errors (no space) come later\n"
-	     "       threads=NUMBER worker threads at most (16)\n"
+	     "       io_uring=WHEN  how requests come from the kernel.  auto: by io_uring, which is faster, if the kernel\n"
+	     "                      has it (Linux 6.14) and it is switched on: /sys/module/fuse/parameters/enable_uring\n"
+	     "                      is Y; else by /dev/fuse.  on: fail if not.  off: by /dev/fuse\n"
+	     "       threads=NUMBER worker threads at most (16); with io_uring each CPU may have its share of them,\n"
+	     "                      or 8 if that is more\n"
 	     "       allow_other    other users may use the mount; default when root mounts\n"
 	     "       noallow_other  only the user who mounted may use it\n"
 	     "       log=FILE       append messages to FILE\n"
@@ -154,6 +161,19 @@ static bool parse_age(const char *text)
 	return true;
 }
 
+static bool parse_ring(const char *text)
+{
+	static const char *const names[] = { [RING_AUTO] = "auto", [RING_ON] = "on", [RING_OFF] = "off" };
+
+	for (unsigned int i = 0; i < 3; i++) {
+		if (!strcmp(text, names[i])) {
+			options.ring = i;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Options with a value. */
 static int set_value(const char *name, const char *value)
 {
@@ -173,6 +193,8 @@ static int set_value(const char *name, const char *value)
 	} else if (!strcmp(name, "threads")) {
 		ok = parse_number(value, &number) && number >= 1 && number <= 64;
 		mount_state.threads_max = ok ? number : 1;
+	} else if (!strcmp(name, "io_uring")) {
+		ok = parse_ring(value);
 	} else if (!strcmp(name, "log")) {
 		options.log = value;
 		ok = *value;
@@ -329,6 +351,33 @@ static void append_escaped(char *to, size_t size, const char *from)
 	to[used] = '\0';
 }
 
+#define RING_PARAMETER "/sys/module/fuse/parameters/enable_uring"
+
+/* After mounting: the module is loaded then. */
+static int prepare_ring(void)
+{
+	char value = 0;
+	int fd, err;
+
+	if (options.ring == RING_OFF)
+		return 0;
+	fd = open(RING_PARAMETER, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		(void)!read(fd, &value, 1);
+		close(fd);
+	}
+	err = value == 'Y' ? ring_prepare(mount_state.threads_max) : -EOPNOTSUPP;
+	if (!err || options.ring == RING_AUTO)
+		return 0;
+	if (!value)
+		complain("io_uring=on: this kernel has no FUSE over io_uring, which came with Linux 6.14.");
+	else if (value != 'Y')
+		complain("io_uring=on: it is switched off in the kernel; echo Y > %s switches it on.", RING_PARAMETER);
+	else
+		complain("io_uring=on: io_uring cannot be used here: %s.", strerror(-err));
+	return err;
+}
+
 static int mount_session(void)
 {
 	static const struct fuse_custom_io io = { .writev = loop_writev, .read = loop_read };
@@ -353,15 +402,20 @@ static int mount_session(void)
 		complain("cannot mount %s on %s.", options.image, options.mountpoint);
 		goto out_destroy;
 	}
+	err = prepare_ring();
+	if (err)
+		goto out_unmount;
 	err = fuse_session_custom_io(mount_state.session, &io, fuse_session_fd(mount_state.session));
 	if (!err)
 		err = loop_start(fuse_session_fd(mount_state.session));
 	if (!err)
 		return 0;
 	complain("cannot serve %s: %s.", options.mountpoint, strerror(-err));
+out_unmount:
 	fuse_session_unmount(mount_state.session);
 out_destroy:
 	fuse_session_destroy(mount_state.session);
+	ring_free();
 	return err;
 }
 
@@ -415,6 +469,17 @@ static bool unmount(bool lazily)
 	if (geteuid() == 0)
 		return umount2(options.mountpoint, (lazily ? MNT_DETACH : 0) | UMOUNT_NOFOLLOW) == 0;
 	return run_fusermount(lazily ? "-uz" : "-u");
+}
+
+void give_up(void)
+{
+	static atomic_flag begun = ATOMIC_FLAG_INIT;
+
+	/* Twice would unmount what is below. */
+	while (atomic_flag_test_and_set(&begun))
+		pause();
+	unmount(true);
+	_exit(EXIT_FAILED);
 }
 
 static bool wait_done(int timeout_ms)

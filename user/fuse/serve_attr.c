@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 
 #include "tux3_fuse.h"
+#include "core/inode.h"
 #include "user/lib/statistics.h"
 
 #define XATTR_ACL_ACCESS "system.posix_acl_access"
@@ -264,9 +265,11 @@ static int set_fsxattr(fuse_req_t req, struct tux3_node *node, const struct fsxa
 
 static int set_flags(fuse_req_t req, struct tux3_node *node, unsigned int flags)
 {
-	struct tux3_stat stat = { .flags = flags };
+	struct tux3_stat stat = { 0 };
 	struct tux3_cred cred;
 
+	if (!attr_flags_from_ioctl(flags, &stat.flags))
+		return -EOPNOTSUPP;
 	request_cred(req, &cred);
 	return tux3_setattr(node, &cred, &stat, TUX3_SET_FLAGS);
 }
@@ -285,8 +288,9 @@ void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, st
 	(void)flags;
 	if (err) {
 		fuse_reply_err(req, -err);
-	} else if (cmd == (unsigned int)FS_IOC_GETFLAGS && out_size >= sizeof(stat.flags)) {
-		fuse_reply_ioctl(req, 0, &stat.flags, sizeof(stat.flags));
+	} else if (cmd == (unsigned int)FS_IOC_GETFLAGS && out_size >= sizeof(inode_flags)) {
+		inode_flags = attr_flags_to_ioctl(stat.flags);
+		fuse_reply_ioctl(req, 0, &inode_flags, sizeof(inode_flags));
 	} else if (cmd == (unsigned int)FS_IOC_SETFLAGS && in_size >= sizeof(inode_flags)) {
 		memcpy(&inode_flags, in, sizeof(inode_flags));
 		err = set_flags(req, node, inode_flags);

@@ -10,7 +10,7 @@
 
 void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	char *data = worker_buffer();
+	char *data = worker_reply_buffer();
 	ssize_t len;
 
 	(void)fi;

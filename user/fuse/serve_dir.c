@@ -47,7 +47,7 @@ static void reply_listing(struct listing *list, int err)
 
 void serve_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct listing list = { .req = req, .reply = worker_buffer(), .size = reply_size(size) };
+	struct listing list = { .req = req, .reply = worker_reply_buffer(), .size = reply_size(size) };
 	uint64_t cookie = off;
 
 	(void)fi;
@@ -108,7 +108,7 @@ static void add_plus(struct listing *list, struct tux3_node *dir, const char *na
 
 void serve_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct listing list = { .req = req, .reply = worker_buffer(), .size = reply_size(size) };
+	struct listing list = { .req = req, .reply = worker_reply_buffer(), .size = reply_size(size) };
 	struct tux3_node *dir = node_of(ino);
 	uint64_t cookie = off;
 	struct gathered all;

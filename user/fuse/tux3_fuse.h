@@ -4,6 +4,7 @@
  *
  *	main.c		options, mounting, daemon, signals, unmounting
  *	loop.c		worker threads that read requests from the kernel
+ *	ring.c		the same by io_uring, where the kernel has that
  *	wire.c		requests that libfuse 3.14 does not know: answered here byte by byte
  *	ops.c		the table of operations, the handshake with the kernel (init)
  *	serve_name.c	lookup, create, link, rename, unlink ...
@@ -32,6 +33,8 @@
 #define REQUEST_MAX (1u << 20)
 /* What a request's headers can take beyond its data. */
 #define REQUEST_HEADER_MAX 4096u
+/* Wakes a worker, here or in a ring, that waits for a request when all must end: nothing else uses it. */
+#define SIGNAL_STOP SIGUSR2
 
 struct mount_state {
 	struct tux3 *volume;
@@ -46,6 +49,9 @@ struct mount_state {
 };
 extern struct mount_state mount_state;
 
+/* Unmount and end at once, as in a crash: for when the kernel would wait for us in vain.  The message was printed. */
+void give_up(void) __attribute__((noreturn));
+
 /* What wire.c saw in the raw request and libfuse does not pass on.  One per worker, valid during an operation. */
 struct request_extra {
 	bool kill_suidgid;		/* write, truncate: the caller may not keep setuid and setgid bits */
@@ -54,6 +60,8 @@ extern __thread struct request_extra request_extra;
 
 /* Memory for one operation at a time: what it reads from the volume before it is sent. */
 void *worker_buffer(void);		/* REQUEST_MAX bytes of this thread */
+/* The same, from where answers are sent without being copied.  Overwrites the request's name or data. */
+void *worker_reply_buffer(void);
 
 /* ---- loop.c ---- */
 int loop_start(int fd);
@@ -66,7 +74,7 @@ ssize_t loop_read(int fd, void *buf, size_t size, void *userdata);
 /* Look at a request before libfuse does.  True: it is answered already. */
 bool wire_request(int fd, const void *request, size_t size);
 /* Look at an answer of libfuse before the kernel does. */
-void wire_answer(struct iovec *iov, int count);
+bool wire_answer(struct iovec *iov, int count);	/* true: with this one, the kernel will use the rings */
 
 /* ---- ops.c ---- */
 extern const struct fuse_lowlevel_ops fuse_ops;

@@ -3,10 +3,12 @@
  * The requests and flags that the kernel knows and libfuse 3.14 does not.
  *
  *	INIT	  the answer gets FUSE_HANDLE_KILLPRIV_V2 added: without it the kernel asks for
- *		  security.capability before each single write, and cannot tell who may keep setuid bits
+ *		  security.capability before each single write, and cannot tell who may keep setuid bits;
+ *		  and FUSE_OVER_IO_URING if ring.c is ready for it
  *	WRITE, SETATTR	the flag that belongs to it
  *	TMPFILE	  open(O_TMPFILE)
  *	STATX	  the time of birth
+ *	INTERRUPT	not answered, as is allowed
  *	SYNCFS	  sent for block devices only, as yet
  *
  * The layouts are the kernel's user interface, <linux/fuse.h>; what Debian 12's copy lacks is here.
@@ -19,9 +21,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ring.h"
 #include "tux3_fuse.h"
 
 #define OPCODE_STATX 52u
+#define FLAGS2_OVER_IO_URING (1u << (41 - 32))
 
 struct wire_time {
 	int64_t sec;
@@ -52,7 +56,7 @@ _Static_assert(sizeof(struct wire_statx) == 256 && sizeof(struct wire_statx_out)
 __thread struct request_extra request_extra;
 
 /* Set once, while the first request is answered. */
-static atomic_uint kernel_flags;
+static atomic_uint kernel_flags, kernel_flags2;
 static atomic_uint_least64_t init_unique;
 
 static void answer(int fd, uint64_t unique, int err, const void *body, size_t size)
@@ -61,7 +65,7 @@ static void answer(int fd, uint64_t unique, int err, const void *body, size_t si
 	struct iovec iov[2] = { { &head, sizeof(head) }, { (void *)body, size } };
 
 	/* An error says that nobody waits any more. */
-	(void)!writev(fd, iov, size ? 2 : 1);
+	(void)loop_writev(fd, iov, size ? 2 : 1, NULL);
 }
 
 static void wire_attr(struct fuse_attr *attr, const struct tux3_stat *stat)
@@ -152,6 +156,8 @@ bool wire_request(int fd, const void *request, size_t size)
 	case FUSE_INIT:
 		if (body_size >= offsetof(struct fuse_init_in, flags2))
 			kernel_flags = ((const struct fuse_init_in *)body)->flags;
+		if (body_size >= offsetof(struct fuse_init_in, unused) && (kernel_flags & FUSE_INIT_EXT))
+			kernel_flags2 = ((const struct fuse_init_in *)body)->flags2;
 		init_unique = head->unique;
 		return false;
 	case FUSE_WRITE:
@@ -164,6 +170,9 @@ bool wire_request(int fd, const void *request, size_t size)
 			request_extra.kill_suidgid =
 				((const struct fuse_setattr_in *)body)->valid & FATTR_KILL_SUIDGID;
 		return false;
+	case FUSE_INTERRUPT:
+		/* Nothing of ours waits for long that could give up; libfuse would keep it for a request long answered. */
+		return true;
 	case FUSE_TMPFILE:
 		if (body_size < sizeof(struct fuse_create_in))
 			return false;
@@ -179,16 +188,21 @@ bool wire_request(int fd, const void *request, size_t size)
 	return false;
 }
 
-void wire_answer(struct iovec *iov, int count)
+bool wire_answer(struct iovec *iov, int count)
 {
 	const struct fuse_out_header *head = iov[0].iov_base;
 	struct fuse_init_out *init;
 
 	if (!init_unique || head->unique != init_unique)
-		return;
+		return false;
 	init_unique = 0;
 	if (count < 2 || head->error || iov[1].iov_len < sizeof(*init))
-		return;
+		return false;
 	init = iov[1].iov_base;
 	init->flags |= kernel_flags & FUSE_HANDLE_KILLPRIV_V2;
+	if (!(kernel_flags2 & FLAGS2_OVER_IO_URING) || !ring_prepared())
+		return false;
+	init->flags |= FUSE_INIT_EXT;
+	init->flags2 |= FLAGS2_OVER_IO_URING;
+	return true;
 }
