@@ -172,7 +172,7 @@ static bool bits_all_clear(const unsigned long *bits, u32 from, u32 len)
 }
 
 /* Set busy where it is clear; returns how many bits were. */
-u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+u32 group_mark_busy(struct balloc_group *group, u32 from, u32 len)
 {
 	u32 end = from + len, count = 0, run;
 
@@ -183,17 +183,29 @@ u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, 
 		count += run;
 	}
 	group->info->free -= count;
-	atomic64_sub(count, &balloc->free_blocks);
 	return count;
 }
 
 /* All of these are set. */
-void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+void group_unmark_busy(struct balloc_group *group, u32 from, u32 len)
 {
 	bitmap_clear(group->busy, from, len);
 	group->info->free += len;
-	atomic64_add(len, &balloc->free_blocks);
 	placement_freed(group, from, len);
+}
+
+static u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+{
+	u32 count = group_mark_busy(group, from, len);
+
+	atomic64_sub(count, &balloc->free_blocks);
+	return count;
+}
+
+static void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+{
+	group_unmark_busy(group, from, len);
+	atomic64_add(len, &balloc->free_blocks);
 }
 
 /* All of these are clear. */

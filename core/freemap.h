@@ -87,9 +87,12 @@ void group_destroy(struct balloc *balloc, struct balloc_group *group);
 u32 group_fixed_blocks(struct volume *vol, u64 index, u32 from, u32 len);
 
 /* balloc.c */
-/* Set busy where it is clear; returns how many bits were.  Clear: all of these are set. */
-u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len);
-void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len);
+/*
+ * Set busy where it is clear; returns how many bits were.  Unmark: all of these are set.  balloc->free_blocks is the
+ * caller's: it is read without the lock, so it may not be wrong for a moment either.
+ */
+u32 group_mark_busy(struct balloc_group *group, u32 from, u32 len);
+void group_unmark_busy(struct balloc_group *group, u32 from, u32 len);
 
 /* placement.c */
 struct placement {

@@ -8,8 +8,9 @@
  * counts as free all the time: so nothing is refused for want of it.  An allocation that finds nothing else
  * waits until a run is given back (balloc_alloc).
  *
- * What commits free is free at once.  With the option discard it is also noted, and later, in the background, trimmed
- * as far as it is still free.  If too much is noted, or there is no memory to note it, it is forgotten: fstrim finds it.
+ * What commits free is free at once.  With the option discard it is also noted, and later, in the background,
+ * trimmed as far as it is still free.  If too much is noted, or there is no memory for it, it is forgotten: fstrim
+ * finds it.
  *
  * Locking: balloc->lock while runs are taken and given back, none while they are discarded.  commit_mutex for
  * trim->freed; trim->work is the back-end thread's (without a thread: commit_mutex).
@@ -38,8 +39,7 @@ static int trim_take(struct volume *vol, u64 *at, u64 end, u64 min, struct block
 		stop = find_next_bit(group->busy, to, from);
 		if (from >= to || stop - from < min)
 			continue;
-		group_set_busy(balloc, group, from, stop - from);
-		atomic64_add(stop - from, &balloc->free_blocks);
+		group_mark_busy(group, from, stop - from);
 		group->extra += stop - from;
 		group_place(balloc, group);
 		run->addr = group->start + from;
@@ -60,8 +60,7 @@ static void trim_give_back(struct volume *vol, const struct block_range *run)
 	/* In memory, since it has busy blocks that its map has not. */
 	if (!WARN_ON_ONCE(group_get(vol, run->addr / vol->group_blocks, &group))) {
 		group->extra -= run->len;
-		group_clear_busy(balloc, group, run->addr - group->start, run->len);
-		atomic64_sub(run->len, &balloc->free_blocks);
+		group_unmark_busy(group, run->addr - group->start, run->len);
 		group_place(balloc, group);
 	}
 	balloc->trimming -= run->len;
@@ -70,7 +69,7 @@ static void trim_give_back(struct volume *vol, const struct block_range *run)
 	wake_up_all(&balloc->trim_queue);
 }
 
-/* May we write to the device now?  balloc->lock held: see trim_wait(). */
+/* May we write to the device now?  With balloc->lock held it stays so until that is dropped: see trim_wait(). */
 static int trim_allowed(struct volume *vol)
 {
 	if (volume_error(vol))
@@ -143,7 +142,7 @@ void trim_note(struct volume *vol, const struct range_list *freed)
 	struct range_list *list = &vol->trim.freed;
 	u32 i;
 
-	if (!vol->opts.discard || !vol->dev->ops->discard)
+	if (!READ_ONCE(vol->opts.discard) || !vol->dev->ops->discard)
 		return;
 	for (i = 0; i < freed->count && list->count < TRIM_NOTED_MAX; i++)
 		if (range_list_add(list, freed->ranges[i].addr, freed->ranges[i].len))
@@ -202,9 +201,9 @@ void trim_background(struct volume *vol)
 
 		err = volume_trim(vol, range->addr, range->len, 1, &trimmed);
 	}
-	if (err && !volume_error(vol) && err != -EBUSY) {
+	if (err && !trim_allowed(vol) && err != -EINTR) {
 		volume_warn(vol, "discarding freed blocks failed (error %d) and is not tried any more", err);
-		vol->opts.discard = false;
+		WRITE_ONCE(vol->opts.discard, false);
 	}
 	if (err || trim->at == trim->work.count)
 		range_list_exit(&trim->work);

@@ -17,9 +17,9 @@ struct trim {
 };
 
 /*
- * Discard the free blocks in [start, start + count), in runs of at least min_blocks.  Any thread, outside a delta; may
- * take long, ends early with -EINTR when the task is killed.  *trimmed: blocks discarded, set on errors too.  -EROFS; -EBUSY: the volume is
- * paused; the device's error.
+ * Discard the free blocks in [start, start + count), in runs of at least min_blocks.  Any thread, outside a delta;
+ * may take long, ends early with -EINTR when the task is killed.  *trimmed: blocks discarded, set on errors too.
+ * -EROFS; -EBUSY: the volume is paused; the device's error.
  */
 int volume_trim(struct volume *vol, u64 start, u64 count, u64 min_blocks, u64 *trimmed);
 /* With delta.paused or read_only set: nothing is discarded after this. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * POSIX ACLs.  Kept as the extended attributes system.posix_acl_access and system.posix_acl_default, with the values that
- * programs see, in the ids of the initial user namespace.  An access ACL that says no more than a mode is not kept.
+ * POSIX ACLs.  Kept as the extended attributes system.posix_acl_access and system.posix_acl_default, with the values
+ * that programs see, in the ids of the initial user namespace.  An access ACL that says no more than a mode is not
+ * kept.
  *
  * The ACL and the mode that goes with it change in one delta.  The VFS caches ACLs in the inode, and holds i_rwsem
  * where they are set.

@@ -3,8 +3,8 @@
  * The block device as the core wants it: its reads, writes, flushes and discards as bios.  See device.h.
  *
  * The core hands over memory by address: from kmalloc, vmalloc, or a folio.  A piece of vmalloc memory is taken page by
- * page, any other as it is, since it is contiguous.  Memory that the device cannot reach as it lies (odd alignment) goes
- * through a copy; what the core allocates never does.
+ * page, any other as it is, since it is contiguous.  Memory that the device cannot reach as it lies (odd alignment)
+ * goes through a copy; what the core allocates never does.
  *
  * No deadlock for want of memory: bios come from our own reserves, each is submitted before the next is asked for, and
  * nothing here waits for anything but the completion of bios.
@@ -217,7 +217,7 @@ static void bdev_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 
 static int bdev_flush(struct tux3_device *dev)
 {
-	return blkdev_issue_flush(bdev_device_of(dev)->bdev);
+	return blkdev_issue_flush(bdev_device_of(dev)->bdev) ? -EIO : 0;
 }
 
 static int bdev_discard(struct tux3_device *dev, u64 addr, u64 count)
@@ -229,7 +229,7 @@ static int bdev_discard(struct tux3_device *dev, u64 addr, u64 count)
 	if (!bdev_max_discard_sectors(bdev))
 		return 0;
 	err = blkdev_issue_discard(bdev, bdev_sector(dev, addr), sectors, GFP_NOFS);
-	return err == -EOPNOTSUPP ? 0 : err;
+	return err && err != -EOPNOTSUPP ? -EIO : 0;
 }
 
 static void bdev_close(struct tux3_device *dev)

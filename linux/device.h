@@ -11,8 +11,8 @@
  *	io_wait_begin(wait);				(so that the commit waits for it)
  *	bdev_bio_submit(dev, bio);
  *
- * and its bi_end_io (interrupt context) takes wait and err = bdev_bio_error(bio) from the bio, ends the folios' writeback,
- * calls bio_put(bio) and last io_wait_end(wait, err): after that the io_wait, and the device, may be gone.
+ * and its bi_end_io (interrupt context) takes wait and err = bdev_bio_error(bio) from the bio, ends the folios'
+ * writeback, calls bio_put(bio) and last io_wait_end(wait, err): after that the io_wait, and the device, may be gone.
  *
  * Memory: bdev_bio_alloc() never fails; it may wait for a bio of ours that is under way to complete.  So never hold one
  * that is not submitted while asking for the next.  Reads have their own reserve: a read never waits for writes.
@@ -62,10 +62,13 @@ struct bio *bdev_bio_alloc(struct tux3_device *dev, u64 addr, unsigned int vecs,
 /* Submit it and count it (dev->reads or writes).  Errors come to bi_end_io. */
 void bdev_bio_submit(struct tux3_device *dev, struct bio *bio);
 
-/* For bi_end_io: 0 or -errno. */
+/*
+ * For bi_end_io: 0 or -EIO.  Other numbers that a device may give have a meaning of their own to us and to programs
+ * (ENODATA, ENOSPC); the block layer has told what went wrong.
+ */
 static inline int bdev_bio_error(struct bio *bio)
 {
-	return blk_status_to_errno(bio->bi_status);
+	return bio->bi_status ? -EIO : 0;
 }
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * Listing directories.
  *
- * The position in the file is the core's cookie: a 63-bit hash, of which it leaves the lowest to us, for "." and "..".  It is
- * good for ever, also after the directory was closed or the machine restarted.  One value behind all hashes
- * says that the end was seen, so that the call that finds no more entries is done with at once.
+ * The position in the file is the core's cookie: a 63-bit hash, of which it leaves the lowest to us, for "." and "..".
+ * It is good for ever, also after the directory was closed or the machine restarted.  One value behind all hashes says
+ * that the end was seen, so that the call that finds no more entries is done with at once.
  *
  * The VFS holds i_rwsem shared, and the file's position lock.
  */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Regular files as the VFS calls them: the tables, and what is not reading, writing, mapping or resizing: open, fsync, seek,
- * fiemap.
+ * Regular files as the VFS calls them: the tables, and what is not reading, writing, mapping or resizing: open,
+ * fsync, seek, fiemap.
  *
  * Where data is, for seek and fiemap, is what the tree has together with the blocks that are dirty in the cache.
  * Preallocated blocks that were not written yet are holes.  Blocks that were written count as data whatever is in them.
  *
- * Locking: i_rwsem is held shared while we look, so that only the back end changes things: a block that was dirty may have
- * become mapped since, but none disappears, if the cache is looked at first.
+ * Locking: i_rwsem is held shared while we look, so that only the back end changes things: a block that was dirty may
+ * have become mapped since, but none disappears, if the cache is looked at first.
  */
 #include <linux/fiemap.h>
 #include <linux/splice.h>
@@ -21,9 +21,9 @@ static int file_open(struct inode *inode, struct file *file)
 }
 
 /*
- * An inode that no delta pins has nothing that is not durable.  Pages that are written to through a mapping are dirty in a
- * delta from the fault on, which pins; those that a device wrote to behind our back are looked for.  A commit that somebody else does is
- * waited for: it may be the one with our changes.
+ * An inode that no delta pins has nothing that is not durable.  Pages that are written to through a mapping are dirty
+ * in a delta from the fault on, which pins; those that a device wrote to behind our back are looked for.  A commit
+ * that somebody else does is waited for: it may be the one with our changes.
  */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 {
@@ -112,9 +112,9 @@ static loff_t file_llseek(struct file *file, loff_t offset, int whence)
 struct fiemap_walk {
 	struct tux3_node *node;
 	struct fiemap_extent_info *info;
-	u64 block, count, addr;		/* an extent found, but not told: it may go on, or be the last.  count 0: none */
+	u64 block, count, addr;		/* an extent found, but not told: it may go on, or be the last. count 0: none */
 	u32 flags;			/* FIEMAP_EXTENT_... */
-	u64 dirty;			/* the first block at or after the current one that was dirty when it was looked for */
+	u64 dirty;			/* the first one at or after the current block, when last asked */
 };
 
 /* 0, 1: the user's buffer is full, or -errno. */

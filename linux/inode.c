@@ -2,16 +2,17 @@
 /*
  * Inode objects: their life, and their attributes.  The life is told in vfs.h.
  *
- * Who holds references in i_count: users (dentries, open files, whoever looked the inode up); pins, one for each delta
- * in which it is dirty; the put worker (NODE_PUT) and the reaper (NODE_REAP), one each while they have the node on their lists.
- * An inode is *unused* when there is none of the first kind.
+ * Who holds references in i_count: users (dentries, open files, whoever looked the inode up); pins, one for each
+ * delta in which it is dirty; the put worker (NODE_PUT) and the reaper (NODE_REAP), one each while they have the node
+ * on their lists.  An inode is *unused* when there is none of the first kind.
  *
  * Invariants
  *  1. unused(), asked with i_lock held, never says so of an inode in use.  Therefore a reference is taken before
  *     it is counted in pins or flags, and it is taken out of these with i_lock held before it is dropped.
  *  2. A DEAD inode is unused and stays so: lookups turn away from it.
- *  3. An inode without a name that is unused is DEAD, or dirty in the front delta, whose commit will ask inode_kill(), or on
- *     its way through the put worker to op_forget(); or op_forget() failed, and its orphan item is left to the next mount.
+ *  3. An inode without a name that is unused is DEAD, or dirty in the front delta, whose commit will ask inode_kill(),
+ *     or on its way through the put worker to op_forget(); or op_forget() failed, and its orphan item is left to the
+ *     next mount.
  *  4. The back end never evicts: the last reference goes to the put worker, unless the inode has a name (then
  *     it only moves to the LRU list), or the volume is being unmounted.
  *
@@ -356,8 +357,8 @@ static bool to_be_forgotten(struct tux3_node *node)
 
 /*
  * The last reference went; i_lock held.  0 keeps the object, 1 evicts it.  There is never anything to write: what is
- * dirty is pinned.  So at unmount everything is evicted at once, without asking for its ->writepages, which could wait for
- * the commit in which we are.
+ * dirty is pinned.  So at unmount everything is evicted at once, without asking for its ->writepages, which could wait
+ * for the commit in which we are.
  */
 int node_drop(struct inode *inode)
 {

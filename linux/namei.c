@@ -2,16 +2,17 @@
 /*
  * Names: looking them up, making and removing them.
  *
- * The VFS holds i_rwsem of the directory, shared for a lookup and exclusively for a change, and that of other inodes whose
- * link count changes; it has checked permissions, and that no directory moves below itself.  So here is little more
- * than one op_ of the core for each operation, and pulling the attributes of all inodes that it changed.
+ * The VFS holds i_rwsem of the directory, shared for a lookup and exclusively for a change, and that of other inodes
+ * whose link count changes; it has checked permissions, and that no directory moves below itself.  So here is little
+ * more than one op_ of the core for each operation, and pulling the attributes of all inodes that it changed.
  *
- * Names that do not exist stay in the dentry cache (there is no ->d_delete): lookups that fail are as frequent as others.
+ * Names that do not exist stay in the dentry cache (there is no ->d_delete): lookups that fail are as frequent as
+ * others.
  *
  * With mount -o dirsync (or sync) an operation ends with a commit.
  *
- * What a new file inherits (ACLs, security labels) is set before it gets its name: should a commit come between, it is an
- * orphan, and no crash can show it without them.
+ * What a new file inherits (ACLs, security labels) is set before it gets its name: should a commit come between, it is
+ * an orphan, and no crash can show it without them.
  */
 #include <linux/fs.h>
 #include <linux/namei.h>

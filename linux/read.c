@@ -2,20 +2,25 @@
 /*
  * Filling folios from the disk, verified.
  *
- * A read request is a run of locked folios that are not up to date, with what is known about each of their
- * blocks: where it is on the disk and its checksum, or that there is nothing to read.  All its bios are submitted at once; when the
- * last one has ended, each block is verified, and each folio ends as up to date or not: as a whole, on its own account.  For
- * readahead that happens in a worker, else in the task that waits.
+ * A read request is a run of locked folios that are not up to date, with what is known about each of their blocks:
+ * where it is on the disk and its checksum, or that there is nothing to read.  All its bios are submitted at once;
+ * when the last one has ended, each block is verified, and each folio ends as up to date or not: as a whole, on its
+ * own account.  For readahead that happens in a worker, else in the task that waits.
  *
- * Why the mapping may be believed: a block that is not in the page cache is not dirty in any delta, for dirty folios stay there
- * until their new addresses are in the tree.  So data_map() says where its newest contents are.  But nothing stops a
- * truncate from freeing it while it is being read, and a commit from using it for something else.  Then its checksum is
- * wrong.  Hence a block with a wrong checksum is looked up and read again, until it is right, or has been wrong in the same
- * place twice.  A block without a checksum is looked up again after it was read: it must still be there.
+ * Why the mapping may be believed: a block that is not in the page cache is not dirty in any delta, for dirty folios
+ * stay there until their new addresses are in the tree.  So data_map() says where its newest contents are.  But
+ * nothing stops a truncate from freeing it while it is being read, and a commit from using it for something else.
+ * Then its checksum is wrong.  Hence a block with a wrong checksum is looked up and read again, until it is right, or
+ * has been wrong in the same place twice.  A block without a checksum is looked up again after it was read: it must
+ * still be there.
  *
- * Bytes beyond the end of the file are zeros in the page cache; on the disk a truncate may have left something.  The size is
- * taken when the request begins.  Who moves the end waits for the folio that it is in (file_get_block()), so a later
- * size would do no harm and an earlier one cannot be.
+ * That is for reads that somebody waits for.  Readahead leaves a folio with which something is wrong as it is, and
+ * file_read_folio() finds out, if it is ever wanted.  A large folio that cannot be read becomes several of one block
+ * each, so that no more is lost than cannot be read.
+ *
+ * Bytes beyond the end of the file are zeros in the page cache; on the disk a truncate may have left something.  The
+ * size is taken when the request begins.  Who moves the end waits for the folio that it is in (file_get_block()), so
+ * a later size would do no harm and an earlier one cannot be.
  *
  * Locking: the folios are locked.  None of our own.
  */
@@ -212,7 +217,7 @@ static int read_again(struct read_request *req, u64 block, void *data)
 			return extent.has_csum ? data_verify(inode, block, was_at, data, csum) : 0;
 		err = device_read(vol->dev, extent.addr, 1, data);
 		if (err) {
-			volume_warn(vol, "file %llu, offset %llu: block %llu cannot be read (error %d)",
+			volume_warn(vol, "file %llu, offset %llu: block %llu cannot be read: error %d",
 				    (unsigned long long)inode->ino, (unsigned long long)block << vol->block_shift,
 				    (unsigned long long)extent.addr, err);
 			return err;
@@ -260,6 +265,8 @@ static int block_end(struct read_request *req, u32 i, void *data)
 	case READ_FAILED:
 		return -EIO;
 	}
+	if (!req->waits && req->kind[i] != READ_INLINE)
+		return -EIO;
 	return read_again(req, req->block + i, data);
 }
 
@@ -380,7 +387,8 @@ static void request_submit(struct read_request *req)
 /* ---- the ways in ---- */
 
 /*
- * A bio's error says nothing about which block it was, and checksums find out; without them each block is read again by itself.
+ * A bio's error says nothing about which block it was, and checksums find out; without them each block is read again
+ * by itself.
  */
 int folio_fill(struct tux3_node *node, struct folio *folio, u64 skip)
 {
@@ -405,10 +413,37 @@ int folio_fill(struct tux3_node *node, struct folio *folio, u64 skip)
 	return err;
 }
 
+/*
+ * The folio, locked, is not in the page cache any more; in its place are folios of one block, not up to date.  They
+ * are not filled from it, for somebody could write and even commit between the two.
+ */
+static int folio_scatter(struct address_space *mapping, struct folio *folio)
+{
+	pgoff_t index = folio->index, stop = index + folio_nr_pages(folio);
+	unsigned int order = mapping_min_folio_order(mapping);
+	gfp_t gfp = mapping_gfp_constraint(mapping, GFP_NOFS);
+	int err = generic_error_remove_folio(mapping, folio);
+
+	for (; !err && index < stop; index += 1UL << order) {
+		struct folio *small = filemap_alloc_folio(gfp, order);
+
+		if (!small)
+			break;
+		if (!filemap_add_folio(mapping, small, index, gfp))
+			folio_unlock(small);
+		folio_put(small);
+	}
+	return err;
+}
+
 int file_read_folio(struct file *file, struct folio *folio)
 {
-	int err = folio_fill(node_of(folio->mapping->host), folio, 0);
+	struct address_space *mapping = folio->mapping;
+	int err = folio_fill(node_of(mapping->host), folio, 0);
 
+	if (unlikely(err == -EIO) && folio_order(folio) > mapping_min_folio_order(mapping) &&
+	    !folio_scatter(mapping, folio))
+		err = AOP_TRUNCATED_PAGE;
 	folio_unlock(folio);
 	return err;
 }

@@ -5,17 +5,18 @@
  * Each is one delta (a long preallocation several), made of
  *
  *	edges	single blocks that get dirty, perhaps with some of their bytes zeroed
- *	a hole	blocks that are removed.  Their folios leave the page cache after the delta, for that means waiting.  A large
- *		folio that reaches beyond the hole is *kept*: inside the delta its blocks in the hole are zeroed, without getting
- *		dirty, after the back delta has got private copies of those it still needs.  (Generic code would zero such a folio
- *		without asking the back end, and drop it when it is clean; but it may hold what is not in the tree yet.)
+ *	a hole	blocks that are removed.  Their folios leave the page cache after the delta, for that means waiting.
+ *		A large folio that reaches beyond the hole is *kept*: inside the delta its blocks in the hole are
+ *		zeroed, without getting dirty, after the back delta has got private copies of those it still needs.
+ *		(Generic code would zero such a folio without asking the back end, and drop it when it is clean; but it
+ *		may hold what is not in the tree yet.)
  *
- * Cached blocks hold zeros beyond the end of the file, but for what is stored there through a mapping.  On the disk they
- * need not; who moves the end forward makes the block it was in dirty, and zeroes it from the old end on.  That is also what
- * pagecache_isize_extended() is for, so it is not called: blocks are never smaller than pages.
+ * Cached blocks hold zeros beyond the end of the file, but for what is stored there through a mapping.  On the disk
+ * they need not; who moves the end forward makes the block it was in dirty, and zeroes it from the old end on.  That
+ * is also what pagecache_isize_extended() is for, so it is not called: blocks are never smaller than pages.
  *
- * Locking: i_rwsem exclusively.  Who makes a hole also holds mapping->invalidate_lock exclusively, from before it looks at the
- * page cache until that is truncated: so nothing is read there or made writable meanwhile.
+ * Locking: i_rwsem exclusively.  Who makes a hole also holds mapping->invalidate_lock exclusively, from before it
+ * looks at the page cache until that is truncated: so nothing is read there or made writable meanwhile.
  */
 #include <linux/fs.h>
 #include <linux/falloc.h>
@@ -144,7 +145,7 @@ static u64 edges_cost(struct resize *resize, u32 blocks)
 
 /* ---- holes ---- */
 
-/* The folio that this block is cached in, up to date, or NULL.  It stays in the cache, and what of it is in the hole unmapped. */
+/* The folio that has this block, up to date, or NULL.  It stays in the cache; what of it is in the hole is unmapped. */
 static struct folio *resize_get_cached(struct resize *resize, u64 block)
 {
 	struct address_space *mapping = resize->inode->i_mapping;
@@ -219,8 +220,9 @@ static void resize_hole(struct resize *resize, u64 first, u64 stop)
 }
 
 /*
- * The bytes of the block with the new end that are beyond it are zeroed.  That does not make it dirty; but a block that is dirty
- * somewhere stays so, for a page that is mapped for writing must be dirty in the front delta or not changed yet by the back end.
+ * The bytes of the block with the new end that are beyond it are zeroed.  That does not make it dirty; but a block
+ * that is dirty somewhere stays so, for a page that is mapped for writing must be dirty in the front delta or not
+ * changed yet by the back end.
  */
 static int resize_tail(struct resize *resize, u64 size)
 {
@@ -388,8 +390,9 @@ static int truncate_down(struct resize *resize, u64 size)
 	if (!err)
 		err = resize_remove(resize, first, DATA_END, size);
 	if (!err) {
-		/* Pages of the folio that is kept may have been mapped again until the size changed. */
-		unmap_mapping_range(mapping, round_up(size, PAGE_SIZE), 0, 1);
+		/* Pages of a folio that is kept may have been mapped again until the size changed. */
+		if (round_up(size, PAGE_SIZE) != resize->lo)
+			unmap_mapping_range(mapping, round_up(size, PAGE_SIZE), 0, 1);
 		truncate_pagecache(resize->inode, resize->lo);
 	}
 	filemap_invalidate_unlock(mapping);
@@ -409,7 +412,7 @@ int file_truncate(struct inode *inode, loff_t size)
 
 /* ---- fallocate ---- */
 
-/* How many of these blocks are holes, and nothing dirty fills them anyway; rather too many, if that has just been committed. */
+/* How many of these blocks are holes, and nothing dirty fills them anyway; too many, if that was just committed. */
 static int count_holes(struct tux3_node *node, u64 block, u64 count, u64 *holes)
 {
 	u64 end = block + count, n, dirty;

@@ -2,22 +2,25 @@
 /*
  * Buffered writes.
  *
- * A write of up to DATA_BATCH_MAX blocks is one delta: after a crash all of it is there, or nothing.  A longer one is several.
+ * A write of up to DATA_BATCH_MAX blocks is one delta: after a crash all of it is there, or nothing.  A longer one is
+ * several.
  *
- * A batch is made of parts: the folios that it changes, in the order of the file.  Before them come the *extras*, blocks that must get
- * dirty with it though it does not write to them (folio.h).  A folio of a part is either
+ * A batch is made of parts: the folios that it changes, in the order of the file.  Before them come the *extras*,
+ * blocks that must get dirty with it though it does not write to them (folio.h).  A folio of a part is either
  *
- *	up to date	found in the page cache, or read since the write covers none of its blocks as a whole.  Not locked: our
- *			reference and i_rwsem keep it in the cache.  The data is copied into it inside the delta.
- *	fresh		not up to date, locked by us until it is.  Nobody looks into it, so what the write leaves of it is filled and
- *			the data copied before the delta is entered.  Inside it becomes up to date.
+ *	up to date	found in the page cache, or read since the write covers none of its blocks as a whole.  Not
+ *			locked: our reference and i_rwsem keep it in the cache.  The data is copied into it inside the
+ *			delta.
+ *	fresh		not up to date, locked by us until it is.  Nobody looks into it, so what the write leaves of it
+ *			is filled and the data copied before the delta is entered.  Inside it becomes up to date.
  *
- * Copies are made with page faults disabled; user memory is only faulted in when a copy comes out short.  Then what was
- * copied into folios that are up to date is written, and the rest tried again; a fresh folio that was not filled, or comes after
- * such a gap, is given up: it is neither up to date nor dirty, and so as good as not there.
+ * Copies are made with page faults disabled; user memory is only faulted in when a copy comes out short.  Then what
+ * was copied into folios that are up to date is written, and the rest tried again; a fresh folio that was not filled,
+ * or comes after such a gap, is given up: it is neither up to date nor dirty, and so as good as not there.
  *
- * Locking: i_rwsem is held exclusively.  Locks of fresh folios are taken in the order of the file, and with them held we wait for
- * writeback of other folios, for space and for the back end: it wants no lock of a folio that is not dirty.
+ * Locking: i_rwsem is held exclusively.  Locks of fresh folios are taken in the order of the file, and with them held
+ * we wait for writeback of other folios, for space and for the back end: it wants no lock of a folio that is not
+ * dirty.
  */
 #include <linux/backing-dev.h>
 #include <linux/highmem.h>
@@ -133,7 +136,8 @@ static int block_is_hole(struct tux3_node *node, u64 block, bool *hole)
 	int err;
 
 	*hole = false;
-	if (folio_seek_dirty(node, block, false) != block)	/* it is dirty; before the tree, for it may get there any time */
+	/* Is it dirty?  Before the tree, for it may get there any time. */
+	if (folio_seek_dirty(node, block, false) != block)
 		return 0;
 	err = data_map(&node->core, block, 1, &extent, NULL, 0);
 	*hole = extent.kind == DATA_HOLE || extent.kind == DATA_UNWRITTEN;
@@ -261,7 +265,8 @@ static int add_extras(struct write_batch *batch)
 }
 
 /*
- * What the write leaves of a fresh folio: read, or zeroed.  1: it is up to date now, as the write covers no block as a whole.
+ * What the write leaves of a fresh folio: read, or zeroed.  1: it is up to date now, as the write covers no block as
+ * a whole.
  */
 static int fill_around(struct write_batch *batch, struct folio *folio, bool zeroed)
 {
@@ -338,7 +343,7 @@ static int add_parts(struct write_batch *batch)
 	return 0;
 }
 
-/* Copies into the fresh folios, or into the others, as far as it gets: returns where it stopped.  *part: and in which. */
+/* Copies into the fresh folios, or into the others, as far as it gets: returns where it stopped, *part: in which. */
 static u64 copy_data(struct write_batch *batch, const struct iov_iter *from, bool fresh, u32 *part)
 {
 	struct iov_iter iter = *from;
@@ -389,7 +394,8 @@ static int count_prealloc(struct write_batch *batch, u32 *unwritten)
 		struct folio_part *part = &batch->parts[i];
 		u64 first = folio_block(node, part->folio);
 		/* What is dirty first, then the tree: that is the way it goes. */
-		u64 left = part->mask & ~folio_dirty_mask(node, part->folio, 0) & ~folio_dirty_mask(node, part->folio, 1);
+		u64 left = part->mask &
+			   ~(folio_dirty_mask(node, part->folio, 0) | folio_dirty_mask(node, part->folio, 1));
 
 		while (left) {
 			u32 from = __ffs64(left), run = ~(left >> from) ? __ffs64(~(left >> from)) : 64 - from;
@@ -420,20 +426,33 @@ static int batch_price(struct write_batch *batch)
 	return err;
 }
 
-/* Enter a delta with all parts prepared and dirty.  Returns how many blocks were not dirty before. */
+/* What folio_change_prepare() would do is seldom needed for a folio that has a state: folio_change_begin() tells. */
+static int batch_prepare(struct write_batch *batch, bool thoroughly)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < batch->count && !err; i++) {
+		struct folio_part *part = &batch->parts[i];
+
+		part->state = folio_get_private(part->folio);
+		if (thoroughly || !part->state)
+			err = folio_change_prepare(batch->node, part, test_bit(i, batch->fresh));
+	}
+	return err;
+}
+
+/* Enter a delta with all parts dirty.  Returns how many blocks were not dirty before. */
 static int batch_enter(struct write_batch *batch, struct delta_op *op)
 {
 	struct tux3_node *node = batch->node;
+	bool thoroughly = false;
 	int got;
-	u32 i;
 
 	for (;;) {
-		for (i = 0; i < batch->count; i++) {
-			got = folio_change_prepare(node, &batch->parts[i], test_bit(i, batch->fresh));
-			if (got)
-				return got;
-		}
-		got = delta_enter(node->core.vol, op, batch->cost, 0);
+		got = batch_prepare(batch, thoroughly);
+		if (!got)
+			got = delta_enter(node->core.vol, op, batch->cost, 0);
 		if (got)
 			return got;
 		got = folio_change_begin(op, node, batch->parts, batch->count);
@@ -443,6 +462,7 @@ static int batch_enter(struct write_batch *batch, struct delta_op *op)
 		delta_leave(op);
 		if (got != -EAGAIN)
 			return got;
+		thoroughly = true;
 	}
 }
 
@@ -465,8 +485,8 @@ static void zero_old_tail(struct write_batch *batch)
 }
 
 /*
- * The copy ended in part i.  Fresh folios after it are not written, not dirty, not up to date; and what would have become part of
- * the file is not dirty either.
+ * The copy ended in part i.  Fresh folios after it are not written, not dirty, not up to date; and what would have
+ * become part of the file is not dirty either.
  */
 static void batch_shorten(struct write_batch *batch, struct delta_op *op, u32 i, u64 reached)
 {

@@ -237,6 +237,34 @@ out:
 	return err;
 }
 
+/* What is discarded holds nothing of value: any bytes will do, from now on or after a power cut, or the old ones. */
+static int disk_discard(struct tux3_device *dev, u64 addr, u64 count)
+{
+	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
+	u64 offset = addr * dev->block_size, end = offset + count * dev->block_size;
+	static const u8 poison[64 * DISK_PAGE] = { [0 ... 64 * DISK_PAGE - 1] = 0xd1 };
+
+	pthread_mutex_lock(&disk->mutex);
+	if (disk->frozen) {
+		pthread_mutex_unlock(&disk->mutex);
+		return -EIO;
+	}
+	while (offset < end) {
+		struct disk_write *write = disk_new_write(disk);
+
+		write->offset = offset;
+		write->len = min_t(u64, end - offset, sizeof(poison));
+		write->data = (u8 *)poison;
+		write->issued = ++disk->now;
+		write->durable = disk->settings.volatile_cache ? DISK_NEVER : disk->now;
+		write->completed = true;
+		disk_put(disk, disk->pages, write);
+		offset += write->len;
+	}
+	pthread_mutex_unlock(&disk->mutex);
+	return 0;
+}
+
 static void disk_kick(struct tux3_device *dev)
 {
 	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
@@ -250,6 +278,7 @@ static const struct tux3_device_ops disk_ops = {
 	.read = disk_read,
 	.write = disk_write,
 	.flush = disk_flush,
+	.discard = disk_discard,
 	.kick = disk_kick,
 };
 

@@ -71,6 +71,7 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 	params->disk.has_fua = params->disk.volatile_cache && rng_one_in(&rng, 4);
 	params->disk.defer = rng_one_in(&rng, 2);
 	params->disk.seed = rng_next(&rng);
+	params->options.discard = rng_one_in(&rng, 3);
 	if (config->canary) {
 		params->disk.volatile_cache = true;
 		params->disk.has_fua = false;

@@ -254,7 +254,7 @@ static void model_set(struct model *model, u64 addr, u64 len, u8 from, u8 to)
 	}
 }
 
-static void verify_group(struct model *model, u64 index, struct group_info *info)
+static void verify_group(struct model *model, u64 index, struct balloc_info *info)
 {
 	struct volume *vol = model->vol;
 	struct balloc_group *group = info->group;
@@ -305,7 +305,7 @@ static void verify(struct model *model)
 	CHECK((u64)atomic64_read(&vol->balloc.data_used) == data);
 	for (index = 0; index < vol->group_count; index++) {
 		struct balloc_chunk *chunk = vol->balloc.chunks[index / CHUNK_GROUPS];
-		struct group_info *info = chunk ? &chunk->info[index % CHUNK_GROUPS] : NULL;
+		struct balloc_info *info = chunk ? &chunk->info[index % CHUNK_GROUPS] : NULL;
 
 		if (info && info->state == GROUP_KNOWN)
 			verify_group(model, index, info);

@@ -94,7 +94,7 @@ static struct node *node_alloc(struct world *w, u64 ino)
 {
 	struct node *node = calloc(1, sizeof(*node));
 
-	inode_init(w->vol, &node->inode, ino);
+	inode_setup(w->vol, &node->inode, ino);
 	node->users = 1;
 	return node;
 }

@@ -723,7 +723,7 @@ static void test_allocations_fail_when_told(void **state)
 	p[3] = kmalloc(10, GFP_KERNEL | __GFP_NOFAIL);
 	env_fail_alloc_at(0);
 	p[4] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_ZERO);
-	assert_true(p[0] && !p[1] && !p[2] && p[3] && p[4]);
+	assert_true(p[0] && !p[1] && !p[2] && !p[3] && p[4]);
 	assert_int_equal((uintptr_t)p[4] % 64, 0);
 	assert_null(memchr_inv(p[4], 0, 24));
 	assert_null(kcalloc(SIZE_MAX / 2, 3, GFP_KERNEL));

@@ -77,7 +77,7 @@ static struct tux3_node *node_alloc(struct tux3 *volume, u64 ino, enum node_stat
 
 	if (!node)
 		return NULL;
-	inode_init(volume->vol, &node->inode, ino);
+	inode_setup(volume->vol, &node->inode, ino);
 	node->volume = volume;
 	node->users = 1;
 	atomic_set(&node->state, state);

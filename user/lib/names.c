@@ -229,8 +229,10 @@ void names_make_failed(struct tux3_node *node)
 {
 	struct volume *vol = node->volume->vol;
 	u64 ino = node->inode.ino;
+	struct tux3_attr attr;
 
-	if (icache_is_pinned(node)) {
+	inode_get_attr(&node->inode, &attr);
+	if (attr.change) {	/* also if that delta is committed by now, and nothing pins the node */
 		/* A delta knows it already, by its ACL: it is deleted like any file without a name. */
 		icache_links_changed(node);
 		icache_new_done(node);

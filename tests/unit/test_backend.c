@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a mounted filesystem asks of the core besides its operations: to hold still (freeze), to become read-only or
+ * writable, to trim free space, to give back memory.
+ */
+#include "support_lib.h"
+
+#include <pthread.h>
+#include <unistd.h>
+#include "core/check.h"
+#include "core/data.h"
+
+#define BLOCK 4096u
+
+/* ---- a device that scribbles over what is discarded ---- */
+
+static struct tux3_device_ops scribble_ops;
+static atomic64_t discards, discarded;
+static atomic_t discard_us;
+
+static int scribble_discard(struct tux3_device *dev, u64 addr, u64 count)
+{
+	if (atomic_read(&discard_us))
+		usleep(atomic_read(&discard_us));
+	memset((u8 *)device_memory_bytes(dev) + addr * dev->block_size, 0xd1, count * dev->block_size);
+	atomic64_inc(&discards);
+	atomic64_add(count, &discarded);
+	return 0;
+}
+
+static void scribble(struct bed *bed)
+{
+	scribble_ops = *bed->dev->ops;
+	scribble_ops.discard = scribble_discard;
+	bed->dev->ops = &scribble_ops;
+	atomic64_set(&discards, 0);
+	atomic64_set(&discarded, 0);
+	atomic_set(&discard_us, 0);
+}
+
+/* ---- helpers ---- */
+
+static struct volume *core(struct bed *bed)
+{
+	return tux3_core(bed->volume);
+}
+
+static u64 writes(struct bed *bed)
+{
+	return atomic64_read(&bed->dev->writes);
+}
+
+static void fill_block(u8 *data, u64 seed)
+{
+	u32 i;
+
+	for (i = 0; i < BLOCK; i += sizeof(u64)) {
+		u64 x = bed_random(&seed);
+
+		memcpy(data + i, &x, sizeof(x));
+	}
+}
+
+static int write_block(struct tux3_node *node, u64 block, u64 seed)
+{
+	u8 data[BLOCK];
+	ssize_t n;
+
+	fill_block(data, seed);
+	n = tux3_write(node, data, BLOCK, block * BLOCK);
+	return n < 0 ? n : 0;
+}
+
+static void expect_block(struct tux3_node *node, u64 block, u64 seed)
+{
+	u8 data[BLOCK], found[BLOCK];
+
+	fill_block(data, seed);
+	assert_int_equal(tux3_read(node, found, BLOCK, block * BLOCK), BLOCK);
+	assert_memory_equal(data, found, BLOCK);
+}
+
+/* A file with every second block, each an extent of its own. */
+static void write_comb(struct tux3_node *node, u32 blocks)
+{
+	u32 i;
+
+	for (i = 0; i < blocks; i++)
+		assert_ok(write_block(node, 2 * i, i));
+}
+
+/* A truncate that does not wait until it is over, as the library's does. */
+static void cut_file(struct bed *bed, struct tux3_node *node, u64 blocks)
+{
+	struct tux3_inode *inode = tux3_node_core(node);
+	struct delta_op op;
+
+	assert_ok(delta_enter(core(bed), &op, space_cost_items(core(bed), 4), DELTA_FREES));
+	assert_ok(data_remove(&op, inode, blocks, DATA_END));
+	inode_change_begin(&op, inode)->size = blocks * BLOCK;
+	inode_change_end(inode);
+	delta_leave(&op);
+}
+
+/* ---- holding still ---- */
+
+static void test_pause(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 5 } };
+	struct tux3_node *node;
+	u64 before, trimmed;
+	int i, err = 0;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	write_comb(node, 20);
+	assert_ok(delta_pause(core(&bed)));
+	assert_true(core(&bed)->log.length == 0);
+	before = writes(&bed);
+	write_comb(node, 10);
+	tux3_node_put(bed_file(&bed, "/other"), 1);
+	assert_ok(tux3_sync(bed.volume));
+	usleep(100000);
+	assert_int_equal(delta_commit_unify(core(&bed)), -EBUSY);
+	assert_int_equal(volume_trim(core(&bed), 0, U64_MAX, 1, &trimmed), -EBUSY);
+	for (i = 0; i < 16 << 20 >> 12 && !err; i++)	/* who cannot go on without a commit does not wait */
+		err = write_block(node, 100 + i, i);
+	assert_int_equal(err, -EBUSY);
+	assert_int_equal(writes(&bed), before);
+
+	delta_resume(core(&bed));
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(writes(&bed) > before);
+	assert_ok(delta_pause(core(&bed)));
+	tux3_node_put(node, 1);
+	bed_free(&bed);		/* closing needs no resume */
+}
+
+/* What was committed before the pause is on the device, with nothing to replay. */
+static void test_pause_is_whole(void **state)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct bed bed = { .opts = { .manual = true, .slice_extents = 1 } };
+	struct check_result result = {};
+	struct check_options check = {};
+	struct tux3_node *node;
+	char why[256] = "";
+	struct volume *vol;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	write_comb(node, 40);
+	assert_ok(tux3_sync(bed.volume));
+	cut_file(&bed, node, 0);		/* goes in slices: not over when paused */
+	assert_ok(delta_pause(core(&bed)));
+	assert_true(delta_has_changes(core(&bed)));
+	assert_int_equal(data_cut_wait(tux3_node_core(node)), -EBUSY);
+	bed.dev->read_only = true;
+	assert_ok(volume_open(bed.dev, NULL, &opts, &vol, why, sizeof(why)));
+	assert_ok(volume_check(vol, &check, &result));
+	assert_int_equal(result.problems, 0);
+	volume_close(vol);
+	bed.dev->read_only = false;
+	delta_resume(core(&bed));
+	assert_ok(data_cut_wait(tux3_node_core(node)));
+	assert_ok(write_block(node, 0, 1));
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* ---- read-only and back ---- */
+
+static void set_read_only(struct bed *bed, bool read_only)
+{
+	char why[256] = "";
+	int err;
+
+	if (!read_only)
+		bed->dev->read_only = false;
+	err = volume_set_read_only(core(bed), read_only, why, sizeof(why));
+	if (err)
+		fail_msg("%d: %s", err, why);
+	bed->dev->read_only = read_only;
+}
+
+static void test_read_only(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 5, .manual = *state } };
+	struct tux3_node *node;
+	u64 before;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	assert_ok(write_block(node, 0, 1));
+	set_read_only(&bed, true);
+	before = writes(&bed);
+	assert_int_equal(core(&bed)->log.length, 0);
+	assert_int_equal(write_block(node, 1, 2), -EROFS);
+	assert_ok(tux3_sync(bed.volume));
+	usleep(20000);
+	expect_block(node, 0, 1);
+	assert_int_equal(writes(&bed), before);
+	set_read_only(&bed, true);
+	set_read_only(&bed, false);
+	assert_ok(write_block(node, 1, 2));
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(writes(&bed) > before);
+	set_read_only(&bed, true);
+	set_read_only(&bed, false);
+	expect_block(node, 1, 2);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/file"));		/* in use: an orphan */
+	assert_ok(tux3_sync(bed.volume));
+	set_read_only(&bed, true);
+	set_read_only(&bed, false);
+	expect_block(node, 1, 2);
+	assert_ok(write_block(node, 1, 3));
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* Opened read-only after a crash, with inodes in memory that the end of recovery changes. */
+static void test_writable_after_crash(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .slice_extents = 1 } };
+	struct tux3_node *cut, *kept;
+	struct tux3_stat stat;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	cut = bed_file(&bed, "/cut");
+	kept = bed_file(&bed, "/kept");
+	write_comb(cut, 40);
+	assert_ok(write_block(kept, 0, 7));
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(bed_file(&bed, "/orphan"), 1);
+	cut_file(&bed, cut, 2);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(delete_cuts_left(core(&bed)));
+	tux3_node_put(cut, 1);
+	tux3_node_put(kept, 1);
+	tux3_abandon(bed.volume);
+
+	bed.opts.read_only = bed.dev->read_only = true;
+	bed_open(&bed);
+	cut = bed_file(&bed, "/cut");
+	kept = bed_file(&bed, "/kept");
+	assert_ok(tux3_stat_node(cut, &stat));
+	assert_int_equal(stat.size, 2 * BLOCK);
+	expect_block(cut, 0, 0);
+	set_read_only(&bed, false);
+	bed.opts.read_only = false;
+	assert_false(delete_cuts_left(core(&bed)));
+	assert_ok(write_block(cut, 1, 1));
+	assert_ok(write_block(cut, 30, 30));
+	expect_block(kept, 0, 7);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_stat_node(cut, &stat));
+	assert_int_equal(stat.blocks_512, 3 * BLOCK / 512);
+	tux3_node_put(cut, 1);
+	tux3_node_put(kept, 1);
+	bed_free(&bed);
+}
+
+static void test_stays_read_only(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	char why[256] = "";
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	tux3_node_put(bed_file(&bed, "/file"), 1);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_abandon(bed.volume);
+	bed.opts.read_only = bed.opts.no_recovery = true;
+	bed_open(&bed);
+	assert_int_equal(volume_set_read_only(core(&bed), false, why, sizeof(why)), -EROFS);
+	assert_non_null(strstr(why, "without recovery"));
+	bed_close(&bed);
+	bed.opts.no_recovery = false;
+	bed.dev->read_only = true;
+	bed_open(&bed);
+	assert_int_equal(volume_set_read_only(core(&bed), false, why, sizeof(why)), -EROFS);
+	assert_non_null(strstr(why, "device is read-only"));
+	assert_true(core(&bed)->read_only);
+	set_read_only(&bed, false);
+	bed.opts.read_only = false;
+	tux3_node_put(bed_file(&bed, "/more"), 1);
+	bed_free(&bed);
+}
+
+/* ---- trim ---- */
+
+static void make_files(struct bed *bed, u32 count, u32 blocks)
+{
+	char path[32];
+	u32 i, b;
+
+	for (i = 0; i < count; i++) {
+		struct tux3_node *node;
+
+		snprintf(path, sizeof(path), "/f%u", i);
+		node = bed_file(bed, path);
+		for (b = 0; b < blocks; b++)
+			assert_ok(write_block(node, b, i * 1000 + b));
+		tux3_node_put(node, 1);
+	}
+	assert_ok(tux3_sync(bed->volume));
+}
+
+static void expect_files(struct bed *bed, u32 from, u32 count, u32 step, u32 blocks)
+{
+	char path[32];
+	u32 i, b;
+
+	for (i = from; i < count; i += step) {
+		struct tux3_node *node;
+
+		snprintf(path, sizeof(path), "/f%u", i);
+		node = bed_file(bed, path);
+		for (b = 0; b < blocks; b++)
+			expect_block(node, b, i * 1000 + b);
+		tux3_node_put(node, 1);
+	}
+}
+
+static void unlink_files(struct bed *bed, u32 from, u32 count, u32 step)
+{
+	char path[32];
+	u32 i;
+
+	for (i = from; i < count; i += step) {
+		snprintf(path, sizeof(path), "/f%u", i);
+		assert_ok(tux3_path_unlink(bed->volume, NULL, path));
+	}
+}
+
+static void test_trim(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	u64 free, trimmed, part;
+
+	bed_make(&bed, 300 << 20, BLOCK);	/* three groups */
+	scribble(&bed);
+	make_files(&bed, 40, 30);
+	unlink_files(&bed, 0, 40, 2);
+	assert_ok(tux3_sync(bed.volume));
+	free = atomic64_read(&core(&bed)->balloc.free_blocks);
+	assert_ok(volume_trim(core(&bed), 0, U64_MAX, 1, &trimmed));
+	assert_int_equal(trimmed, free);
+	assert_int_equal(atomic64_read(&discarded), free);
+	assert_int_equal(atomic64_read(&core(&bed)->balloc.free_blocks), free);
+	assert_int_equal(core(&bed)->balloc.trimming, 0);
+	expect_files(&bed, 1, 40, 2, 30);
+	assert_ok(volume_trim(core(&bed), 0, U64_MAX, 1000, &trimmed));
+	assert_true(trimmed < free && trimmed > free / 2);
+	assert_ok(volume_trim(core(&bed), 0, 40000, 1, &part));
+	assert_ok(volume_trim(core(&bed), 40000, U64_MAX, 1, &trimmed));
+	assert_int_equal(part + trimmed, free);
+	assert_ok(volume_trim(core(&bed), U64_MAX, U64_MAX, 1, &trimmed));
+	assert_int_equal(trimmed, 0);
+	make_files(&bed, 40, 30);
+	bed_check(&bed);
+	expect_files(&bed, 0, 40, 1, 30);
+	bed_free(&bed);
+}
+
+struct trimmer {
+	struct bed *bed;
+	atomic_t stop;
+	int err;
+};
+
+static void *trim_always(void *arg)
+{
+	struct trimmer *trimmer = arg;
+	u64 trimmed;
+
+	while (!atomic_read(&trimmer->stop) && !trimmer->err)
+		trimmer->err = volume_trim(core(trimmer->bed), 0, U64_MAX, 1, &trimmed);
+	return NULL;
+}
+
+/* Whatever is being trimmed is neither used nor missed. */
+static void test_trim_beside_writers(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 3 } };
+	struct trimmer trimmers[2] = { { .bed = &bed }, { .bed = &bed } };
+	struct tux3_node *node;
+	pthread_t threads[2];
+	u64 blocks[2] = {};
+	int turn, err, i;
+
+	bed_make(&bed, 8 << 20, BLOCK);
+	scribble(&bed);
+	for (turn = 0; turn < 2; turn++) {		/* the second time with trimmers */
+		for (i = 0; i < 2 && turn; i++)
+			assert_int_equal(pthread_create(&threads[i], NULL, trim_always, &trimmers[i]), 0);
+		atomic_set(&discard_us, turn ? 200 : 0);
+		while (turn && !atomic64_read(&discards))	/* they are at it */
+			usleep(100);
+		make_files(&bed, 20, 10);
+		node = bed_file(&bed, "/large");
+		for (err = 0; !err; blocks[turn]++)
+			err = write_block(node, blocks[turn], blocks[turn]);
+		assert_int_equal(err, -ENOSPC);
+		expect_block(node, blocks[turn] / 2, blocks[turn] / 2);
+		tux3_node_put(node, 1);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, "/large"));
+		expect_files(&bed, 0, 20, 1, 10);
+		unlink_files(&bed, 0, 20, 1);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	atomic_set(&discard_us, 0);
+	for (i = 0; i < 2; i++) {
+		atomic_set(&trimmers[i].stop, 1);
+		pthread_join(threads[i], NULL);
+		assert_int_equal(trimmers[i].err, 0);
+	}
+	/* As much fits as without them, but for what the tree happens to need. */
+	assert_in_range(blocks[1], blocks[0] - 20, blocks[0] + 200);
+	bed_free(&bed);
+}
+
+static void test_discard_option(void **state)
+{
+	struct bed bed = { .opts = { .manual = *state, .age_ms = 3, .discard = true } };
+	int i;
+
+	bed_make(&bed, 32 << 20, BLOCK);
+	scribble(&bed);
+	make_files(&bed, 40, 20);
+	unlink_files(&bed, 0, 40, 2);
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < 2000 && atomic64_read(&discarded) < 400; i++) {
+		usleep(1000);
+		assert_ok(tux3_sync(bed.volume));
+		make_files(&bed, 1, 1);
+	}
+	assert_true(atomic64_read(&discarded) >= 400);
+	assert_true(atomic64_read(&core(&bed)->counters[TUX3_COUNT_DISCARDED]) >= 400);
+	expect_files(&bed, 1, 40, 2, 20);
+	bed_check(&bed);
+	expect_files(&bed, 1, 40, 2, 20);
+	bed_free(&bed);
+}
+
+/* ---- memory ---- */
+
+static void test_reclaim(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	u64 nodes, names;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	make_files(&bed, 500, 1);
+	assert_ok(delta_commit_unify(core(&bed)));
+	nodes = cache_reclaimable(core(&bed));
+	names = name_reclaimable(core(&bed));
+	assert_true(nodes >= 20 * BLOCK && names >= 500);
+	assert_int_equal(cache_shrink(core(&bed), 5 * BLOCK), 5 * BLOCK);
+	assert_int_equal(cache_reclaimable(core(&bed)), nodes - 5 * BLOCK);
+	assert_int_equal(name_shrink(core(&bed), 100), 100);
+	assert_int_equal(name_reclaimable(core(&bed)), names - 100);
+	make_files(&bed, 50, 1);
+	tux3_node_put(bed_file(&bed, "/new"), 1);
+	assert_true(name_shrink(core(&bed), U64_MAX) > 0);
+	assert_true(cache_shrink(core(&bed), U64_MAX) > 0);
+	assert_int_equal(cache_reclaimable(core(&bed)), 0);
+	expect_files(&bed, 0, 500, 1, 1);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	static bool yes = true;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pause),
+		cmocka_unit_test(test_pause_is_whole),
+		{ "test_read_only_thread", test_read_only, NULL, NULL, NULL },
+		{ "test_read_only_manual", test_read_only, NULL, NULL, &yes },
+		cmocka_unit_test(test_writable_after_crash),
+		cmocka_unit_test(test_stays_read_only),
+		cmocka_unit_test(test_trim),
+		cmocka_unit_test(test_trim_beside_writers),
+		{ "test_discard_option_thread", test_discard_option, NULL, NULL, NULL },
+		{ "test_discard_option_manual", test_discard_option, NULL, NULL, &yes },
+		cmocka_unit_test(test_reclaim),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
