@@ -222,9 +222,9 @@ def print_goals(goals):
     return missed == 0
 
 
-def write_json(path, config, rows, goals):
+def write_json(path, config, rows, goals, **more):
     if not path:
         return
     result = {"config": config, "rows": [row.as_json() for row in rows],
-              "goals": [{"goal": text, "met": met} for text, met in goals]}
+              "goals": [{"goal": text, "met": met} for text, met in goals], **more}
     Path(path).write_text(json.dumps(result, indent=1) + "\n")

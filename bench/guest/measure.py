@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The measurements.  Each works on a mounted, empty filesystem and returns figures: (name, unit, better, value).
+
+The name "" is the figure the measurement is about.  Names that begin with "CPU" are processor time: "front end" is what
+the programs used, system calls included; "back end" what all kernel threads of the machine used, and the caller of
+sync; "machine" is the time in which any CPU was not idle.  All filesystems are counted in the same way, and what one
+does later, or elsewhere, is in it.  Counts are those of the disk: "write bios" as the filesystem submitted them, before the
+block layer merged any (but one that is too large for the disk counts as the pieces it was split into), "write requests"
+as the disk got them.  A flush without data counts as one of each, too.
+
+What dbench prints at its end is without its warm-up.
+"""
+import os
+import re
+import resource
+import threading
+import time
+
+import dbench
+from counters import SECTOR_SIZE, Snapshot, Usage
+from filesystems import execute
+
+
+class Setting:
+    """Where and on what a measurement works.
+
+    disk: name of the block device, None without one.  own_folder: where the filesystem has counters of its own, or
+    None.  work: a folder elsewhere.
+    """
+
+    def __init__(self, path, disk, own_folder, work, params):
+        self.path, self.disk, self.own_folder, self.work, self.params = path, disk, own_folder, work, params
+        self.details = {}
+
+    def snapshot(self):
+        return Snapshot(self.disk, self.own_folder)
+
+
+class Syncer(threading.Thread):
+    """sync(2) every so many seconds."""
+
+    def __init__(self, period_s):
+        super().__init__(daemon=True)
+        self.period_s, self.cpu_s, self.took_s, self.ended = period_s, 0.0, [], threading.Event()
+
+    def run(self):
+        next_time = time.monotonic() + self.period_s
+        while not self.ended.wait(max(0.0, next_time - time.monotonic())):
+            begun = time.monotonic()
+            os.sync()
+            self.took_s.append(round(time.monotonic() - begun, 4))
+            self.cpu_s = time.thread_time()
+            next_time = max(next_time + self.period_s, time.monotonic())
+
+    def stop(self):
+        self.ended.set()
+        self.join()
+
+
+def figures_of_usage(usage, sync_cpu_s, front_s, operations, what):
+    """CPU time and counts, per operation.  what: the operations' name, in plural."""
+    per_us = 1e6 / operations
+    back_s = usage.kernel_s() + sync_cpu_s
+    yield "CPU front end", f"us/{what[:-1]}", "lower", front_s * per_us
+    yield "CPU back end", f"us/{what[:-1]}", "lower", back_s * per_us
+    yield "CPU machine", f"us/{what[:-1]}", "lower", usage.busy_s * per_us
+    yield from counts_of_disk(usage.disk, operations / 1000, f"per 1000 {what}")
+
+
+def counts_of_disk(disk, divisor, unit):
+    """Without a disk the figures are there, so that all filesystems have the same, but have no value."""
+    for name, kind, value in (
+            ("write bios", "", disk and disk["writes"] + disk["write_merges"]),
+            ("write requests", "", disk and disk["writes"]),
+            ("flushes", "", disk and disk["flushes"]),
+            ("written", "KiB ", disk and disk["write_sectors"] * SECTOR_SIZE / 1024)):
+        yield name, kind + unit, "lower", None if value is None else value / divisor
+
+
+def details_of_usage(usage, sync_cpu_s, front_s, operations):
+    return {"seconds": round(usage.seconds, 3), "operations": operations, "front_end_s": round(front_s, 4),
+            "kernel_threads_s": usage.busiest(), "sync_caller_s": round(sync_cpu_s, 4),
+            "machine_busy_s": usage.busy_s, "disk": usage.disk, "own_counters": usage.own}
+
+
+# ---- dbench ----
+
+def measure_dbench(setting):
+    """params: load, clients, seconds, sync_s (0: never)"""
+    params, marks = setting.params, []
+    syncer = Syncer(params["sync_s"]) if params["sync_s"] else None
+
+    def on_status(phase, second, lines):
+        # A window in the steady part; the last mark counts.
+        if phase == "execute" and (not marks or second >= params["seconds"] - 2):
+            marks.append((setting.snapshot(), lines, syncer.cpu_s if syncer else 0))
+
+    if syncer:
+        syncer.start()
+    try:
+        text = dbench.run(setting.work / f"{params['load']}.txt", setting.path, params["seconds"], params["clients"],
+                          on_status)
+    finally:
+        if syncer:
+            syncer.stop()
+    result = dbench.parse_result(text)
+    yield "", "MB/s", "higher", result["mb_s"]
+    yield "max latency", "ms", "lower", result["max_latency_ms"]
+    for name, operation in result["operations"].items():
+        yield f"{name} average", "us", "lower", operation["avg_ms"] * 1000
+        yield f"{name} maximum", "ms", "lower", operation["max_ms"]
+    if len(marks) >= 2 and marks[-1][1] > marks[0][1]:
+        usage, operations = Usage(marks[0][0], marks[-1][0]), marks[-1][1] - marks[0][1]
+        sync_cpu_s, front_s = marks[-1][2] - marks[0][2], usage.programs.get("dbench", 0)
+        yield from figures_of_usage(usage, sync_cpu_s, front_s, operations, "operations")
+        setting.details["window"] = details_of_usage(usage, sync_cpu_s, front_s, operations)
+    setting.details["counts"] = {name: operation["count"] for name, operation in result["operations"].items()}
+    setting.details["syncs_took_s"] = syncer.took_s if syncer else []
+
+
+# ---- commands, and then sync ----
+
+def children_cpu_s():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class Timed:
+    """An action and then sync: the time of both, and what was used from the first to the last."""
+
+    def __init__(self, setting, action):
+        # What the snapshots use is not the measurement's.
+        front, begin = children_cpu_s(), setting.snapshot()
+        begun = time.monotonic()
+        self.result = action()
+        self.seconds = time.monotonic() - begun
+        self.front_s = children_cpu_s() - front
+        begun, cpu = time.monotonic(), time.thread_time()
+        os.sync()
+        self.and_sync_s = self.seconds + time.monotonic() - begun
+        self.sync_cpu_s = time.thread_time() - cpu
+        self.usage = Usage(begin, setting.snapshot())
+
+    def figures(self, setting, title, operations, what):
+        """title: in front of each name"""
+        setting.details[title] = details_of_usage(self.usage, self.sync_cpu_s, self.front_s, operations)
+        yield f"{title} and sync", "s", "lower", self.and_sync_s
+        for name, *rest in figures_of_usage(self.usage, self.sync_cpu_s, self.front_s, operations, what):
+            yield f"{title}: {name}", *rest
+
+
+def touch_programs(*names):
+    """Have them in the page cache: what they are read from is not what is measured."""
+    for name in names:
+        execute([name, "--version"])
+
+
+def measure_tree(setting):
+    """params: tar, copies, files (in one copy, of all kinds)"""
+    params = setting.params
+    tar = setting.work / params["tar"]
+    copies = [setting.path / f"copy{n}" for n in range(params["copies"])]
+    touch_programs("tar", "rm")
+
+    def untar():
+        for copy in copies:
+            copy.mkdir()
+            execute(["tar", "-xf", tar, "-C", copy])
+
+    files = params["files"] * params["copies"]
+    name = f"untar x{params['copies']}"
+    timed = Timed(setting, untar)
+    yield name, "s", "lower", timed.seconds
+    yield from timed.figures(setting, name, files, "files")
+    timed = Timed(setting, lambda: execute(["rm", "-r", *copies]))
+    yield "rm -r", "s", "lower", timed.seconds
+    yield from timed.figures(setting, "rm -r", files, "files")
+
+
+def measure_fs_mark(setting):
+    """params: files, bytes"""
+    params = setting.params
+    folder = setting.path / "fs_mark"
+    folder.mkdir()
+    touch_programs("rm")
+
+    def create():
+        # fs_mark takes only short path names.
+        text = execute(["fs_mark", "-d", folder.name, "-n", params["files"], "-s", params["bytes"], "-S", 0, "-k",
+                        "-t", 1, "-l", setting.work / "fs_mark.log"], cwd=setting.path)
+        # Columns: FSUse%, Count, Size, Files/sec, App Overhead.
+        lines = [line.split() for line in text.splitlines() if re.match(r"^\s*\d+\s+\d+\s+\d+\s+[0-9.]+\s+\d+", line)]
+        if not lines:
+            raise RuntimeError(f"fs_mark printed no result:\n{text[-2000:]}")
+        return float(lines[-1][3])
+
+    timed = Timed(setting, create)
+    yield "create", "files/s", "higher", timed.result
+    yield from timed.figures(setting, "create", params["files"], "files")
+    timed = Timed(setting, lambda: execute(["rm", "-r", folder]))
+    yield "rm -r", "s", "lower", timed.seconds
+    yield from timed.figures(setting, "rm -r", params["files"], "files")
+
+
+# ---- fsync ----
+
+def measure_fsync(setting):
+    """params: program, kind (new or overwrite), count (for each process), processes"""
+    params = setting.params
+    if params["kind"] == "overwrite":
+        execute([params["program"], setting.path, "prepare", 1, params["processes"]])
+    begin = setting.snapshot()
+    text = execute([params["program"], setting.path, params["kind"], params["count"], params["processes"]])
+    usage, operations = Usage(begin, setting.snapshot()), params["count"] * params["processes"]
+    mean_ns, max_ns = map(int, text.split())
+    yield "", "ms", "lower", mean_ns / 1e6
+    yield "max latency", "ms", "lower", max_ns / 1e6
+    yield from counts_of_disk(usage.disk, operations, "per operation")
+    yield "CPU machine", "us/operation", "lower", usage.busy_s * 1e6 / operations
+    setting.details["usage"] = {"kernel_threads_s": usage.busiest(), "machine_busy_s": usage.busy_s, "disk": usage.disk,
+                                "own_counters": usage.own}
+
+
+MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync}
