@@ -1,0 +1,558 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+File data against a model: what a file must hold after a long random sequence of writes, stores through a mapping,
+truncates, fallocates, syncs, dropped caches and remounts.
+
+	data.py MODEL_DIR SEED STEPS		one sequence; prints the seed and the step when something differs
+	data.py --check NAME DIR		a single check, see CHECKS
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import random
+import struct
+import subprocess
+import sys
+import time
+
+BLOCK = 4096
+MOST = 3 << 20
+KEEP_SIZE, PUNCH, ZERO = 1, 2, 16
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+def fallocate(fd, mode, offset, length):
+    if libc.fallocate(fd, mode, offset, length):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def drop_caches():
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("1\n")
+
+
+class Model:
+    """One file and what it must hold."""
+
+    def __init__(self, path, seed):
+        self.path, self.rng, self.data = path, random.Random(seed), bytearray()
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+
+    def place(self):
+        """An offset and a length: anywhere, or at edges of blocks, or near the end."""
+        rng = self.rng
+        offset = rng.choice([rng.randrange(MOST), rng.randrange(64 * BLOCK), len(self.data),
+                             rng.randrange(MOST) & ~(BLOCK - 1), max(len(self.data) - rng.randrange(9000), 0)])
+        length = rng.choice([rng.randrange(1, 600), rng.randrange(1, 3 * BLOCK), BLOCK, rng.randrange(1, 300_000),
+                             BLOCK * rng.randrange(1, 40)])
+        return offset, min(length, MOST - offset) if offset < MOST else 0
+
+    def bytes(self, length):
+        return self.rng.randbytes(length) if self.rng.random() < 0.9 else bytes(length)
+
+    def put(self, offset, data):
+        if len(self.data) < offset:
+            self.data.extend(bytes(offset - len(self.data)))
+        self.data[offset:offset + len(data)] = data
+
+    def grow(self, size):
+        if len(self.data) < size:
+            self.data.extend(bytes(size - len(self.data)))
+
+    def do_write(self):
+        offset, length = self.place()
+        if not length:
+            return
+        data = self.bytes(length)
+        assert os.pwrite(self.fd, data, offset) == length
+        self.put(offset, data)
+
+    def do_append(self):
+        data = self.bytes(self.rng.choice([1, 100, 4096, 5000, 70_000]))
+        if len(self.data) + len(data) > MOST:
+            return
+        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        for at in range(0, len(data), 997):
+            os.write(fd, data[at:at + 997])
+        os.close(fd)
+        self.put(len(self.data), data)
+
+    def do_mmap(self):
+        offset, length = self.place()
+        length = min(length, len(self.data) - offset)
+        if length <= 0:
+            return
+        data = self.bytes(length)
+        with mmap.mmap(self.fd, len(self.data)) as area:
+            area[offset:offset + length] = data
+            self.put(offset, data)
+            # Beyond the end, in its page: must never be seen.
+            tail = -len(self.data) % BLOCK
+            if tail and self.rng.random() < 0.5:
+                address = ctypes.addressof(ctypes.c_char.from_buffer(area)) + len(self.data)
+                ctypes.memset(address, 0xee, tail)
+                if self.rng.random() < 0.3:
+                    os.fsync(self.fd)
+
+    def do_read(self):
+        offset, length = self.place()
+        found = os.pread(self.fd, length, offset)
+        expected = bytes(self.data[offset:offset + length])
+        if found != expected:
+            at = next((i for i, pair in enumerate(zip(found, expected)) if pair[0] != pair[1]), min(len(found), len(expected)))
+            raise AssertionError(f"reading {length} at {offset}: differs at {offset + at}, lengths {len(found)} {len(expected)}")
+
+    def do_truncate(self):
+        size = self.rng.choice([0, self.rng.randrange(MOST), self.rng.randrange(len(self.data) + 1),
+                                len(self.data) & ~(BLOCK - 1), self.rng.randrange(700),
+                                max(len(self.data) - self.rng.randrange(70_000), 0)])
+        os.ftruncate(self.fd, size)
+        self.grow(size)
+        del self.data[size:]
+
+    def do_punch(self):
+        offset, length = self.place()
+        if not length:
+            return
+        fallocate(self.fd, PUNCH | KEEP_SIZE, offset, length)
+        stop = min(offset + length, len(self.data))
+        if offset < stop:
+            self.data[offset:stop] = bytes(stop - offset)
+
+    def do_zero_range(self):
+        offset, length = self.place()
+        if not length:
+            return
+        keep = self.rng.random() < 0.5
+        fallocate(self.fd, ZERO | (KEEP_SIZE if keep else 0), offset, length)
+        if not keep:
+            self.grow(offset + length)
+        stop = min(offset + length, len(self.data))
+        if offset < stop:
+            self.data[offset:stop] = bytes(stop - offset)
+
+    def do_fallocate(self):
+        offset, length = self.place()
+        if not length:
+            return
+        keep = self.rng.random() < 0.5
+        fallocate(self.fd, KEEP_SIZE if keep else 0, offset, length)
+        if not keep:
+            self.grow(offset + length)
+
+    def do_fsync(self):
+        os.fsync(self.fd)
+
+    def do_sync(self):
+        os.sync()
+
+    def do_writeback(self):
+        libc.sync_file_range(self.fd, ctypes.c_int64(0), ctypes.c_int64(0), 7)
+
+    def do_drop(self):
+        drop_caches()
+
+    def do_seek(self):
+        """Holes are zeros; data and holes follow each other."""
+        size, at = len(self.data), 0
+        while at < size:
+            try:
+                data = os.lseek(self.fd, at, os.SEEK_DATA)
+            except OSError as error:
+                assert error.errno == errno.ENXIO
+                data = size
+            assert not any(self.data[at:data]), f"a hole at {at}, up to {data}, is none"
+            if data == size:
+                break
+            at = os.lseek(self.fd, data, os.SEEK_HOLE)
+            assert data < at <= size, f"data at {data} ends at {at} of {size}"
+
+    def do_reopen(self):
+        os.close(self.fd)
+        self.fd = os.open(self.path, os.O_RDWR)
+
+    def check_all(self):
+        assert os.fstat(self.fd).st_size == len(self.data), f"size {os.fstat(self.fd).st_size}, not {len(self.data)}"
+        found = os.pread(self.fd, MOST * 2, 0)
+        if found != bytes(self.data):
+            at = next(i for i, pair in enumerate(zip(found, self.data)) if pair[0] != pair[1])
+            raise AssertionError(f"differs at {at} (block {at // BLOCK}), found {found[at:at + 8].hex()}, "
+                                 f"expected {bytes(self.data[at:at + 8]).hex()}")
+
+
+WEIGHTS = {"write": 12, "append": 4, "mmap": 6, "read": 8, "truncate": 6, "punch": 5, "zero_range": 3, "fallocate": 3,
+           "fsync": 2, "sync": 1, "writeback": 2, "drop": 2, "seek": 2, "reopen": 1}
+
+
+def run_model(folder, seed, steps, remount):
+    files = [Model(f"{folder}/model-{seed}-{i}", seed * 10 + i) for i in range(3)]
+    rng = random.Random(seed)
+    step, name = 0, ""
+    try:
+        for step in range(steps):
+            model = rng.choice(files)
+            name = rng.choices(list(WEIGHTS), WEIGHTS.values())[0]
+            getattr(model, "do_" + name)()
+            if step % 50 == 49:
+                for model in files:
+                    model.check_all()
+            if remount and step % 150 == 149:
+                name = "remount"
+                for model in files:
+                    os.close(model.fd)
+                subprocess.run(["umount", folder], check=True)
+                subprocess.run(["mount", "-t", "tux3", os.environ.get("DEVICE", "/dev/vda"), folder], check=True)
+                for model in files:
+                    model.fd = os.open(model.path, os.O_RDWR)
+                    model.check_all()
+    except (AssertionError, OSError) as error:
+        sys.exit(f"seed {seed}, step {step}, {name}: {error}")
+
+
+# ---- single checks ----
+
+def far(folder):
+    """Offsets beyond 2^40, up to the last byte there may be."""
+    fd = os.open(f"{folder}/far", os.O_RDWR | os.O_CREAT, 0o644)
+    places = [(1 << 40) + 1, (1 << 43) - 5, (1 << 52) + 4096, (1 << 62) + 12345, (1 << 63) - 1 - 100]
+    for place in places:
+        os.pwrite(fd, b"far %d" % place, place)
+    os.fsync(fd)
+    drop_caches()
+    for place in places:
+        expected = b"far %d" % place
+        assert os.pread(fd, len(expected), place) == expected, place
+        assert os.lseek(fd, place - 10, os.SEEK_DATA) == max(place & ~(BLOCK - 1), place - 10), place
+        assert os.pread(fd, 10, place - 10) == bytes(10)
+    try:
+        os.pwrite(fd, b"x", (1 << 63) - 1)
+        raise AssertionError("written beyond the largest size")
+    except OSError as error:
+        assert error.errno in (errno.EFBIG, errno.EINVAL, errno.EOVERFLOW), error
+    assert os.fstat(fd).st_blocks <= 8 * len(places) * 2
+    os.ftruncate(fd, (1 << 43) - 5)
+    assert os.lseek(fd, 1 << 42, os.SEEK_END) > 0
+    os.ftruncate(fd, 0)
+    os.fsync(fd)
+    assert os.fstat(fd).st_blocks == 0
+    os.close(fd)
+
+
+def seek(folder):
+    fd = os.open(f"{folder}/seek", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.pwrite(fd, b"x" * 10000, 100_000)
+    os.ftruncate(fd, 300_000)
+    for durable in range(2):
+        first, stop = 100_000 & ~4095, (110_000 + 4095) & ~4095
+        assert os.lseek(fd, 0, os.SEEK_DATA) == first
+        assert os.lseek(fd, 0, os.SEEK_HOLE) == 0
+        assert os.lseek(fd, first + 5, os.SEEK_HOLE) == stop
+        assert os.lseek(fd, first + 5, os.SEEK_DATA) == first + 5
+        for offset, whence in ((stop, os.SEEK_DATA), (300_000, os.SEEK_HOLE), (300_000, os.SEEK_DATA)):
+            try:
+                os.lseek(fd, offset, whence)
+                raise AssertionError((offset, whence))
+            except OSError as error:
+                assert error.errno == errno.ENXIO
+        assert os.lseek(fd, stop, os.SEEK_HOLE) == stop
+        fallocate(fd, 0, 200_704, 8192)
+        os.fsync(fd)
+        assert os.lseek(fd, stop, os.SEEK_HOLE) == stop
+    os.close(fd)
+
+
+def fiemap_of(fd):
+    """[(first byte, bytes, disk byte, flags)]"""
+    request = bytearray(struct.pack("=QQIIII", 0, (1 << 64) - 1, 0, 0, 100, 0) + bytes(100 * 56))
+    fcntl.ioctl(fd, 0xC020660B, request)
+    count = struct.unpack_from("=I", request, 20)[0]
+    found = []
+    for i in range(count):
+        logical, physical, length, _, _, flags = struct.unpack_from("=QQQQQI", request, 32 + 56 * i)
+        found.append((logical, length, physical, flags))
+    return found
+
+
+def fiemap(folder):
+    last, delayed, inline, unwritten = 1, 4 | 2, 0x200 | 0x100, 0x800
+    fd = os.open(f"{folder}/fiemap", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    assert fiemap_of(fd) == []
+    os.pwrite(fd, b"small", 0)
+    assert fiemap_of(fd) == [(0, BLOCK, 0, last | delayed)], fiemap_of(fd)
+    os.fsync(fd)
+    assert fiemap_of(fd) == [(0, 5, 0, last | inline)], fiemap_of(fd)
+    os.pwrite(fd, b"x" * (20 * BLOCK), 0)
+    os.pwrite(fd, b"x" * BLOCK, 40 * BLOCK)
+    fallocate(fd, KEEP_SIZE, 60 * BLOCK, 10 * BLOCK)
+    os.fsync(fd)
+    found = fiemap_of(fd)
+    assert [entry[0] for entry in found] == [0, 40 * BLOCK, 60 * BLOCK], found
+    assert [entry[1] for entry in found] == [20 * BLOCK, BLOCK, 10 * BLOCK], found
+    assert [entry[3] for entry in found] == [0, 0, unwritten | last], found
+    assert all(entry[2] and entry[2] % BLOCK == 0 for entry in found), found
+    os.pwrite(fd, b"y" * BLOCK, 5 * BLOCK)
+    found = fiemap_of(fd)
+    assert [(entry[0], entry[3]) for entry in found[:3]] == [(0, 0), (5 * BLOCK, delayed), (6 * BLOCK, 0)], found
+    os.close(fd)
+
+
+def modes(folder):
+    """What is and what is not supported, and what it does to size and blocks."""
+    fd = os.open(f"{folder}/modes", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    for mode in (0x08, 0x20, 0x40):		# collapse, insert, unshare
+        try:
+            fallocate(fd, mode, 0, BLOCK)
+            raise AssertionError(f"mode {mode}")
+        except OSError as error:
+            assert error.errno == errno.EOPNOTSUPP, error
+    fallocate(fd, KEEP_SIZE, 0, 1 << 20)
+    os.fsync(fd)
+    status = os.fstat(fd)
+    assert status.st_size == 0 and status.st_blocks >= 2048, status
+    fallocate(fd, 0, 0, 1 << 20)
+    assert os.fstat(fd).st_size == 1 << 20
+    assert os.pread(fd, 1 << 20, 0) == bytes(1 << 20)
+    os.pwrite(fd, b"z" * (1 << 20), 0)
+    fallocate(fd, PUNCH | KEEP_SIZE, 100, (1 << 20) - 200)
+    os.fsync(fd)
+    status = os.fstat(fd)
+    assert status.st_size == 1 << 20 and status.st_blocks <= 32, status
+    assert os.pread(fd, 1 << 20, 0) == b"z" * 100 + bytes((1 << 20) - 200) + b"z" * 100
+    os.close(fd)
+
+
+def direct(folder):
+    """O_DIRECT, unaligned too; O_APPEND; vectors; reads that must not wait; splice; copy_file_range."""
+    path = f"{folder}/direct"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_DIRECT, 0o644)
+    assert os.pwrite(fd, b"q" * 10001, 3) == 10001
+    assert os.pread(fd, 20000, 0) == bytes(3) + b"q" * 10001
+    os.close(fd)
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_DSYNC)
+    os.writev(fd, [b"abc", b"", b"defg" * 3000])
+    assert os.pread(fd, 20000, 10004) == b"abc" + b"defg" * 3000
+    buffers = [bytearray(5), bytearray(7)]
+    assert os.preadv(fd, buffers, 10004, os.RWF_NOWAIT) == 12
+    drop_caches()
+    try:
+        os.preadv(fd, buffers, 10004, os.RWF_NOWAIT)
+    except BlockingIOError:
+        pass
+    other = os.open(path + "2", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    size = os.fstat(fd).st_size
+    assert os.sendfile(other, fd, 0, size) == size
+    assert os.copy_file_range(fd, other, size, 0, size) == size
+    expected = os.pread(fd, size, 0)
+    assert os.pread(other, 2 * size, 0) == expected * 2
+    os.close(fd)
+    os.close(other)
+
+
+def self_write(folder):
+    """Writing from a mapping of the same file: the copy faults on pages that are being written, or are not there yet."""
+    path = f"{folder}/self"
+    size = 1 << 20
+    data = random.Random(1).randbytes(size)
+    with open(path, "wb") as file:
+        file.write(data)
+    os.sync()
+    drop_caches()
+    fd = os.open(path, os.O_RDWR)
+    with mmap.mmap(fd, size) as area:
+        assert os.pwrite(fd, memoryview(area)[:500_000], 100) == 500_000
+        # What overlaps is copied in some order; the parts that do not must be right.
+        assert os.pread(fd, 100, 0) == data[:100]
+        assert os.pread(fd, size, 500_100) == data[500_100:]
+        drop_caches()
+        assert os.pwrite(fd, memoryview(area)[600_000:900_000], size + 10) == 300_000
+        assert os.pread(fd, 400_000, size + 10) == data[600_000:900_000]
+        assert os.pread(fd, 10, size) == bytes(10)
+    # From memory that was never touched, and from none at all.
+    with mmap.mmap(-1, size) as area:
+        assert os.pwrite(fd, area, 0) == size
+    assert os.pread(fd, size, 0) == bytes(size)
+    libc.pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+    before = os.fstat(fd).st_size
+    assert libc.pwrite(fd, 4096, 100_000, before + 5) == -1 and ctypes.get_errno() == errno.EFAULT
+    assert os.fstat(fd).st_size == before
+    # A part that can be read, then one that cannot.
+    with mmap.mmap(-1, 16 * BLOCK) as area:
+        area[:] = b"m" * (16 * BLOCK)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        assert libc.mprotect(address + 8 * BLOCK, 8 * BLOCK, 0) == 0
+        done = libc.pwrite(fd, address, 16 * BLOCK, before)
+        assert 0 < done <= 8 * BLOCK, done
+        assert os.fstat(fd).st_size == before + done
+        assert os.pread(fd, 16 * BLOCK, before) == b"m" * done
+        done = libc.pwrite(fd, address, 16 * BLOCK, 0)
+        assert 0 < done <= 8 * BLOCK, done
+        assert os.pread(fd, 16 * BLOCK, 0) == b"m" * done + bytes(16 * BLOCK - done)
+        libc.mprotect(address + 8 * BLOCK, 8 * BLOCK, 3)
+    os.close(fd)
+
+
+def damaged(folder):
+    """
+    One block is changed on the disk: reading it is an error, reading all others is not.  Called mounted, remounts.
+    """
+    path, device = f"{folder}/damaged", os.environ.get("DEVICE", "/dev/vda")
+    data = random.Random(2).randbytes(100 * BLOCK)
+    with open(path, "wb") as file:
+        file.write(data)
+        os.fsync(file.fileno())
+        extents = fiemap_of(file.fileno())
+    place = next(entry[2] + 37 * BLOCK - entry[0] for entry in extents if entry[0] <= 37 * BLOCK < entry[0] + entry[1])
+    subprocess.run(["umount", folder], check=True)
+    with open(device, "r+b") as disk:
+        disk.seek(place)
+        assert disk.read(BLOCK) == data[37 * BLOCK:38 * BLOCK]
+        disk.seek(place + 1000)
+        disk.write(b"damaged!")
+    subprocess.run(["mount", "-t", "tux3", device, folder], check=True)
+    fd = os.open(path, os.O_RDONLY)
+    bad = []
+    for block in range(100):
+        if block == 60:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            assert os.pread(fd, BLOCK, block * BLOCK) == data[block * BLOCK:(block + 1) * BLOCK], block
+        except OSError as error:
+            assert error.errno == errno.EIO
+            bad.append(block)
+    assert bad == [37], bad
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as area:
+        assert area[:37 * BLOCK] == data[:37 * BLOCK] and area[38 * BLOCK:] == data[38 * BLOCK:]
+    os.close(fd)
+    # As a whole it can be written.
+    fd = os.open(path, os.O_RDWR)
+    os.pwrite(fd, data[37 * BLOCK:38 * BLOCK], 37 * BLOCK)
+    os.fsync(fd)
+    drop_caches()
+    assert os.pread(fd, len(data) + 1, 0) == data
+    os.close(fd)
+
+
+def race(folder):
+    """
+    Readers, with a cache that is dropped again and again, beside truncates, writes and commits that use freed blocks for
+    other files.  What is read is zeros or the block's own stamp, and nobody gets an error.
+    """
+    paths, seconds = [f"{folder}/race-{i}" for i in range(3)], 20
+
+    def stamped(who, block, count):
+        return b"".join(struct.pack("=QQ", who + 1, block + i) * (BLOCK // 16) for i in range(count))
+
+    def writer(who):
+        rng = random.Random(who)
+        fd = os.open(paths[who], os.O_RDWR | os.O_CREAT, 0o644)
+        while time.time() < end:
+            block, count = rng.randrange(500), rng.choice([1, 3, 16, 200])
+            choice = rng.random()
+            if choice < 0.6:
+                os.pwrite(fd, stamped(who, block, count), block * BLOCK)
+            elif choice < 0.75:
+                os.ftruncate(fd, rng.randrange(700) * BLOCK)
+            elif choice < 0.9:
+                fallocate(fd, PUNCH | KEEP_SIZE, block * BLOCK, count * BLOCK)
+            else:
+                os.fsync(fd)
+
+    def reader(seed):
+        rng = random.Random(seed)
+        while time.time() < end:
+            who = rng.randrange(len(paths))
+            fd = os.open(paths[who], os.O_RDONLY)
+            for _ in range(20):
+                block = rng.randrange(700)
+                data = os.pread(fd, rng.choice([1, 4, 64]) * BLOCK, block * BLOCK)
+                for at in range(0, len(data) - BLOCK + 1, BLOCK):
+                    piece = data[at:at + BLOCK]
+                    number = block + at // BLOCK
+                    if piece not in (bytes(BLOCK), stamped(who, number, 1)):
+                        # A write or truncate may be half done: each 16 bytes must be right.
+                        for i in range(0, BLOCK, 16):
+                            assert piece[i:i + 16] in (bytes(16), struct.pack("=QQ", who + 1, number)), (who, number, i)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+    for path in paths:
+        open(path, "wb").close()
+    end = time.time() + seconds
+    children = []
+    for work, argument in [(writer, i) for i in range(3)] + [(reader, i) for i in range(2)]:
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                work(argument)
+                status = 0
+            except BaseException as error:
+                print(f"{work.__name__} {argument}: {error!r}", file=sys.stderr)
+            os._exit(status)
+        children.append(child)
+    while time.time() < end:
+        drop_caches()
+        time.sleep(0.05)
+    assert not any(os.waitpid(child, 0)[1] for child in children)
+    for path in paths:
+        os.unlink(path)
+
+
+def full(folder):
+    """A full volume: what was preallocated can be written, what was written is right, and truncates make room."""
+    fd = os.open(f"{folder}/reserved", os.O_RDWR | os.O_CREAT)
+    fallocate(fd, 0, 0, 8 << 20)
+    os.fsync(fd)
+    data = random.Random(3).randbytes(1 << 20)
+    filler, size = os.open(f"{folder}/filler", os.O_RDWR | os.O_CREAT), 0
+    piece = len(data)
+    while piece:
+        try:
+            size += os.write(filler, data[size % len(data):][:piece])
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+            piece //= 4
+    assert os.fstat(filler).st_size == size
+    # Metadata for what is preallocated needs a little.
+    size -= 2 << 20
+    os.ftruncate(filler, size)
+    os.fsync(filler)
+    for at in range(0, 8 << 20, 1 << 20):
+        assert os.pwrite(fd, data, at) == len(data)
+        os.fsync(fd)
+    drop_caches()
+    for at in range(0, 8 << 20, 1 << 20):
+        assert os.pread(fd, len(data), at) == data
+    for at in range(0, size, len(data)):
+        assert os.pread(filler, len(data), at) == data[:size - at], at
+    os.ftruncate(filler, size // 2 + 77)
+    os.ftruncate(filler, size // 2 + 33)
+    fallocate(filler, PUNCH | KEEP_SIZE, 4099, size // 4)
+    assert os.pwrite(fd, data * 4, 8 << 20) == 4 * len(data)
+    os.fsync(fd)
+    for path in (fd, filler):
+        os.ftruncate(path, 0)
+        os.close(path)
+
+
+CHECKS = {"far": far, "seek": seek, "fiemap": fiemap, "modes": modes, "direct": direct, "self": self_write,
+          "race": race, "full": full, "damaged": damaged}
+
+
+def main():
+    if sys.argv[1] == "--check":
+        CHECKS[sys.argv[2]](sys.argv[3])
+    else:
+        run_model(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), "--remount" in sys.argv)
+
+
+main()

@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The disk goes away under a mounted volume (dm-flakey): everybody who waits gets EIO, the volume can be unmounted, and what was
+# synced before is there when the disk is back.  In the machine:
+#	vm/run --disk 512M -- tests/vm/guest/pulled.sh
+cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
+DISK=$DEVICE
+SECTORS=$(blockdev --getsz "$DISK")
+DEVICE=/dev/mapper/pulled
+
+table() {	# up | down
+	case $1 in
+	up) echo "0 $SECTORS linear $DISK 0" ;;
+	errors) echo "0 $SECTORS flakey $DISK 0 0 1 1 error_writes" ;;
+	gone) echo "0 $SECTORS error" ;;
+	esac
+}
+
+become() {	# without flushing or freezing the filesystem: the disk does not ask
+	dmsetup suspend --nolockfs --noflush pulled && table "$1" | dmsetup reload pulled && dmsetup resume pulled
+}
+
+modprobe dm-flakey
+table up | dmsetup create pulled || { failed setup "dmsetup"; summary; }
+
+for how in errors gone; do
+	become up
+	fresh || { failed fresh "no volume"; summary; }
+	mkdir "$MNT/safe" && cp -r core "$MNT/safe/" && sync
+	become $how
+	echo lost >"$MNT/lost"
+	timeout 60 sync "$MNT/lost" 2>/tmp/error && failed "$how: fsync" "it says that all is well" ||
+		check "$how: fsync gets EIO" grep -q "Input/output error" /tmp/error
+	# Several who wait at a time.
+	for n in 1 2 3 4; do
+		(timeout 60 dd if=/dev/zero of="$MNT/wait$n" bs=64k count=100 conv=fsync 2>/tmp/wait$n; echo $? >/tmp/status$n) &
+	done
+	wait
+	for n in 1 2 3 4; do
+		status=$(cat /tmp/status$n)
+		[ "$status" != 0 ] && [ "$status" != 124 ] && ok "$how: waiter $n hears of it" ||
+			failed "$how: waiter $n" "status $status: $(cat /tmp/wait$n)"
+	done
+	check "$how: what is cached can be read" cat "$MNT/safe/core/volume.c"
+	timeout 60 touch "$MNT/more" 2>/tmp/error && failed "$how: changes" "they are still accepted" || ok "$how: changes are refused"
+	check "$how: it can be unmounted" timeout 60 umount "$MNT"
+	become up
+	check "$how: the disk is back: it mounts" mount_it
+	check "$how: what was synced is there" diff -r core "$MNT/safe/core"
+	[ -e "$MNT/lost" ] && failed "$how: what failed" "it is there all the same" || ok "$how: what failed is not there"
+	checked_umount "$how: clean"
+done
+dmsetup remove pulled
+summary

@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# A volume that is full, again and again; and writing much more than there is memory.  In the machine:
+#	vm/run --disk 256M -- tests/vm/guest/space.sh full
+#	vm/run --disk 6G --memory 512 -- tests/vm/guest/space.sh memory
+cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
+
+fill() {	# until it is full: names file1, file2 ... of size $1; prints how many
+	local n=0
+	while n=$((n + 1)); head -c "$1" /dev/urandom >"$MNT/$2$n" 2>/tmp/fill-error; do
+		[ $n -lt 100000 ] || return 1
+	done
+	grep -q "No space left" /tmp/fill-error || { cat /tmp/fill-error; return 1; }
+	echo $n
+}
+
+full() {
+	local round files
+	fresh || { failed fresh "no volume"; summary; }
+	for round in 1 2 3; do
+		files=$(fill $((round * 700000)) big) && ok "round $round: full after $files files" ||
+			failed "round $round" "it is not full: $files"
+		check "round $round: what is there is there" bash -c "cat $MNT/big* | cksum"
+		check "round $round: sync of a full volume" sync
+		check "round $round: small files until there is no room" bash -c \
+			"n=0; while echo text >$MNT/small\$n; do n=\$((n + 1)); [ \$n -lt 200000 ] || exit 1; done 2>/tmp/error;
+			 grep -q 'No space left' /tmp/error"
+		check "round $round: a rename in a full volume, or a clear no" bash -c \
+			"mv $MNT/big1 $MNT/renamed 2>/tmp/error || grep -q 'No space left' /tmp/error"
+		check "round $round: truncating works" truncate -s 0 "$MNT/big2"
+		check "round $round: removing works" bash -c "rm $MNT/*"
+		check "round $round: and gives the room back" bash -c \
+			"sync; [ \$(stat -f -c %a $MNT) -gt \$((\$(stat -f -c %b $MNT) * 8 / 10)) ]"
+	done
+	check "a mapping beyond what there is: SIGBUS, and what went in is there" python3 tests/vm/guest/map_full.py "$MNT"
+	rm -f "$MNT"/*
+	checked_umount "clean after being full"
+}
+
+memory() {
+	local sum
+	fresh || { failed fresh "no volume"; summary; }
+	check "4 GB through little memory" bash -c \
+		"for n in 1 2 3 4; do
+			python3 -c 'import sys
+block = bytes(range(256)) * 4096
+for n in range(1024): sys.stdout.buffer.write(n.to_bytes(8, \"little\") + block[8:])' >$MNT/file\$n & done; wait"
+	sum=$(for n in 1 2 3 4; do cksum <"$MNT/file$n"; done | sort -u | wc -l)
+	[ "$sum" = 1 ] && ok "all four read alike" || failed "reading back" "$sum different checksums"
+	check "each has its size" bash -c "[ \$(stat -c %s $MNT/file* | sort -u) = $((1024 * 1048576)) ]"
+	check "50,000 small files with little memory" bash -c \
+		"mkdir $MNT/many; cd $MNT/many && seq 50000 | xargs -n 1000 touch && [ \$(ls | wc -l) = 50000 ]"
+	checked_umount "clean after memory pressure"
+}
+
+case ${1:-full} in
+full) full ;;
+memory) memory ;;
+*) echo "space.sh: \"$1\" is neither full nor memory" >&2; exit 2 ;;
+esac
+summary

@@ -1,0 +1,412 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Mounts from beginning to end: options, remount, freeze, shutdown, numbers in /sys, attributes, handles, unloading.
+# In the machine:
+#	vm/run --disk 512M -- tests/vm/guest/super.sh [NAME of a group ...]
+cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
+SYS=/sys/fs/tux3/${DEVICE##*/}
+
+options() {	# as /proc/mounts shows them
+	awk -v mnt="$MNT" '$2 == mnt { print $4 }' /proc/mounts
+}
+
+refused() {	# NAME TEXT COMMAND...: it fails, and the kernel, or it, says so
+	local name=$1 text=$2 output
+	shift 2
+	dmesg --clear
+	if output=$("$@" 2>&1); then
+		failed "$name" "it was not refused"
+	elif { echo "$output"; dmesg; } | grep -q -- "$text"; then
+		ok "$name"
+	else
+		failed "$name" "nothing says '$text': $output $(dmesg | tail -n 3)"
+	fi
+}
+
+equal() {	# NAME GOT EXPECTED
+	[ "$2" = "$3" ] && ok "$1" || failed "$1" "'$2' instead of '$3'"
+}
+
+copy_device() {	# what is on the disk, not in its page cache
+	dd if="$DEVICE" of=/tmp/frozen.img bs=1M iflag=direct conv=sparse status=none
+}
+
+# ---- groups ----
+
+group_mount() {
+	fresh --label "a label" || { failed mount "no volume"; return; }
+	equal "default options" "$(options)" "rw,relatime"
+	equal "type" "$(stat -f -c %t "$MNT")" 54555833
+	equal "statfs: size" $(($(stat -f -c '%b * %s' "$MNT"))) "$(blockdev --getsize64 "$DEVICE")"
+	equal "block size" "$(stat -f -c %S "$MNT")" 4096
+	mkdir -p /tmp/second
+	check "the same device mounted twice" mount -t tux3 "$DEVICE" /tmp/second
+	echo text >"$MNT/file"
+	equal "is one filesystem" "$(cat /tmp/second/file)" text
+	umount /tmp/second
+	refused "tux3-fuse does not write it too" "in use" build/tux3-fuse "$DEVICE" /tmp/second
+	refused "nor does mkfs" "in use" build/mkfs.tux3 --force "$DEVICE"
+	equal "label" "$(python3 - "$MNT" <<-END
+		import fcntl, os, sys
+		print(fcntl.ioctl(os.open(sys.argv[1], 0), 0x81009431, bytes(256)).rstrip(b"\0").decode())
+	END
+	)" "a label"
+	checked_umount "umount"
+	check "a device that cannot be written" blockdev --setro "$DEVICE"
+	check "is mounted read-only" mount_it
+	check "says so" grep -q "^ro" <(options)
+	refused "and stays so" "." mount -o remount,rw "$MNT"
+	equal "its files" "$(cat "$MNT/file")" text
+	check "is unmounted" umount "$MNT"
+	blockdev --setrw "$DEVICE"
+	dd if=/dev/zero of="$DEVICE" bs=1M count=4 conv=fsync status=none
+	dd if=/dev/zero of="$DEVICE" bs=1M seek=508 conv=fsync status=none 2>/dev/null
+	refused "a device without a volume" "no Tux3 volume" mount -t tux3 "$DEVICE" "$MNT"
+	build/mkfs.tux3 --quiet "$DEVICE"
+	dd if=/dev/urandom of="$DEVICE" bs=4k seek=50 count=100 conv=fsync status=none	# behind anchor and free map
+	refused "a volume whose tree is damaged" "cannot be" mount -t tux3 "$DEVICE" "$MNT"
+	refused "the same read-only" "cannot be" mount -t tux3 -o ro "$DEVICE" "$MNT"
+	for size in 8192 65536; do
+		check "blocks of $size bytes" fresh --block-size $size
+		cp -r core "$MNT/"
+		equal "$size: statfs" "$(stat -f -c %S "$MNT")" $size
+		check "$size: umount" umount "$MNT"
+		check "$size: mount" mount_it
+		check "$size: files" diff -r core "$MNT/core"
+		checked_umount "$size: umount again"
+	done
+}
+
+group_options() {
+	local bad
+	MOUNT_OPTIONS=age=0.25,dirty=16M,cache=1536K,names=5000,noacl,discard
+	check "all options" fresh
+	equal "are shown" "$(options)" "rw,relatime,age=0.25,dirty=16M,cache=1536K,names=5000,discard,noacl"
+	check "remount" mount -o remount,age=2,nodiscard,acl "$MNT"
+	equal "changes what it says" "$(options)" "rw,relatime,age=2,dirty=16M,cache=1536K,names=5000"
+	checked_umount "umount with options"
+	for bad in age=0 age=5000 age=x age=1.5s dirty=0 dirty=64X cache=-1 names=many names=0; do
+		MOUNT_OPTIONS=$bad
+		refused "$bad" "is not a value it can take" mount_it
+	done
+	MOUNT_OPTIONS=no-such-option
+	refused "unknown" "Unknown parameter" mount_it
+	MOUNT_OPTIONS=norecovery
+	refused "norecovery without ro" "needs ro" mount_it
+	MOUNT_OPTIONS=ro,norecovery
+	check "norecovery with ro" mount_it
+	refused "norecovery, made writable" "without recovery" mount -o remount,rw "$MNT"
+	check "umount" umount "$MNT"
+	MOUNT_OPTIONS=
+}
+
+group_remount() {
+	fresh || { failed remount "no volume"; return; }
+	echo one >"$MNT/one"
+	check "to read-only" mount -o remount,ro "$MNT"
+	refused "nothing is written" "Read-only" touch "$MNT/two"
+	equal "everything is in the tree" "$(cat $SYS/log_length) $(cat $SYS/dirty_nodes)" "0 0"
+	echo 3 >/proc/sys/vm/drop_caches
+	check "the volume is clean" build/fsck.tux3 -n --data "$DEVICE"
+	equal "it is readable" "$(cat "$MNT/one")" one
+	check "to writable" mount -o remount,rw "$MNT"
+	check "it is" bash -c "echo two >$MNT/two && sync"
+	exec 5>"$MNT/open"
+	refused "not while somebody writes" "busy" mount -o remount,ro "$MNT"
+	exec 5>&-
+	exec 5<"$MNT/one"
+	rm "$MNT/one"
+	refused "not with an open file that has no name" "still open" mount -o remount,ro "$MNT"
+	exec 5<&-
+	rm "$MNT/two"
+	check "right after removing files" mount -o remount,ro "$MNT"
+	checked_umount "umount read-only"
+	MOUNT_OPTIONS=ro
+	check "mount read-only" mount_it
+	MOUNT_OPTIONS=
+	check "then writable" mount -o remount,rw "$MNT"
+	check "is written" bash -c "echo three >$MNT/three"
+	for n in 1 2 3; do
+		check "there and back $n" bash -c "mount -o remount,ro $MNT && mount -o remount,rw $MNT && echo $n >$MNT/n$n"
+	done
+	checked_umount "umount after remounts"
+	mount_it
+	exec 5>"$MNT/open"
+	echo text >"$MNT/dirty"
+	rm "$MNT/open"
+	echo u >/proc/sysrq-trigger
+	for n in $(seq 50); do [ "$(options)" = ro,relatime ] && break; sleep 0.1; done
+	equal "emergency: read-only" "$(options)" ro,relatime
+	refused "emergency: not writable while a file without a name is open" "still open" mount -o remount,rw "$MNT"
+	exec 5>&-
+	check "emergency: then it is" mount -o remount,rw "$MNT"
+	equal "emergency: all is there" "$(cat "$MNT"/*)" "$(printf 'text\n1\n2\n3\nthree')"
+	checked_umount "emergency: clean"
+}
+
+group_freeze() {
+	fresh || { failed freeze "no volume"; return; }
+	cp -r core "$MNT/"
+	exec 5>"$MNT/removed"
+	echo text >&5
+	check "freeze" fsfreeze -f "$MNT"
+	(echo late >"$MNT/late"; touch /tmp/written) &
+	check "sync" timeout 20 sync
+	check "syncfs" timeout 20 sync -f "$MNT"
+	check "statfs" timeout 20 stat -f "$MNT"
+	check "reading" diff -r core "$MNT/core"
+	local before
+	before=$(cat $SYS/device_writes)
+	sleep 2
+	equal "nothing is written" "$(cat $SYS/device_writes)" "$before"
+	copy_device
+	check "what is on the disk is clean" build/fsck.tux3 -n --data /tmp/frozen.img
+	rm /tmp/frozen.img
+	check "who writes waits" [ ! -e /tmp/written ]
+	check "thaw" fsfreeze -u "$MNT"
+	wait
+	equal "the write went through" "$(cat "$MNT/late")" late
+	exec 5>&-
+	rm "$MNT/removed"
+	# A file without a name goes out of use while frozen.
+	exec 5<"$MNT/late"
+	rm "$MNT/late"
+	fsfreeze -f "$MNT"
+	exec 5<&-
+	sleep 0.2
+	check "thaw again" fsfreeze -u "$MNT"
+	checked_umount "umount after freezing"
+}
+
+# Freezing, syncing, memory pressure and at last a shutdown, while others work.
+group_busy() {
+	local n
+	fresh || { failed busy "no volume"; return; }
+	rm -f /tmp/stop
+	for n in 1 2 3; do
+		(while [ ! -e /tmp/stop ]; do
+			cp -r core "$MNT/copy$n" && mv "$MNT/copy$n" "$MNT/moved$n" && rm -r "$MNT/moved$n"
+		done) 2>/dev/null &
+	done
+	(while [ ! -e /tmp/stop ]; do sync -f "$MNT"; sleep 0.1; done) 2>/dev/null &
+	(while [ ! -e /tmp/stop ]; do echo 3 >/proc/sys/vm/drop_caches; sleep 0.3; done) &
+	for n in 1 2 3 4 5; do
+		sleep 1
+		fsfreeze -f "$MNT" || failed "busy: freeze $n" "exit status $?"
+		copy_device
+		check "busy: clean while frozen $n" build/fsck.tux3 -n --data /tmp/frozen.img
+		fsfreeze -u "$MNT" || failed "busy: thaw $n" "exit status $?"
+	done
+	for n in 1 2 3; do
+		mount -o remount,ro "$MNT" 2>/dev/null && mount -o remount,rw "$MNT"
+		sleep 0.3
+	done
+	xfs_io -r -x -c shutdown "$MNT"
+	sleep 1
+	touch /tmp/stop
+	wait
+	rm -f /tmp/stop /tmp/frozen.img
+	check "busy: umount" umount "$MNT"
+	check "busy: mount" mount_it
+	checked_umount "busy: clean after it all"
+}
+
+group_shutdown() {
+	local how
+	for how in freeze commit "at once"; do		# the first two keep all that was done
+		fresh || { failed "shutdown $how" "no volume"; return; }
+		for n in 1 2 3 4 5 6 7 8; do echo text >"$MNT/file$n"; done
+		sync
+		dd if=/dev/urandom of="$MNT/big" bs=1M count=20 status=none
+		mkdir "$MNT/dir"
+		rm "$MNT/file8"
+		exec 5<"$MNT/file7"
+		rm "$MNT/file7"
+		refused "shutdown $how: only root may" "not permitted" su user1 -c "xfs_io -r -x -c shutdown $MNT"
+		case $how in
+		freeze) check "shutdown $how" python3 -c \
+			"import fcntl, os; fcntl.ioctl(os.open('$MNT', 0), 0x8004587d, bytes(4))" ;;
+		commit) check "shutdown $how" xfs_io -r -x -c "shutdown -f" "$MNT" ;;
+		*) check "shutdown $how" xfs_io -r -x -c shutdown "$MNT" ;;
+		esac
+		refused "shutdown $how: no new file" "Input/output error" touch "$MNT/new"
+		refused "shutdown $how: sync" "Input/output error" sync -f "$MNT"
+		exec 5<&-
+		refused "shutdown $how: not writable again" "after an error" bash -c \
+			"mount -o remount,ro $MNT && mount -o remount,rw $MNT"
+		check "shutdown $how: umount" umount "$MNT"
+		check "shutdown $how: mount" mount_it
+		[ "$how" = "at once" ] ||
+			equal "shutdown $how: is all there" "$(stat -c %s "$MNT/big") $(ls "$MNT" | wc -l)" "20971520 8"
+		equal "shutdown $how: what was synced is there" "$(cat "$MNT/file3")" text
+		checked_umount "shutdown $how: clean after it"
+	done
+}
+
+group_sysfs() {
+	local file before
+	fresh --label numbers || { failed sysfs "no volume"; return; }
+	for file in "$SYS"/*; do
+		cat "$file" >/dev/null || failed "sysfs ${file##*/}" "cannot be read"
+	done
+	equal "label" "$(cat $SYS/label)" numbers
+	check "counters of the core" [ "$(ls $SYS | wc -l)" -gt 45 ]
+	before=$(cat $SYS/committed_delta)
+	echo text >"$MNT/file"
+	sync -f "$MNT"
+	check "deltas are counted" [ "$(cat $SYS/committed_delta)" -gt "$before" ]
+	equal "total blocks" "$(cat $SYS/blocks)" "$(stat -f -c %b "$MNT")"
+	check "writes" [ "$(cat $SYS/device_write_bytes)" -gt 0 ]
+	check "CPU time of the back end" [ "$(cat $SYS/back_cpu_ns)" -gt 0 ]
+	# Reading the numbers while the folder comes and goes.
+	(while [ ! -e /tmp/stop ]; do cat $SYS/* >/dev/null 2>&1; done) &
+	for n in 1 2 3 4 5; do umount "$MNT"; mount_it; done
+	touch /tmp/stop
+	wait
+	rm /tmp/stop
+	checked_umount "umount"
+	check "the folder is gone" [ ! -e "$SYS" ]
+}
+
+flags() {
+	lsattr -d "$1" | cut -d' ' -f1 | tr -d -
+}
+
+group_attributes() {
+	fresh || { failed attributes "no volume"; return; }
+	echo text >"$MNT/file"
+	mkdir "$MNT/dir"
+	check "chattr" chattr +iadA "$MNT/file"
+	equal "lsattr" "$(flags "$MNT/file")" iadA
+	chattr -ia "$MNT/file"
+	chattr +a "$MNT/file"
+	refused "append only: no overwriting" "not permitted" bash -c "echo new >$MNT/file"
+	check "append only: appending" bash -c "echo more >>$MNT/file"
+	refused "append only: stays" "not permitted" rm "$MNT/file"
+	chattr +i "$MNT/dir"
+	refused "immutable directory" "not permitted" touch "$MNT/dir/file"
+	refused "a flag we do not have" "not supported" chattr +c "$MNT/dir"
+	refused "not for everybody" "not permitted" su user1 -c "chattr -i $MNT/dir"
+	check "project" chattr -p 77 "$MNT/file"
+	check "generation" lsattr -v "$MNT/file"
+	umount "$MNT"
+	mount_it
+	equal "after a mount" "$(flags "$MNT/file") $(flags "$MNT/dir")" "adA i"
+	equal "after a mount: project" "$(lsattr -p "$MNT/file" | awk '{ print $1 }')" 77
+	refused "after a mount: immutable" "not permitted" touch "$MNT/dir/file"
+	chattr -i "$MNT/dir"
+	check "made changeable" touch "$MNT/dir/file"
+	checked_umount "umount with attributes"
+}
+
+group_trim() {
+	fresh || { failed trim "no volume"; return; }
+	dd if=/dev/urandom of="$MNT/big" bs=1M count=50 status=none
+	sync
+	rm "$MNT/big"
+	cp -r core "$MNT/"
+	sync
+	check "fstrim" fstrim -v "$MNT"
+	umount "$MNT"
+	mount_it
+	check "took nothing that is in use" diff -r core "$MNT/core"
+	checked_umount "umount after trimming"
+}
+
+group_handles() {
+	local output
+	fresh || { failed handles "no volume"; return; }
+	output=$(python3 tests/vm/guest/handles.py "$MNT" "$DEVICE" 2>&1)
+	echo "$output"
+	PASSED=$((PASSED + $(grep -c ^ok <<<"$output")))
+	FAILED=$((FAILED + $(grep -c ^FAILED <<<"$output")))
+	grep -q "Traceback" <<<"$output" && failed handles "the program did not come to its end"
+	checked_umount "umount after handles"
+}
+
+group_memory() {
+	fresh || { failed memory "no volume"; return; }
+	for n in 1 2 3; do
+		cp -r core "$MNT/core$n"
+		cp -r linux "$MNT/linux$n"
+	done
+	sync
+	check "names are in memory" [ "$(cat $SYS/names_cached)" -gt 50 ]
+	for n in 1 2 3; do echo 2 >/proc/sys/vm/drop_caches; done
+	check "and are given back" [ "$(cat $SYS/names_cached)" -lt 50 ]
+	check "everything is there" diff -r core "$MNT/core2"
+	checked_umount "umount"
+}
+
+group_nfs() {
+	fresh || { failed nfs "no volume"; return; }
+	modprobe -a nfsd nfs nfsv4 2>/dev/null || { echo "skipped nfs: this kernel has none"; umount "$MNT"; return; }
+	mkdir -p /tmp/nfs /var/lib/nfs/v4recovery /run/rpc_pipefs /run/sendsigs.omit.d
+	mount -t nfsd nfsd /proc/fs/nfsd
+	rpcbind -w 2>/dev/null
+	exportfs -o rw,fsid=0,no_root_squash,no_subtree_check,sync "localhost:$MNT" && rpc.mountd && rpc.nfsd 2 ||
+		{ echo "skipped nfs: the server does not start"; umount "$MNT"; return; }
+	if timeout 60 mount -t nfs -o vers=4.2,soft,timeo=50 localhost:/ /tmp/nfs; then
+		check "nfs: copy a tree" cp -r core /tmp/nfs/
+		check "nfs: compare" diff -r core /tmp/nfs/core
+		check "nfs: rename, link, remove" bash -c \
+			"cd /tmp/nfs && mv core moved && ln moved/tree.c link && rm moved/tree.c && rm -r moved"
+		exec 5</tmp/nfs/link
+		echo 3 >/proc/sys/vm/drop_caches
+		check "nfs: an open file without a cached inode" cmp core/tree.c /dev/fd/5
+		rm /tmp/nfs/link
+		check "nfs: removed while open" cmp core/tree.c - <&5
+		exec 5<&-
+		check "nfs: xattrs" bash -c \
+			"touch /tmp/nfs/x && setfattr -n user.a -v b /tmp/nfs/x && getfattr -n user.a /tmp/nfs/x"
+		umount /tmp/nfs
+	else
+		failed nfs "mount"
+	fi
+	rpc.nfsd 0
+	exportfs -ua
+	umount /proc/fs/nfsd
+	sleep 1
+	checked_umount "umount after nfs"
+}
+
+# Last: the disk does not come back.
+group_gone() {
+	fresh || { failed gone "no volume"; return; }
+	cp -r core "$MNT/"
+	sync
+	echo lost >"$MNT/lost"
+	exec 5>"$MNT/open"
+	echo 1 >"/sys/block/${DEVICE##*/}/device/../remove"
+	refused "gone: sync" "Input/output error" sync -f "$MNT"
+	refused "gone: write" "Input/output error" bash -c "echo text >$MNT/more"
+	check "gone: statfs" stat -f "$MNT"
+	exec 5>&-
+	check "gone: umount" umount "$MNT"
+}
+
+group_unload() {
+	fresh || { failed unload "no volume"; return; }
+	cp -r core "$MNT/"
+	refused "not while a volume is mounted" "in use" rmmod tux3
+	# Busy until the last moment: dirty data, files without a name, names looked up.
+	exec 5>"$MNT/held"
+	rm "$MNT/held"
+	(dd if=/dev/zero of="$MNT/zero" bs=1M count=50 status=none; rm -r "$MNT/core")
+	exec 5>&-
+	checked_umount "umount"
+	if [ -e /run/vm/tux3.ko ]; then
+		check "unload" rmmod tux3
+		check "load" insmod /run/vm/tux3.ko
+		check "mount" mount_it
+		checked_umount "umount again"
+	fi
+}
+
+for group in ${*:-mount options remount freeze busy shutdown sysfs attributes trim handles nfs memory unload gone}; do
+	echo "# $group"
+	group_$group
+	mountpoint -q "$MNT" && umount "$MNT"
+done
+summary
