@@ -91,6 +91,7 @@ $(OBJ)/flags: FORCE
 	@echo '$(CC) $(subst ','\'',$(TUX3_CFLAGS) $(CFLAGS) $(FUSE_CFLAGS))' | cmp -s - $@ || \
 		echo '$(CC) $(subst ','\'',$(TUX3_CFLAGS) $(CFLAGS) $(FUSE_CFLAGS))' >$@
 FORCE:
+.PHONY: FORCE
 
 $(OBJ)/user/fuse/%.o: TUX3_CFLAGS += $(FUSE_CFLAGS)
 

@@ -193,27 +193,30 @@ static int commit_flush(struct volume *vol)
 	return err;
 }
 
-static int commit_wait_io(struct volume *vol, struct io_wait *wait)
+static int commit_wait_io(struct volume *vol, struct io_wait *wait, struct blk_plug *plug)
 {
 	u64 start = ktime_get_ns();
 	int err;
 
 	device_kick(vol->dev);
+	blk_finish_plug(plug);
 	err = io_wait_finish(wait);
 	count_add(vol, TUX3_COUNT_DEVICE_NS, ktime_get_ns() - start);
 	return err;
 }
 
 /* Data and log have been placed: make them durable.  *err: what went wrong before, if anything. */
-static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, u64 data_blocks, int err)
+static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, struct blk_plug *plug, u64 data_blocks,
+			int err)
 {
 	bool data_first = data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
 					  !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM));
 	int io_err;
 
 	if (data_first) {
-		io_err = commit_wait_io(vol, wait);
+		io_err = commit_wait_io(vol, wait, plug);
 		io_wait_init(wait);
+		blk_start_plug(plug);
 		if (!err)
 			err = io_err;
 		if (!err)
@@ -221,7 +224,7 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, u64
 	}
 	if (!err)
 		err = log_write_commit(vol, delta, data_first ? TUX3_COMMIT_DATA_FLUSHED : 0, wait);
-	io_err = commit_wait_io(vol, wait);
+	io_err = commit_wait_io(vol, wait, plug);
 	if (!err)
 		err = io_err;
 	return err ? err : commit_flush(vol);
@@ -263,6 +266,7 @@ int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log;
 	struct llist_node *inodes;
+	struct blk_plug plug;
 	struct io_wait wait;
 	s64 charged;
 	int err;
@@ -275,13 +279,16 @@ int commit_delta(struct volume *vol)
 	io_wait_init(&wait);
 	log_begin_commit(vol);
 
+	/* Neighbours on the disk become one request: data of small files, and the log. */
+	blk_start_plug(&plug);
 	err = commit_place(vol, inodes, delta, &wait, &charged);
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
 	if (!err && !vol->log.records && !vol->log.must_write) {
+		blk_finish_plug(&plug);
 		err = io_wait_finish(&wait);
 		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
 	} else {
-		err = commit_write(vol, delta, &wait, data, err);
+		err = commit_write(vol, delta, &wait, &plug, data, err);
 		count_add(vol, TUX3_COUNT_DELTAS, 1);
 	}
 	log_end_commit(vol);

@@ -66,6 +66,7 @@
 #include <linux/printk.h>	/* pr_err pr_warn pr_info, _ratelimited, printk formats restricted to what printf(3) knows too */
 #include <linux/stat.h>		/* S_IFMT S_ISDIR ... */
 #include <linux/uio.h>		/* struct kvec */
+#include <linux/blkdev.h>	/* struct blk_plug blk_start_plug blk_finish_plug */
 #include "trace/tux3.h"	/* trace_tux3_enter transition commit unify_begin unify_end balloc enospc: linux/trace/ */
 
 /*

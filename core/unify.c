@@ -109,6 +109,7 @@ static void unify_write_nodes(struct volume *vol)
 int unify_start(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
+	struct blk_plug plug;
 	struct map_write *map;
 	unsigned int i;
 	int err;
@@ -135,12 +136,14 @@ int unify_start(struct volume *vol)
 	unify->since_delta = vol->delta.committed;
 
 	io_wait_init(&unify->wait);
+	blk_start_plug(&plug);
 	unify_write_nodes(vol);
 	list_for_each_entry(map, &unify->maps, link) {
 		device_write(vol->dev, map->addr, map->data, 1, 0, &unify->wait);
 		count_add(vol, TUX3_COUNT_MAP_BLOCKS, 1);
 	}
 	device_kick(vol->dev);
+	blk_finish_plug(&plug);
 	count_add(vol, TUX3_COUNT_NODE_BLOCKS, unify->node_count);
 	unify->phase = UNIFY_WRITING;
 	trace_tux3_unify_begin(vol, unify->since_delta, unify->node_count, vol->log.length);

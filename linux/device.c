@@ -55,6 +55,35 @@ void bdev_bio_submit(struct tux3_device *dev, struct bio *bio)
 	submit_bio(bio);
 }
 
+void bdev_bio_kick(struct tux3_device *dev)
+{
+	struct bio *bio = bdev_device_of(dev)->kept;
+
+	bdev_device_of(dev)->kept = NULL;
+	if (bio)
+		bdev_bio_submit(dev, bio);
+}
+
+void bdev_bio_keep(struct tux3_device *dev, struct bio *bio)
+{
+	bdev_bio_kick(dev);
+	bdev_device_of(dev)->kept = bio;
+}
+
+struct bio *bdev_bio_continue(struct tux3_device *dev, u64 addr, void *private)
+{
+	struct bio *bio = bdev_device_of(dev)->kept;
+
+	if (!bio)
+		return NULL;
+	if (bio->bi_private != private || bio_end_sector(bio) != bdev_sector(dev, addr)) {
+		bdev_bio_kick(dev);
+		return NULL;
+	}
+	bdev_device_of(dev)->kept = NULL;
+	return bio;
+}
+
 /* ---- memory to bios ---- */
 
 static void bdev_end_io(struct bio *bio)
@@ -237,6 +266,7 @@ static void bdev_close(struct tux3_device *dev)
 	struct bdev_device *bd = bdev_device_of(dev);
 
 	/* Tools that read the device through its page cache from now on must find what we have written. */
+	WARN_ON_ONCE(bd->kept);
 	sync_blockdev(bd->bdev);
 	invalidate_bdev(bd->bdev);
 	bioset_exit(&bd->write_bios);
@@ -249,6 +279,7 @@ static const struct tux3_device_ops bdev_device_ops = {
 	.write = bdev_write,
 	.flush = bdev_flush,
 	.discard = bdev_discard,
+	.kick = bdev_bio_kick,
 	.close = bdev_close,
 };
 

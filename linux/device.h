@@ -14,8 +14,8 @@
  * and its bi_end_io (interrupt context) takes wait and err = bdev_bio_error(bio) from the bio, ends the folios'
  * writeback, calls bio_put(bio) and last io_wait_end(wait, err): after that the io_wait, and the device, may be gone.
  *
- * Memory: bdev_bio_alloc() never fails; it may wait for a bio of ours that is under way to complete.  So never hold one
- * that is not submitted while asking for the next.  Reads have their own reserve: a read never waits for writes.
+ * Memory: bdev_bio_alloc() never fails; it may wait for a bio of ours that is under way to complete.  So never hold
+ * one that is not submitted while asking for the next.  Reads have their own reserve: a read never waits for writes.
  *
  * Locking: none of our own; all may be called from several tasks.  bdev_bio_alloc() and bdev_bio_submit() may sleep.
  */
@@ -31,6 +31,7 @@ struct bdev_device {
 	struct tux3_device dev;
 	struct block_device *bdev;	/* the caller's: open as long as we are */
 	struct bio_set write_bios, read_bios;
+	struct bio *kept;		/* commit_mutex; see bdev_bio_keep() */
 	unsigned int align_mask;	/* memory that a bio points to, and its length, must have none of these bits */
 	char name[BDEVNAME_SIZE + 8];	/* "tux3 sda1" */
 };
@@ -61,6 +62,16 @@ static inline sector_t bdev_sector(struct tux3_device *dev, u64 addr)
 struct bio *bdev_bio_alloc(struct tux3_device *dev, u64 addr, unsigned int vecs, blk_opf_t opf);
 /* Submit it and count it (dev->reads or writes).  Errors come to bi_end_io. */
 void bdev_bio_submit(struct tux3_device *dev, struct bio *bio);
+
+/*
+ * For the back end's data: a bio that the next piece may go on with is kept instead of submitted; device_kick(),
+ * which the core calls before it waits, submits it.  So does who is about to wait for a folio lock: bdev_bio_kick().
+ * One at a time.
+ */
+void bdev_bio_keep(struct tux3_device *dev, struct bio *bio);
+/* The kept bio, no longer kept, if what is to be written at addr, with this bi_private, continues it; else NULL. */
+struct bio *bdev_bio_continue(struct tux3_device *dev, u64 addr, void *private);
+void bdev_bio_kick(struct tux3_device *dev);
 
 /*
  * For bi_end_io: 0 or -EIO.  Other numbers that a device may give have a meaning of their own to us and to programs

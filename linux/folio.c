@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Which blocks of a folio are dirty in which delta: the front end's side.  What the states are is said in folio.h, what the
- * back end does with them in writeback.c.
+ * Which blocks of a folio are dirty in which delta: the front end's side.  What the states are is said in folio.h,
+ * what the back end does with them in writeback.c.
  *
  * Invariants, under node->data_lock:
  *
- *  1. A state is attached (folio->private) or detached.  It is attached under the folio lock, to a folio in the page cache, and
- *     is gone from it before the folio leaves the cache: released, which it refuses while busy, or invalidated.  So who
- *     finds part->state attached still, under data_lock, and then makes it busy, knows that the folio is in the cache and
- *     stays there for as long as nobody truncates it (i_rwsem, invalidate_lock).
- *  2. A state is busy while it is on node->dirty[0] or dirty[1]: then it holds a reference to its folio.  It gets on a list with
- *     its first dirty bit there.  A truncate takes bits back, but leaves it on the list: data_done(), which visits all on the
- *     list, thus also finds the folio that is still PG_dirty for nothing.
- *  3. Bits of a delta that is the back delta are only cleared by data_done().  So is membership in its list, from the moment when
- *     the back end has begun with it (node->sorted); that is why it may walk the list without a lock.
- *  4. copies are of blocks pending when they were made: dirty in the back delta, neither sent nor copied.  Nobody changes a
- *     pending block before he has made it copied.
+ *  1. A state is attached (folio->private) or detached.  It is attached under the folio lock, to a folio in the page
+ *     cache, and is gone from it before the folio leaves the cache: released, which it refuses while busy, or
+ *     invalidated.  So who finds part->state attached still, under data_lock, and then makes it busy, knows that the
+ *     folio is in the cache and stays there for as long as nobody truncates it (i_rwsem, invalidate_lock).
+ *  2. A state is busy while it is on node->dirty[0] or dirty[1]: then it holds a reference to its folio.  It gets on
+ *     a list with its first dirty bit there.  A truncate takes bits back, but leaves it on the list: data_done(),
+ *     which visits all on the list, thus also finds the folio that is still PG_dirty for nothing.
+ *  3. Bits of a delta that is the back delta are only cleared by data_done().  So is membership in its list, from the
+ *     moment when the back end has begun with it (node->sorted); that is why it may walk the list without a lock.
+ *  4. copies are of blocks pending when they were made: dirty in the back delta, neither sent nor copied.  Nobody
+ *     changes a pending block before he has made it copied.
  *
- * Why a change cannot get into the back delta.  An operation of N + 1 begins all its changes with folio_change_begin() or
- * folio_keep_old(), which look at N's bits under data_lock.  Either the block is pending: its contents are copied in the
- * same lock hold, and the back end will use the copy.  Or the back end has taken it (sent): while its I/O is under way the folio
- * is under writeback, which the back end had begun before it set the bit; then we back out and wait.  Else its contents
- * are on the device, or in the log.  Stores through a mapping are no operations; before the back end takes a block
- * it write-protects the page under the folio lock, and the fault that makes it writable again is an operation, under the folio lock.
+ * Why a change cannot get into the back delta.  An operation of N + 1 begins all its changes with
+ * folio_change_begin() or folio_keep_old(), which look at N's bits under data_lock.  Either the block is pending: its
+ * contents are copied in the same lock hold, and the back end will use the copy.  Or the back end has taken it
+ * (sent): while its I/O is under way the folio is under writeback, which the back end had begun before it set the
+ * bit; then we back out and wait.  Else its contents are on the device, or in the log.  Stores through a mapping are
+ * no operations; before the back end takes a block it write-protects the page under the folio lock, and the fault
+ * that makes it writable again is an operation, under the folio lock.
  *
- * Why a change cannot get lost.  The bit is set before PG_dirty (folio_change_end()), and both before the operation leaves its delta.
- * The back end clears PG_dirty only after it has seen no bit of the front delta, and looks again afterwards.
+ * Why a change cannot get lost.  The bit is set before PG_dirty (folio_change_end()), and both before the operation
+ * leaves its delta.  The back end clears PG_dirty only after it has seen no bit of the front delta, and looks again
+ * afterwards.
  *
- * Locking: data_lock is taken in process context only (and under page table locks: file_dirty_folio()).  The i_pages lock is
- * not taken inside it.
+ * Locking: data_lock is taken in process context only (and under page table locks: file_dirty_folio()).  The i_pages
+ * lock is not taken inside it.
  */
 #include <linux/highmem.h>
 #include <linux/mm.h>
@@ -98,9 +100,9 @@ void folio_copies_free(struct folio_copy *copies)
 }
 
 /*
- * What a mapping may have stored beyond the end of the file is not written.  The size now is as good as that at the end of the
- * back delta, if this is the block in which the end is: who moves the end into or out of a block changes the block,
- * and would have made this copy before.
+ * What a mapping may have stored beyond the end of the file is not written.  The size now is as good as that at the
+ * end of the back delta, if this is the block in which the end is: who moves the end into or out of a block changes
+ * the block, and would have made this copy before.
  */
 void folio_state_copy(struct folio_state *state, u32 index, struct folio_copy *copy)
 {
@@ -435,12 +437,13 @@ u64 folio_seek_dirty(struct tux3_node *node, u64 from, bool dirty)
 /* ---- address space operations ---- */
 
 /*
- * The folio leaves the page cache, or a part of it gets zeroed.  What the back delta has there it keeps: parts that get zeroed were
- * copied by folio_keep_old(), and for the whole folio the state goes on, detached.  The front delta's bits are dropped: a
- * truncate has taken them back itself, and others (memory that failed) cannot have them written.
+ * The folio leaves the page cache, or a part of it gets zeroed.  What the back delta has there it keeps: parts that
+ * get zeroed were copied by folio_keep_old(), and for the whole folio the state goes on, detached.  The front delta's
+ * bits are dropped: a truncate has taken them back itself, and others (memory that failed) cannot have them written.
  *
- * The front delta may end at this very moment.  Its list is ours all the same while data_lock is held and the back end has not
- * begun with it (node->sorted).  If the back end has begun with a list, it is the other one, and no transition can come until it is done.
+ * The front delta may end at this very moment.  Its list is ours all the same while data_lock is held and the back
+ * end has not begun with it (node->sorted).  If the back end has begun with a list, it is the other one, and no
+ * transition can come until it is done.
  */
 void folio_state_invalidate(struct folio *folio, size_t offset, size_t length)
 {
@@ -488,8 +491,8 @@ bool folio_state_release(struct folio *folio, gfp_t gfp)
 }
 
 /*
- * Dirtied by others than folio_change_end(): page tables that are taken down, whose stores page_mkwrite has announced; or devices that
- * have read into the page, announced too, but perhaps taken by the back end since.
+ * Dirtied by others than folio_change_end(): page tables that are taken down, whose stores page_mkwrite has
+ * announced; or devices that have read into the page, announced too, but perhaps taken by the back end since.
  */
 static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 {
@@ -516,6 +519,6 @@ const struct address_space_operations file_aops = {
 	.dirty_folio = file_dirty_folio,
 	.invalidate_folio = folio_state_invalidate,
 	.release_folio = folio_state_release,
-	.migrate_folio = filemap_migrate_folio,		/* clean ones: the reference of a busy state is one too many for it */
+	.migrate_folio = filemap_migrate_folio,		/* of clean ones: a busy state's reference stops it */
 	.error_remove_folio = generic_error_remove_folio,
 };

@@ -2,36 +2,40 @@
 /*
  * Cached file data, and which delta it is dirty in.
  *
- * A file's page cache folios hold the newest contents.  A folio that was ever dirty has a struct folio_state as its private
- * data, with a bit for each of its blocks (at most 64: the mapping's largest folio order sees to that; a folio has at least
- * one block, for the block size is at least that of a page).
+ * A file's page cache folios hold the newest contents.  A folio that was ever dirty has a struct folio_state as its
+ * private data, with a bit for each of its blocks (at most 64: the mapping's largest folio order sees to that; a
+ * folio has at least one block, for the block size is at least that of a page).
  *
- *	dirty[delta & 1]	changed in that delta.  Set by the front end inside the delta, cleared by the back end when the
- *				delta is durable (data_done), or by the front end when a truncate in the same delta takes it back.
- *	sent			of the back delta: the back end has taken these blocks from the folio: it sends their contents as they are now
- *	copied			of the back delta: its contents are in a private copy, since the front delta changed the block
+ *	dirty[delta & 1]	changed in that delta.  Set by the front end inside the delta, cleared by the back end
+ *				when the delta is durable (data_done), or by the front end when a truncate in the
+ *				same delta takes it back.
+ *	sent			of the back delta: the back end has taken these blocks from the folio: it sends
+ *				their contents as they are now
+ *	copied			of the back delta: its contents are in a private copy, since the front delta
+ *				changed the block
  *
- * dirty[back] & ~sent & ~copied are blocks the back end still needs as they are.  Before the front end changes
- * such a block (write, page made writable, tail zeroed by a truncate) it copies it.  A block that is sent while its folio is under
- * writeback must not be changed either: wait, outside the delta.  (All blocks of a delta in one folio are taken at once, and
- * end their writeback together, when all are written and their new addresses are in the tree.)
+ * dirty[back] & ~sent & ~copied are blocks the back end still needs as they are.  Before the front end changes such a
+ * block (write, page made writable, tail zeroed by a truncate) it copies it.  A block that is sent while its folio is
+ * under writeback must not be changed either: wait, outside the delta.  (All blocks of a delta in one folio are taken
+ * at once, and end their writeback together, when all are written and their new addresses are in the tree.)
  *
- * A folio with a dirty bit has a reference from its state, so it is not reclaimed before its new address is in the tree.  One that
- * leaves the page cache with bits of the back delta (truncate, delete) lives on, *detached*, until data_done.
+ * A folio with a dirty bit has a reference from its state, so it is not reclaimed before its new address is in the
+ * tree.  One that leaves the page cache with bits of the back delta (truncate, delete) lives on, *detached*, until
+ * data_done.
  *
  * Stores through a writable mapping go to the delta in which the back end write-protects the page: a page may be
  * stored to after the transition, until the back end takes it.
  *
- * PG_dirty and the mapping's tags follow: set when a bit is set, cleared when the back end takes the folio and no bit of the
- * front delta is there.  So the kernel's accounting and throttling of dirty pages work as for any filesystem.
+ * PG_dirty and the mapping's tags follow: set when a bit is set, cleared when the back end takes the folio and no bit
+ * of the front delta is there.  So the kernel's accounting and throttling of dirty pages work as for any filesystem.
  *
  * A *stray* is a block that somebody changed without telling: a device that was given the page to read into
- * (get_user_pages) may do so when the back end has long taken it.  Such a folio stays PG_dirty; file_redirty_strays() brings it
- * into a delta.
+ * (get_user_pages) may do so when the back end has long taken it.  Such a folio stays PG_dirty; file_redirty_strays()
+ * brings it into a delta.
  *
- * Locking: node->data_lock for everything in the state.  Who changes contents keeps the folio from leaving the page cache (a
- * reference, and i_rwsem exclusively or the folio lock), and has called folio_change_begin() in his delta.  The back end takes a
- * folio's contents with the folio lock held.
+ * Locking: node->data_lock for everything in the state.  Who changes contents keeps the folio from leaving the page
+ * cache (a reference, and i_rwsem exclusively or the folio lock), and has called folio_change_begin() in his delta.
+ * The back end takes a folio's contents with the folio lock held.
  */
 #ifndef TUX3_LINUX_FOLIO_H
 #define TUX3_LINUX_FOLIO_H
@@ -47,15 +51,16 @@ struct folio_copy {
 };
 
 /*
- * Which delta slot is meant is said by whoever asks: an operation of delta N uses dirty[N & 1], and the other slot is that of the
- * back delta N - 1 (or empty): see core/delta.h.  Rules and the reasons for them: folio.c (front end), writeback.c (back end).
+ * Which delta slot is meant is said by whoever asks: an operation of delta N uses dirty[N & 1], and the other slot is
+ * that of the back delta N - 1 (or empty): see core/delta.h.  Rules and the reasons for them: folio.c (front end),
+ * writeback.c (back end).
  */
 struct folio_state {
 	struct tux3_node *node;
 	struct folio *folio;		/* constant while on a list */
 	u64 block;			/* file block of the folio's first */
 	u32 blocks;
-	atomic_t writes;		/* taken blocks that are not written yet, and one while held: writeback ends at 0 */
+	atomic_t writes;		/* taken blocks not written yet, and one while held: writeback ends at 0 */
 	u64 dirty[2];
 	u64 sent, copied;
 	u64 left;			/* back end: taken blocks not submitted yet */
@@ -105,35 +110,36 @@ static inline u64 folio_mask(u32 from, u32 count)
 
 /*
  * Outside a delta, the folio uptodate, or locked by the caller who fills it: give it a state, wait for writeback of
- * the blocks in mask, and get memory for copies that the back end needs.  Does not wait with the folio locked (locked: tell): then
- * -EAGAIN asks to unlock it and wait (folio_wait_writeback).  -ENOMEM.  -EIO: the folio has left the page cache.
- * Before the first call for a part its state and spare are NULL; it may be called again.
+ * the blocks in mask, and get memory for copies that the back end needs.  Does not wait with the folio locked
+ * (locked: tell): then -EAGAIN asks to unlock it and wait (folio_wait_writeback).  -ENOMEM.  -EIO: the folio has left
+ * the page cache.  Before the first call for a part its state and spare are NULL; it may be called again.
  */
 int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool locked);
 void folio_change_cancel(struct folio_part *part);	/* spare copies go; always, at the end */
 
 /*
- * Inside the delta, all parts of the operation at once: copies what the back end needs, then marks the blocks
- * dirty.  Returns how many were not dirty in this delta before; -EAGAIN (nothing done): something happened since it was prepared: leave,
- * prepare again.  The contents may then be changed until the operation leaves.  Also does data_dirty() and delta_add_dirty_bytes().
+ * Inside the delta, all parts of the operation at once: copies what the back end needs, then marks the blocks dirty.
+ * Returns how many were not dirty in this delta before; -EAGAIN (nothing done): something happened since it was
+ * prepared: leave, prepare again.  The contents may then be changed until the operation leaves.  Also does
+ * data_dirty() and delta_add_dirty_bytes().
  */
 int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio_part *parts, u32 count);
 /* Inside the delta, after begin: the page cache's dirty flags, for all parts. */
 void folio_change_end(struct tux3_node *node, struct folio_part *parts, u32 count);
 /*
- * The same for blocks whose cached contents will change, but are not to be dirty: copies only (tails zeroed by truncate, blocks
- * beyond the new end in a folio that stays). 0 or -EAGAIN.
+ * The same for blocks whose cached contents will change, but are not to be dirty: copies only (tails zeroed by
+ * truncate, blocks beyond the new end in a folio that stays). 0 or -EAGAIN.
  */
 int folio_keep_old(struct delta_op *op, struct tux3_node *node, struct folio_part *part);
 
-/* Inside the delta: blocks [from, from + count) (DATA_END: to the end) will not be written by it. Tells delta_add_dirty_bytes. */
+/* Inside the delta: blocks [from, from + count) (DATA_END: to the end) will not be written. Tells delta_add_dirty_bytes. */
 void folio_forget_dirty(struct delta_op *op, struct tux3_node *node, u64 from, u64 count);
 
 /* Of the folio's blocks, those dirty in the delta of this slot. */
 u64 folio_dirty_mask(struct tux3_node *node, struct folio *folio, unsigned int slot);
 /* Blocks dirty in any delta, for stat. */
 u64 folio_dirty_blocks(struct tux3_node *node);
-/* The first block >= from that is dirty in any delta (dirty true) or in none (false); DATA_END: none.  For seek and fallocate. */
+/* The first block >= from that is dirty in any delta (dirty true) or in none (false); DATA_END: there is none. */
 u64 folio_seek_dirty(struct tux3_node *node, u64 from, bool dirty);
 
 /* ---- the page cache's side: address space operations ---- */
@@ -155,15 +161,17 @@ void read_exit(void);
 int file_read_folio(struct file *file, struct folio *folio);
 void file_readahead(struct readahead_control *rac);
 /*
- * Make a folio uptodate, synchronously.  Locked by the caller, stays locked.  skip: blocks that the caller is about to
- * overwrite as a whole and that need not be read (the folio is then not marked uptodate: the caller does, when they are filled).
+ * Make a folio uptodate, synchronously.  Locked by the caller, stays locked.  skip: blocks that the caller is about
+ * to overwrite as a whole and that need not be read (the folio is then not marked uptodate: the caller does, when
+ * they are filled).
  */
 int folio_fill(struct tux3_node *node, struct folio *folio, u64 skip);
 
 /* ---- writeback.c: host functions of the data kind (host.h), and ->writepages ---- */
 
 int host_data_next(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count);
-int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum, struct io_wait *wait);
+int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum,
+		    struct io_wait *wait);
 int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len);
 void host_data_done(struct tux3_inode *inode, u64 delta, int err);
 int file_writepages(struct address_space *mapping, struct writeback_control *wbc);
@@ -175,18 +183,19 @@ int file_redirty_strays(struct tux3_node *node);
 int file_mmap(struct file *file, struct vm_area_struct *vma);
 /*
  * An operation of its own: these blocks become dirty, for changes that were made or will be made through a mapping.
- * The folio is unlocked before, with a reference, and locked after: 0; -EFAULT: it is not within the file any more; -ENOSPC ...
+ * The folio is unlocked before, with a reference, and locked after: 0; -EFAULT: it is not within the file any more;
+ * -ENOSPC ...
  */
 int folio_make_dirty(struct tux3_node *node, struct folio *folio, u64 mask);
 ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from);
 ssize_t file_read_iter(struct kiocb *iocb, struct iov_iter *to);
 
 /*
- * For operations that change a file's size or data: blocks that must get dirty with it (data.h).  Block 0 if the file may be
- * inline; the block in which the old end is, if the end moves forward (its bytes beyond the old end are zeroed, when dirty).
- * Returns the folio uptodate, with a reference and unlocked, or NULL: nothing to do (a hole).
+ * For operations that change a file's size or data: blocks that must get dirty with it (data.h).  Block 0 if the file
+ * may be inline; the block in which the old end is, if the end moves forward (its bytes beyond the old end are
+ * zeroed, when dirty). Returns the folio uptodate, with a reference and unlocked, or NULL: nothing to do (a hole).
  */
 bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr);
-struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole);	/* ERR_PTR on errors -- write.c */
+struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole);	/* or ERR_PTR -- write.c */
 
 #endif

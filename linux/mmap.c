@@ -2,15 +2,16 @@
 /*
  * Files in memory maps: faults that make a page writable.
  *
- * The back end write-protects a page when it takes its contents.  So the first store after that comes here, and the block
- * becomes dirty in the front delta, its space charged to the one who stores: when there is none, he gets SIGBUS, and no commit
- * fails later.  What is stored until the page is taken again belongs to the delta that is taken then.
+ * The back end write-protects a page when it takes its contents.  So the first store after that comes here, and the
+ * block becomes dirty in the front delta, its space charged to the one who stores: when there is none, he gets
+ * SIGBUS, and no commit fails later.  What is stored until the page is taken again belongs to the delta that is taken
+ * then.
  *
- * Before an operation returns to the page fault with the folio locked, the block is dirty; the fault makes the page table
- * entry writable before it unlocks the folio, so the back end, which wants the lock, finds the entry.
+ * Before an operation returns to the page fault with the folio locked, the block is dirty; the fault makes the page
+ * table entry writable before it unlocks the folio, so the back end, which wants the lock, finds the entry.
  *
- * Locking: mmap_lock or the VMA's is held by the fault; then freeze protection, invalidate_lock (shared: no truncate or punch
- * runs meanwhile), the delta, inside which the folio lock is only tried.
+ * Locking: mmap_lock or the VMA's is held by the fault; then freeze protection, invalidate_lock (shared: no truncate
+ * or punch runs meanwhile), the delta, inside which the folio lock is only tried.
  */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -22,7 +23,7 @@ struct make_dirty {
 	struct folio_part parts[2];	/* the folio; the first block of a file that may be inline */
 	u32 count;
 	u32 blocks, new_blocks;
-	bool unwritten;			/* new_blocks is 0 because the block is preallocated and nothing was written there */
+	bool unwritten;			/* new_blocks is 0: the block is preallocated and nothing was written there */
 	u64 cost;
 };
 

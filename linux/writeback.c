@@ -3,12 +3,14 @@
  * The back end's view of cached file data: the functions of host.h that ask what is dirty in a delta, write it, and
  * are told that it is durable; and ->writepages, with which the VFS asks for a commit.
  *
- * Taking.  A state goes through this in a commit, all its blocks of the delta at once, when data_write() meets the first of them:
+ * Taking.  A state goes through this in a commit, all its blocks of the delta at once, when data_write() meets the
+ * first of them:
  *
  *	pending		dirty[back]; the front end copies what it wants to change
- *	  -- state_take(): folio lock; page tables write-protected, PG_dirty cleared unless the front delta has blocks here;
- *	     writeback begins; what is still pending gets sent, in one hold of data_lock -->
- *	taken		sent and left; writeback; held.  Contents are constant, without the folio lock: who wants to change them waits
+ *	  -- state_take(): folio lock; page tables write-protected, PG_dirty cleared unless the front delta has blocks
+ *	     here; writeback begins; what is still pending gets sent, in one hold of data_lock -->
+ *	taken		sent and left; writeback; held.  Contents are constant, without the folio lock: who wants to
+ *			change them waits
  *	  -- checksums, bios: left shrinks; written: writes shrinks -->
  *	settled		all submitted, and the core has put the new addresses into the tree: no longer held
  *	  -- writes == 0: writeback ends -->
@@ -16,25 +18,28 @@
  *	  -- data_done() -->
  *	clean
  *
- * Copies and detached folios need none of this: nobody changes them.  An inline file's block is copied into the log at
- * once, without writeback; its folio stays PG_dirty until data_done(), as does one whose dirty blocks were taken back.
+ * Copies and detached folios need none of this: nobody changes them.  An inline file's block is copied into the log
+ * at once, without writeback; its folio stays PG_dirty until data_done(), as does one whose dirty blocks were taken
+ * back.
  *
- * Why writeback is held until the addresses are in the tree: a folio with dirty bits is not reclaimed, but a truncate that
- * cannot split a large one may drop all of it when it is neither dirty nor under writeback, and the part that stays would then be
- * read from where it was before.
+ * Why writeback is held until the addresses are in the tree: a folio with dirty bits is not reclaimed, but a truncate
+ * that cannot split a large one may drop all of it when it is neither dirty nor under writeback, and the part that
+ * stays would then be read from where it was before.
  *
- * Deadlocks.  Others hold a folio's lock and wait for its writeback (truncate, migration), which may be held until we have taken
- * and written more folios.  So after a folio is taken we do not want its lock again before its writeback has ended.  Nobody
- * waits for the writeback of one folio with the lock of another dirty one (folio.h).  A folio lock that is not free is not waited for with a
- * bio in hand, and data_done() does not wait for any.
+ * Deadlocks.  Others hold a folio's lock and wait for its writeback (truncate, migration), which may be held until we
+ * have taken and written more folios.  So after a folio is taken we do not want its lock again before its writeback
+ * has ended.  Nobody waits for the writeback of one folio with the lock of another dirty one (folio.h).  A folio lock
+ * that is not free is not waited for with a bio in hand or kept for the next piece, and data_done() does not wait for
+ * any.
  *
  * A page that a device may be writing to (pinned) is never constant: it is copied and goes on as a stray (folio.h).
  *
- * Who frees what: a state on the back delta's list, and its folio, stay until data_done(), which comes after all I/O of the
- * commit has ended.  So the end of a bio may use them.
+ * Who frees what: a state on the back delta's list, and its folio, stay until data_done(), which comes after all I/O
+ * of the commit has ended.  So the end of a bio may use them.
  *
- * Locking: commit_mutex held, which makes cursor, unsettled, left and held ours; and the list of the back delta, once it is
- * marked as sorted (folio.c).  data_lock for the rest of the states.  The end of a bio (interrupt context) takes no lock.
+ * Locking: commit_mutex held, which makes cursor, unsettled, left and held ours; and the list of the back delta, once
+ * it is marked as sorted (folio.c).  data_lock for the rest of the states.  The end of a bio (interrupt context)
+ * takes no lock.
  */
 #include <linux/crc32c.h>
 #include <linux/highmem.h>
@@ -52,6 +57,7 @@ struct data_run {
 	struct bio *bio;		/* being filled, or NULL */
 	u64 addr;			/* where the next block goes */
 	u32 count;			/* blocks to come */
+	bool goes_on;			/* the bio before was full: there may be many such */
 };
 
 /* ---- the list of the back delta ---- */
@@ -60,7 +66,8 @@ static int state_order(void *priv, const struct list_head *a, const struct list_
 {
 	unsigned int slot = *(unsigned int *)priv;
 
-	return list_entry(a, struct folio_state, link[slot])->block > list_entry(b, struct folio_state, link[slot])->block;
+	return list_entry(a, struct folio_state, link[slot])->block >
+	       list_entry(b, struct folio_state, link[slot])->block;
 }
 
 /* The list becomes ours, in the order of the file. */
@@ -135,16 +142,22 @@ static void data_bio_end(struct bio *bio)
 
 /* ---- bios ---- */
 
+static struct tux3_device *run_device(struct data_run *run)
+{
+	return run->node->core.vol->dev;
+}
+
 static void run_submit(struct data_run *run)
 {
 	if (run->bio)
-		bdev_bio_submit(run->node->core.vol->dev, run->bio);
+		bdev_bio_submit(run_device(run), run->bio);
 	run->bio = NULL;
 }
 
 static void run_begin(struct data_run *run, u32 vecs)
 {
-	run->bio = bdev_bio_alloc(run->node->core.vol->dev, run->addr, vecs, REQ_OP_WRITE | REQ_SYNC | REQ_IDLE);
+	run->bio = bdev_bio_alloc(run_device(run), run->addr, run->goes_on ? BIO_MAX_VECS : vecs,
+				  REQ_OP_WRITE | REQ_SYNC | REQ_IDLE);
 	run->bio->bi_end_io = data_bio_end;
 	run->bio->bi_private = run->wait;
 	io_wait_begin(run->wait);
@@ -156,10 +169,12 @@ static void run_add(struct data_run *run, struct folio *folio, size_t offset, u3
 	u32 shift = run->node->core.vol->block_shift;
 	size_t len = (size_t)count << shift;
 
-	if (run->bio && !bio_add_folio(run->bio, folio, len, offset))
-		run_submit(run);	/* full */
+	if (run->bio && !bio_add_folio(run->bio, folio, len, offset)) {
+		run_submit(run);
+		run->goes_on = true;
+	}
 	if (!run->bio) {
-		run_begin(run, run->count / expected + 2);
+		run_begin(run, run->count / expected + 4);
 		bio_add_folio_nofail(run->bio, folio, len, offset);
 	}
 	run->addr += count;
@@ -209,7 +224,8 @@ static void zero_beyond_end(struct folio_state *state, u64 size)
 	u32 block_size = state->node->core.vol->block_size, tail = size & (block_size - 1);
 	u64 block = size >> state->node->core.vol->block_shift;
 
-	if (tail && block >= state->block && block < state->block + state->blocks && state->left >> (block - state->block) & 1)
+	if (tail && block >= state->block && block < state->block + state->blocks &&
+	    state->left >> (block - state->block) & 1)
 		folio_zero_range(state->folio, size - folio_pos(state->folio), block_size - tail);
 }
 
@@ -242,7 +258,7 @@ static void take_in_place(struct data_run *run, struct folio_state *state)
 	zero_beyond_end(state, size);
 }
 
-/* All blocks of the delta that are needed from the folio are taken.  data_lock held; false: there are some that are not. */
+/* Are all blocks of the delta that are needed from the folio taken?  data_lock held. */
 static bool state_is_taken(struct folio_state *state, unsigned int slot)
 {
 	u64 pending = folio_state_pending(state, slot);
@@ -365,7 +381,8 @@ static void write_state(struct data_run *run, struct folio_state *state, u32 fro
 	state->left &= ~folio_mask(from, count);
 }
 
-int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum, struct io_wait *wait)
+int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum,
+		    struct io_wait *wait)
 {
 	struct tux3_node *node = core_node(inode);
 	struct data_run run = { .node = node, .slot = delta & 1, .wait = wait, .addr = addr, .count = count };
@@ -374,6 +391,7 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 
 	list_begin(node, run.slot);
 	data_settle(node, run.slot);
+	run.bio = bdev_bio_continue(run_device(&run), addr, wait);
 	for (state = state_find(node, run.slot, block); count; state = state_next(node, run.slot, state)) {
 		from = state ? block - state->block : 0;
 		n = state ? min(count, state->blocks - from) : 0;
@@ -388,7 +406,9 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 		count -= n;
 		csum = csum ? csum + n : NULL;
 	}
-	run_submit(&run);
+	/* Small files, and pieces of sparse ones, are often placed one after the other. */
+	if (run.bio)
+		bdev_bio_keep(run_device(&run), run.bio);
 	return count ? -EIO : 0;
 }
 
@@ -404,8 +424,8 @@ static void copy_block(struct folio_state *state, u32 index, void *data, u32 len
 }
 
 /*
- * The copy is made under data_lock: who changes the block copies it before, or comes after.  Stores through a mapping are
- * kept out by the folio lock and write-protection.
+ * The copy is made under data_lock: who changes the block copies it before, or comes after.  Stores through a mapping
+ * are kept out by the folio lock and write-protection.
  */
 int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len)
 {
@@ -422,7 +442,10 @@ int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u
 		return -EIO;
 	index = block - state->block;
 	folio = state->folio;
-	folio_lock(folio);
+	if (!folio_trylock(folio)) {
+		bdev_bio_kick(node->core.vol->dev);
+		folio_lock(folio);
+	}
 	if (folio->mapping)
 		folio_mkclean(folio);
 	spin_lock(&node->data_lock);
@@ -451,7 +474,7 @@ static bool folio_stays_dirty(struct tux3_node *node, struct folio *folio)
 	return stays;
 }
 
-/* The folio is locked.  Nothing of it is dirty: then it is not PG_dirty either.  A writeback of nothing corrects the tags. */
+/* The folio is locked.  If nothing of it is dirty, it is not PG_dirty either; a writeback of nothing corrects the tags. */
 static void folio_clean(struct tux3_node *node, struct folio *folio)
 {
 	struct address_space *mapping = node->vfs.i_mapping;
@@ -542,7 +565,8 @@ const struct tux3_host_ops vfs_host_ops = {
 /* Blocks of a PG_dirty folio that are dirty in no delta though they were changed. */
 static u64 stray_blocks(struct tux3_node *node, struct folio *folio)
 {
-	u64 end = DIV_ROUND_UP_ULL(i_size_read(&node->vfs), node->core.vol->block_size), first = folio_block(node, folio);
+	u64 end = DIV_ROUND_UP_ULL(i_size_read(&node->vfs), node->core.vol->block_size);
+	u64 first = folio_block(node, folio);
 	u32 blocks = folio_blocks(node, folio);
 	u64 mask = end > first ? folio_mask(0, min_t(u64, blocks, end - first)) : 0;
 	struct folio_state *state;
@@ -599,9 +623,9 @@ int file_redirty_strays(struct tux3_node *node)
 /* ---- the VFS wants pages written ---- */
 
 /*
- * There is one way to write a file's pages: a commit of everything.  Who waits for them (msync) gets one.  sync and umount go on to
- * ->sync_fs, which does it for all files at once.  The flusher, when there is too much dirty memory or it got old, makes one
- * itself: so it sees progress, and knows when to stop.  Others only want it to begin.
+ * There is one way to write a file's pages: a commit of everything.  Who waits for them (msync) gets one.  sync and
+ * umount go on to ->sync_fs, which does it for all files at once.  The flusher, when there is too much dirty memory
+ * or it got old, makes one itself: so it sees progress, and knows when to stop.  Others only want it to begin.
  */
 int file_writepages(struct address_space *mapping, struct writeback_control *wbc)
 {

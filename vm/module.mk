@@ -32,7 +32,7 @@ include $$(TUX3_SOURCE)/linux/objects.mk
 obj-m := tux3.o
 tux3-y := $$(TUX3_OBJECTS)
 ccflags-y := $$(TUX3_CFLAGS) -DTUX3_VERSION='"$(VERSION)"'
-ccflags-y += -fmacro-prefix-map=$$(TUX3_SOURCE)/= $(MODULE_WARNINGS)
+ccflags-y += -g -fmacro-prefix-map=$$(TUX3_SOURCE)/= $(MODULE_WARNINGS)
 $$(obj)/%.o: $$(TUX3_SOURCE)/%.c FORCE
 	$$(call if_changed_rule,cc_o_c)
 	$$(call cmd,force_checksrc)

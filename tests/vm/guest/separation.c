@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Is what a delta commits what it held?  Files are changed in all ways by several threads while commits follow each other closely.
+ * Is what a delta commits what it held?  Files are changed in all ways by several threads while commits follow each
+ * other closely.
  *
  *	separation model DIR SECONDS SEED STATE	random changes against a model; what the files must hold goes to STATE
  *	separation verify DIR STATE		after a remount: they do
- *	separation atomic DIR SECONDS SEED	changes whose halves must never be seen apart, until the volume is shut down
+ *	separation atomic DIR SECONDS SEED	changes whose halves must never be seen apart; a shutdown in the end
  *	separation check DIR			after a remount: each file is in a state between two changes
  *
  * Exit status 0, or 1 after a message.
@@ -104,8 +105,8 @@ static void set_file(const char *path, const char *text)
 }
 
 /*
- * Commits, and all that takes folios from the page cache or, if wanted, moves them: what moves is user memory too, and a write
- * whose memory is not there at the moment becomes two.
+ * Commits, and all that takes folios from the page cache or, if wanted, moves them: what moves is user memory too,
+ * and a write whose memory is not there at the moment becomes two.
  */
 static bool may_move;
 
@@ -176,7 +177,8 @@ static void check_bytes(struct file *file, const char *how, const uint8_t *got, 
 		return;
 	for (i = 0; got[i] == file->data[at + i]; i++)
 		;
-	complain("%s%d, step %llu: by %s byte %llu (of %llu at %llu; size %llu) is %02x, not %02x", file->name, file->number,
+	complain("%s%d, step %llu: by %s byte %llu (of %llu at %llu; size %llu) is %02x, not %02x",
+		 file->name, file->number,
 		 (unsigned long long)file->steps, how, (unsigned long long)(at + i), (unsigned long long)len,
 		 (unsigned long long)at, (unsigned long long)file->size, got[i], file->data[at + i]);
 }
@@ -226,7 +228,8 @@ static void model_truncate(struct file *file)
 
 static void model_fallocate(struct file *file, uint64_t at, uint64_t len)
 {
-	static const int modes[] = { FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+	static const int modes[] = { FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				     FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
 				     FALLOC_FL_ZERO_RANGE, 0, FALLOC_FL_KEEP_SIZE };
 	int mode = modes[random_next(&file->rng) % 5];
 	uint64_t stop = at + len < file->size ? at + len : file->size;
@@ -588,9 +591,11 @@ static int check(void)
 		data = malloc(st.st_size + 8);
 		got = read(fd, data, st.st_size);
 		if (got != st.st_size)
-			complain("%s: read %zd of %lld bytes: %s", names[i], got, (long long)st.st_size, strerror(errno));
+			complain("%s: read %zd of %lld bytes: %s", names[i], got, (long long)st.st_size,
+				 strerror(errno));
 		else if (!atom_good(i, data, got, &value))
-			complain("%s: %zd bytes, %llu: parts of different changes", names[i], got, (unsigned long long)value);
+			complain("%s: %zd bytes, %llu: parts of different changes", names[i], got,
+				 (unsigned long long)value);
 		else
 			printf("%s:%llu ", names[i], (unsigned long long)value);
 		close(fd);
