@@ -190,6 +190,16 @@ test-long:
 
 unit-programs: $(UNIT)
 
+# For the virtual machine: needs nothing of it.
+GUEST_PROGRAMS := $(patsubst tests/vm/guest/%.c,$(OUT)/tests/%,$(wildcard tests/vm/guest/*.c))
+.PHONY: guest-programs
+guest-programs: $(GUEST_PROGRAMS)
+$(OUT)/tests/%: tests/vm/guest/%.c
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -D_GNU_SOURCE -O2 -static -pthread \
+		-o $@ $<
+
 # Damaged images, best with VARIANT=asan: build/asan/tests/fuzz_image --seconds 60
 FUZZ := $(patsubst tests/fuzz/%.c,$(OUT)/tests/%,$(wildcard tests/fuzz/*.c))
 .PHONY: fuzz-programs

@@ -27,6 +27,7 @@ enum option_kind {
 	X(DIRTY,      "dirty",	    OPTION_SIZE,       dirty_bytes,  "a size, as in dirty=64M") \
 	X(CACHE,      "cache",	    OPTION_SIZE,       cache_bytes,  "a size, as in cache=128M") \
 	X(NAMES,      "names",	    OPTION_NUMBER,     names_cached, "a number above 0, as in names=1000000") \
+	X(SNAPSHOT,   "snapshot",   OPTION_SIZE,       snapshot_bytes, "a size, as in snapshot=16M") \
 	X(NORECOVERY, "norecovery", OPTION_FLAG,       norecovery,   NULL) \
 	X(DISCARD,    "discard",    OPTION_SWITCH,     discard,	     NULL) \
 	X(ACL,	      "acl",	    OPTION_SWITCH_OFF, noacl,	     NULL)

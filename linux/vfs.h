@@ -127,6 +127,7 @@ struct tux3_options {		/* options.c; numbers as in struct volume_options, 0: its
 	u32 age_ms;
 	u64 dirty_bytes;
 	u64 cache_bytes;
+	u64 snapshot_bytes;	/* writeback.c */
 	u64 names_cached;
 	bool norecovery;
 	bool discard;
@@ -141,6 +142,10 @@ struct tux3_sb {
 	struct shrinker *shrinker;		/* clean tree nodes and directory entries */
 	struct kobject kobj;			/* sysfs.c */
 	struct completion kobj_gone;
+
+	/* writeback.c, commit_mutex: the commit under way, and what it may still take by snapshots */
+	u64 snapshot_delta;
+	u64 snapshot_blocks;
 
 	/* inode.c */
 	struct workqueue_struct *workqueue;

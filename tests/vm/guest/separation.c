@@ -10,7 +10,6 @@
  *
  * Exit status 0, or 1 after a message.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>

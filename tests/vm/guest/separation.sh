@@ -3,7 +3,7 @@
 #
 # Does each commit hold what its delta held?  See separation.c, which is compiled before the machine starts:
 #
-#	gcc -O2 -static -pthread -o build/tests/separation tests/vm/guest/separation.c
+#	make guest-programs
 #	vm/run --disk 1G -- tests/vm/guest/separation.sh [ROUNDS [SEED]]
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/vm/guest/lib.sh
@@ -11,7 +11,6 @@ cd "$(dirname "$0")/../../.." || exit 2
 PROGRAM=${PROGRAM:-build/tests/separation}
 ROUNDS=${1:-3}
 SEED=${2:-1}
-MOUNT_OPTIONS=age=0.02
 
 # Whatever happens meanwhile, files hold what they should, now and after a remount.
 model() {
@@ -29,6 +28,8 @@ atomic() {
 }
 
 for ((round = SEED; round < SEED + ROUNDS; round++)); do
+	# In turn: what a commit takes is written from snapshots, and in place.
+	MOUNT_OPTIONS=age=0.02,snapshot=$([ $((round % 2)) = 0 ] && echo 16M || echo 1)
 	fresh || exit 1
 	check "model, seed $round" model "$round"
 	check "model after a remount, seed $round" verify
