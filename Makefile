@@ -86,12 +86,13 @@ SIM := $(if $(SIM_SRC),$(OUT)/tux3-sim)
 all: $(INTERNAL) $(LIBRARIES) $(TOOLS) $(FUSE) $(SIM)
 
 # Objects are made anew when the compiler flags change.
-$(OBJ)/flags: FORCE
-	@mkdir -p $(@D)
-	@echo '$(CC) $(subst ','\'',$(TUX3_CFLAGS) $(CFLAGS) $(FUSE_CFLAGS))' | cmp -s - $@ || \
-		echo '$(CC) $(subst ','\'',$(TUX3_CFLAGS) $(CFLAGS) $(FUSE_CFLAGS))' >$@
-FORCE:
-.PHONY: FORCE
+FLAGS_NOW := $(CC) $(TUX3_CFLAGS) $(CFLAGS) $(FUSE_CFLAGS)
+ifneq ($(file <$(OBJ)/flags),$(FLAGS_NOW))
+$(shell mkdir -p $(OBJ))
+$(file >$(OBJ)/flags,$(FLAGS_NOW))
+endif
+$(OBJ)/flags:
+	$(shell mkdir -p $(@D))$(file >$@,$(FLAGS_NOW))
 
 $(OBJ)/user/fuse/%.o: TUX3_CFLAGS += $(FUSE_CFLAGS)
 
