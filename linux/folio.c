@@ -50,6 +50,9 @@ static int state_attach(struct tux3_node *node, struct folio *folio)
 
 	if (folio->mapping != node->vfs.i_mapping)
 		return -EIO;
+	/* Larger than the mapping allows: made by somebody who does not ask (CONFIG_READ_ONLY_THP_FOR_FS). */
+	if (WARN_ON_ONCE(folio_blocks(node, folio) > FOLIO_BLOCKS_MAX))
+		return -EIO;
 	state = kmem_cache_zalloc(tux3_folio_state_cache, GFP_KERNEL);
 	if (!state)
 		return -ENOMEM;

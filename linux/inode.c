@@ -306,7 +306,8 @@ void host_inode_grab(struct tux3_inode *core)
 {
 	struct tux3_node *node = core_node(core);
 
-	ihold(&node->vfs);
+	/* Not ihold(): the flusher, when it finds strays (folio.h), has an inode that nobody may refer to. */
+	atomic_inc(&node->vfs.i_count);
 	smp_mb__before_atomic();
 	atomic_inc(&node->pins);
 }
@@ -357,8 +358,9 @@ static bool to_be_forgotten(struct tux3_node *node)
 
 /*
  * The last reference went; i_lock held.  0 keeps the object, 1 evicts it.  There is never anything to write: what is
- * dirty is pinned.  So at unmount everything is evicted at once, without asking for its ->writepages, which could wait
- * for the commit in which we are.
+ * dirty is pinned, but for strays, which stay in the cache, and which super_kill() has had written before puts are
+ * closed.  So at unmount everything is evicted at once, without asking for its ->writepages, which could wait for the
+ * commit in which we are.
  */
 int node_drop(struct inode *inode)
 {

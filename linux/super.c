@@ -4,8 +4,8 @@
  *
  * The end of a mount, in this order (super_close; a mount that fails half way takes the same way):
  *
- *	1. node_close_puts(): inodes without a name and use are known to the back end; from now on the last reference
- *	   evicts.
+ *	1. Everything is synced, strays too.  node_close_puts(): inodes without a name and use are known to the back end;
+ *	   from now on the last reference evicts.
  *	2. The VFS drops dentries, syncs, and evicts the inodes that nothing pins.
  *	3. super_settle(): the workers are idle, everything is committed.
  *	4. volume_stop(): the last commit and unify, or after an error giving up; nothing is pinned any more, so that all
@@ -467,8 +467,10 @@ static int super_init_context(struct fs_context *fc)
 
 static void super_kill(struct super_block *sb)
 {
-	if (sb_of(sb))
+	if (sb_of(sb)) {
+		sync_filesystem(sb);	/* strays are pinned by no delta: evicting would lose them */
 		node_close_puts(sb_of(sb));
+	}
 	kill_block_super(sb);
 }
 

@@ -707,6 +707,8 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 	int err = file_redirty_strays(node);
 	u64 blocks = folio_dirty_blocks(node);
 
+	if (err)
+		mapping_set_error(mapping, err);
 	if (err || !blocks || wbc->for_sync)
 		return err;
 	if (wbc->sync_mode == WB_SYNC_NONE && !wbc->for_background && !wbc->for_kupdate) {
@@ -714,6 +716,7 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 		return 0;
 	}
 	err = delta_commit(vol);
-	wbc->nr_to_write -= min_t(u64, blocks << (vol->block_shift - PAGE_SHIFT), LONG_MAX / 2);
+	if (!err)	/* else the flusher would come again at once */
+		wbc->nr_to_write -= min_t(u64, blocks << (vol->block_shift - PAGE_SHIFT), LONG_MAX / 2);
 	return err;
 }
