@@ -107,16 +107,20 @@ void folio_copies_free(struct folio_copy *copies)
  * end of the back delta, if this is the block in which the end is: who moves the end into or out of a block changes
  * the block, and would have made this copy before.
  */
-void folio_state_copy(struct folio_state *state, u32 index, struct folio_copy *copy)
+void folio_state_read(struct folio_state *state, u32 index, void *to)
 {
 	u32 shift = state->node->core.vol->block_shift;
 	size_t block_size = (size_t)1 << shift;
 	u64 size = i_size_read(&state->node->vfs);
-	void *to = folio_address(copy->data);
 
 	memcpy(to, folio_address(state->folio) + ((size_t)index << shift), block_size);
 	if (size >> shift == state->block + index && size & (block_size - 1))
 		memset(to + (size & (block_size - 1)), 0, block_size - (size & (block_size - 1)));
+}
+
+void folio_state_copy(struct folio_state *state, u32 index, struct folio_copy *copy)
+{
+	folio_state_read(state, index, folio_address(copy->data));
 	copy->index = index;
 	copy->next = state->copies;
 	state->copies = copy;

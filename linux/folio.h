@@ -151,7 +151,8 @@ bool folio_state_release(struct folio *folio, gfp_t gfp);
 /* For writeback.c. */
 struct folio_copy *folio_copy_alloc(struct tux3_node *node, gfp_t gfp);
 void folio_copies_free(struct folio_copy *copies);
-/* A pending block gets its copy.  data_lock held. */
+/* A block of the folio as it is to be written; data_lock held.  The second makes it the copy of a pending block. */
+void folio_state_read(struct folio_state *state, u32 index, void *to);
 void folio_state_copy(struct folio_state *state, u32 index, struct folio_copy *copy);
 void folio_state_free(struct folio_state *state);
 

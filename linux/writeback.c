@@ -261,8 +261,8 @@ static bool take_snapshot(struct data_run *run, struct folio_state *state)
 {
 	struct tux3_node *node = run->node;
 	struct folio *folio = state->folio, *snapshot;
-	u32 shift = node->core.vol->block_shift, block_size = 1u << shift, n;
-	u64 pending, size;
+	u32 shift = node->core.vol->block_shift, n;
+	u64 pending;
 
 	if (!may_snapshot(run, state->blocks))
 		return false;
@@ -273,15 +273,10 @@ static bool take_snapshot(struct data_run *run, struct folio_state *state)
 		folio_mkclean(folio);
 	spin_lock(&node->data_lock);
 	for (n = 0; (pending = folio_state_pending(state, run->slot)); n++) {
-		u32 block = __ffs64(pending);
-		size_t offset = (size_t)block << shift;
+		u32 index = __ffs64(pending);
 
-		memcpy(folio_address(snapshot) + offset, folio_address(folio) + offset, block_size);
-		size = i_size_read(&node->vfs);
-		if (size >> shift == state->block + block && size & (block_size - 1))
-			memset(folio_address(snapshot) + offset + (size & (block_size - 1)), 0,
-			       block_size - (size & (block_size - 1)));
-		state->sent |= BIT_ULL(block);
+		folio_state_read(state, index, folio_address(snapshot) + ((size_t)index << shift));
+		state->sent |= BIT_ULL(index);
 		if (n % 8 == 7) {	/* let writers in */
 			spin_unlock(&node->data_lock);
 			spin_lock(&node->data_lock);
