@@ -16,8 +16,6 @@
 #include "volume.h"
 #include "data.h"
 
-#define RUN_MAX 1024u		/* blocks in one extent record */
-
 struct data_commit {
 	struct tux3_inode *inode;
 	struct volume *vol;
@@ -25,7 +23,7 @@ struct data_commit {
 	struct tux3_attr *attr;
 	struct io_wait *wait;
 	bool was_inline;	/* the tree has an INLINE item */
-	struct record_extent *record;	/* with room for RUN_MAX checksums */
+	struct record_extent *record;	/* the volume's */
 };
 
 static int data_record(struct data_commit *dc, enum tux3_record_type type, const void *payload, u32 len,
@@ -124,13 +122,13 @@ static int data_place(struct data_commit *dc, u64 block, u64 count, u64 *addr, u
 			return err;
 		if (extent.kind == DATA_UNWRITTEN) {
 			*addr = extent.addr;
-			*run = min_t(u64, extent.count, RUN_MAX);
+			*run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS);
 			return 0;
 		}
 		if (extent.kind == DATA_HOLE || extent.kind == DATA_MAPPED)
 			count = min(count, extent.count);
 	}
-	err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, min_t(u64, count, RUN_MAX), addr, run);
+	err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, min_t(u64, count, LOG_EXTENT_BLOCKS), addr, run);
 	if (!err)
 		dc->inode->goal = *addr + *run;
 	return err;
@@ -253,7 +251,7 @@ static int data_commit_prealloc(struct data_commit *dc)
 			err = data_map_tree(dc->inode, &extent, NULL, 0);
 			if (err)
 				return err;
-			run = min_t(u64, extent.count, RUN_MAX * 16);
+			run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS * 16);
 			if (extent.kind == DATA_HOLE) {
 				err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, run, &addr, &run);
 				if (!err) {
@@ -345,20 +343,17 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 {
 	struct data_commit dc = {
 		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .wait = wait,
+		.record = inode->vol->log.extent,
 		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE,
 	};
 	int err;
 
 	if (S_ISLNK(attr->mode))
 		return inode->in_tree || !inode->target ? 0 : symlink_store(&dc);
-	dc.record = kvmalloc(sizeof(*dc.record) + RUN_MAX * sizeof(__le32), GFP_COMMIT);
-	if (!dc.record)
-		return -ENOMEM;
 	err = data_commit_removed(&dc);
 	if (!err)
 		err = data_commit_dirty(&dc);
 	if (!err)
 		err = data_commit_prealloc(&dc);
-	kvfree(dc.record);
 	return err;
 }

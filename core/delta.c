@@ -60,7 +60,24 @@ void delta_unlock(struct volume *vol)
 	unsigned int nofs = vol->delta.nofs;
 
 	mutex_unlock(&vol->delta.commit_mutex);
+	wake_up_all(&vol->delta.commit_queue);
 	memalloc_nofs_restore(nofs);
+}
+
+/*
+ * Become the back end, unless target becomes durable before: false then, or when the volume had an error.  Who waits for
+ * a commit that somebody else makes so never waits for the one after it.
+ */
+static bool delta_lock_for(struct volume *vol, u64 target)
+{
+	struct delta_state *delta = &vol->delta;
+	bool locked = false;
+
+	wait_event(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
+					(locked = mutex_trylock(&delta->commit_mutex)));
+	if (locked)
+		delta->nofs = memalloc_nofs_save();
+	return locked;
 }
 
 static void delta_wake_thread(struct volume *vol)
@@ -101,7 +118,7 @@ static int delta_throttle(struct volume *vol)
 		return 0;
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
 	start = ktime_get_ns();
-	wait_event(delta->commit_queue, READ_ONCE(delta->front) != front || volume_error(vol));
+	wait_event(delta->gate_queue, READ_ONCE(delta->front) != front || volume_error(vol));
 	trace_tux3_enter(vol, front, 0, ktime_get_ns() - start, volume_error(vol));
 	return volume_error(vol);
 }
@@ -227,7 +244,6 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	wake_up_all(&delta->gate_queue);
 	ns = ktime_get_ns() - start;
 	count_add(vol, TUX3_COUNT_DRAIN_NS, ns);
-	wake_up_all(&delta->commit_queue);	/* for delta_throttle() */
 	*charged = space_close_delta(vol, back);
 	for_each_possible_cpu(cpu)
 		*charged += atomic64_xchg(&per_cpu_ptr(delta->cpu, cpu)->charged[back & 1], 0);
@@ -267,15 +283,14 @@ static int delta_unify_inline(struct volume *vol)
 	return err;
 }
 
-int delta_commit(struct volume *vol)
+/* All deltas up to this one, the front one or older, are durable on return 0. */
+static int delta_commit_to(struct volume *vol, u64 target)
 {
 	struct delta_state *delta = &vol->delta;
-	u64 target = READ_ONCE(delta->front);
 	int err = 0;
 
-	if (READ_ONCE(vol->read_only))
+	if (READ_ONCE(vol->read_only) || !delta_lock_for(vol, target))
 		return volume_error(vol);
-	delta_lock(vol);
 	if (volume_error(vol))
 		err = volume_error(vol);
 	else if (!delta->paused && delta->front == target && delta_has_changes(vol))
@@ -289,6 +304,28 @@ int delta_commit(struct volume *vol)
 	if (delta->thread && unify_wanted(vol))
 		delta_request(vol);
 	return err;
+}
+
+int delta_commit(struct volume *vol)
+{
+	return delta_commit_to(vol, READ_ONCE(vol->delta.front));
+}
+
+int delta_commit_inode(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	bool in_front, in_back;
+	u64 front;
+
+	/* What was changed before the call is in this front delta or older ones, whatever front is by the time we look. */
+	spin_lock(&inode->lock);
+	front = READ_ONCE(vol->delta.front);
+	in_front = inode->slot[front & 1].dirty;
+	in_back = inode->slot[~front & 1].dirty;
+	spin_unlock(&inode->lock);
+	if (!in_front && !in_back)
+		return volume_error(vol);
+	return delta_commit_to(vol, in_front ? front : front - 1);
 }
 
 /* Unify what is committed; commit_mutex held. */

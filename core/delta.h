@@ -57,9 +57,9 @@ struct delta_state {
 	atomic64_t changes[2];		/* dirty inodes and changed names */
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	struct list_head deletes;	/* commit_mutex: struct delete_work, long deletes that go on */
-	wait_queue_head_t commit_queue;	/* woken when committed, unify or error move */
+	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
-	wait_queue_head_t gate_queue;	/* operations that came while it waits */
+	wait_queue_head_t gate_queue;	/* operations that came while it waits; writers whom the front delta is too large */
 	atomic_t draining;
 	wait_queue_head_t thread_queue;
 	struct task_struct *thread;	/* NULL: manual */
@@ -83,6 +83,8 @@ void delta_add_dirty_bytes(struct delta_op *op, u64 bytes);
 
 /* Everything changed before the call is durable on return 0.  Not inside a delta. */
 int delta_commit(struct volume *vol);
+/* The same for what was changed of one inode; names: of a directory those in it.  For fsync. */
+int delta_commit_inode(struct tux3_inode *inode);
 /* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
 /* For space.c: a commit; from the second attempt on, a unify too. */

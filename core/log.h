@@ -14,6 +14,8 @@
 struct volume;
 struct tree_key;
 
+#define LOG_EXTENT_BLOCKS 1024u	/* blocks in one EXTENT_MAP record */
+
 struct log_chunk;		/* log_write.c: a piece of the record stream, one block's payload */
 
 struct log {
@@ -36,6 +38,7 @@ struct log {
 	u32 records;
 	u32 crc;
 	void *record;		/* one record put together, log_record_max() bytes */
+	struct record_extent *extent;	/* for data_commit.c, with room for LOG_EXTENT_BLOCKS checksums */
 	void *item[2];		/* apply.c: two items being edited, TUX3_ITEM_MAX bytes each */
 };
 

@@ -43,9 +43,10 @@ int log_init(struct volume *vol)
 	range_list_init(&log->old_blocks);
 	range_list_init(&log->freed);
 	log->record = kvmalloc(log_record_max(vol), GFP_KERNEL);
+	log->extent = kvmalloc(sizeof(*log->extent) + LOG_EXTENT_BLOCKS * sizeof(__le32), GFP_KERNEL);
 	log->item[0] = kvmalloc(TUX3_ITEM_MAX(vol->block_size), GFP_KERNEL);
 	log->item[1] = kvmalloc(TUX3_ITEM_MAX(vol->block_size), GFP_KERNEL);
-	return log->record && log->item[0] && log->item[1] ? 0 : -ENOMEM;
+	return log->record && log->extent && log->item[0] && log->item[1] ? 0 : -ENOMEM;
 }
 
 void log_exit(struct volume *vol)
@@ -57,6 +58,7 @@ void log_exit(struct volume *vol)
 	range_list_exit(&log->old_blocks);
 	range_list_exit(&log->freed);
 	kvfree(log->record);
+	kvfree(log->extent);
 	kvfree(log->item[0]);
 	kvfree(log->item[1]);
 	log->record = NULL;

@@ -187,7 +187,6 @@ static int unify_anchored(struct volume *vol)
 	unify->phase = UNIFY_IDLE;
 	count_add(vol, TUX3_COUNT_UNIFIES, 1);
 	space_settle(vol, 0);
-	wake_up_all(&vol->delta.commit_queue);
 	trace_tux3_unify_end(vol, unify->since_delta, err);
 	return err;
 }

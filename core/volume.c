@@ -31,6 +31,7 @@ void volume_abort(struct volume *vol, int err, const char *what)
 		pr_err("%s: %s (error %d): nothing more is written, the volume is read-only now; what was acknowledged before is safe\n",
 		       vol->dev->name ? vol->dev->name : "volume", what, err);
 	wake_up_all(&vol->delta.commit_queue);
+	wake_up_all(&vol->delta.gate_queue);
 }
 
 /* ---- anchors ---- */

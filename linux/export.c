@@ -194,12 +194,9 @@ static int export_get_name(struct dentry *parent, char *name, struct dentry *chi
 	return err;
 }
 
-/* An inode that no delta pins is as it was committed. */
 static int export_commit_metadata(struct inode *inode)
 {
-	struct volume *vol = vol_of(inode);
-
-	return atomic_read(&node_of(inode)->pins) ? delta_commit(vol) : volume_error(vol);
+	return delta_commit_inode(core_of(inode));
 }
 
 const struct export_operations export_ops = {

@@ -21,20 +21,18 @@ static int file_open(struct inode *inode, struct file *file)
 }
 
 /*
- * An inode that no delta pins has nothing that is not durable.  Pages that are written to through a mapping are dirty
- * in a delta from the fault on, which pins; those that a device wrote to behind our back are looked for.  A commit
- * that somebody else does is waited for: it may be the one with our changes.
+ * Pages that are written to through a mapping are dirty in a delta from the fault on; those that a device wrote to behind
+ * our back are looked for.
  */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 {
 	struct tux3_node *node = node_of(file_inode(file));
-	struct volume *vol = node->core.vol;
 	int err = 0, seen;
 
 	if (unlikely(test_bit(NODE_STRAYS, &node->flags)))
 		err = file_redirty_strays(node);
 	if (!err)
-		err = atomic_read(&node->pins) ? delta_commit(vol) : volume_error(vol);
+		err = delta_commit_inode(&node->core);
 	seen = file_check_and_advance_wb_err(file);
 	return err ? err : seen;
 }

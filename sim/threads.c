@@ -4,7 +4,7 @@
  * beside an oracle of its own that keeps the state after each of its operations.  After a cut, at any write:
  *
  *  1. each directory is as its thread left it after some operation (a prefix of what it did);
- *  2. not older than anybody's last sync of the volume;
+ *  2. not older than anybody's last sync of the volume, nor than the last change of what was fsynced;
  *  3. all of them together are one moment: if an operation is there, so are all that had returned, in
  *     any thread, before it began.
  *
@@ -24,7 +24,7 @@
 struct step {			/* one operation, when it had returned */
 	struct m_state *state;
 	u32 seen[THREADS_MAX];	/* operations of others that had returned before it began */
-	bool acked;		/* it was a successful sync (an fsync says nothing of the thread's other files) */
+	u32 acked;		/* it was a successful sync or fsync: the thread's operations so far are durable */
 	u64 at;			/* event */
 };
 
@@ -79,6 +79,28 @@ static void member_op(struct member *member, struct rng *rng, struct sim_op *op)
 	snprintf(op->a, sizeof(op->a), "t%u/x", member->number);
 }
 
+/* The operation after which the inode that the nth one has fsynced was as it is now. */
+static u32 last_change(const struct member *member, u32 n, const char *path)
+{
+	int err;
+	u32 id = model_lookup(member->steps[n].state, path, &err);
+	const struct m_inode *inode = member->steps[n].state->inodes[id];
+
+	/* Whoever changes an inode gives the state a new copy of it. */
+	while (n && id < member->steps[n - 1].state->count && member->steps[n - 1].state->inodes[id] == inode)
+		n--;
+	return n;
+}
+
+static u32 acknowledged(const struct member *member, u32 n, const struct sim_op *op)
+{
+	if (member->run.result)
+		return 0;
+	if (op->kind == SIM_FSYNC || op->kind == SIM_FDATASYNC)
+		return last_change(member, n, op->a);
+	return op->kind == SIM_SYNC ? n : 0;
+}
+
 static void *member_main(void *arg)
 {
 	struct member *member = arg;
@@ -95,7 +117,7 @@ static void *member_main(void *arg)
 		member_op(member, &rng, &op);
 		run_op(&member->run, &op);
 		step->state = model_snapshot(member->run.state);
-		step->acked = !member->run.result && op.kind == SIM_SYNC;
+		step->acked = acknowledged(member, n, &op);
 		step->at = disk_now(&crew->disk);
 		__atomic_store_n(&member->done, n, __ATOMIC_RELEASE);
 	}
@@ -113,13 +135,13 @@ static void find_floors(struct crew *crew, u64 at)
 		struct member *member = &crew->members[i];
 
 		for (n = 1; n <= member->done; n++) {
-			const struct step *step = &member->steps[n];
+			u32 acked = member->steps[n].acked;
 
-			if (!step->acked || step->at > at)
+			if (!acked || member->steps[n].at > at)
 				continue;
-			member->low = max(member->low, n);
+			member->low = max(member->low, acked);
 			for (k = 0; k < crew->count; k++)
-				crew->members[k].low = max(crew->members[k].low, step->seen[k]);
+				crew->members[k].low = max(crew->members[k].low, member->steps[acked].seen[k]);
 		}
 	}
 }

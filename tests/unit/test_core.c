@@ -257,6 +257,39 @@ static void many_files_through_unifies(void **state)
 	world_close(w, false);
 }
 
+static u64 deltas(struct world *w)
+{
+	return atomic64_read(&w->vol->counters[TUX3_COUNT_DELTAS]);
+}
+
+/* What others changed is no reason for a commit; what was changed of the inode itself is. */
+static void fsync_commits_for_its_own_inode_only(void **state)
+{
+	struct world *w = *state;
+	struct node *mine = make(w, w->root, "mine", S_IFREG | 0644), *other = make(w, w->root, "other", S_IFREG | 0644);
+	struct tux3_attr attr = { .mode = S_IFREG | 0600 };
+	u64 ino = mine->inode.ino, before;
+
+	assert_int_equal(delta_commit_inode(&mine->inode), 0);
+	before = deltas(w);
+	assert_int_equal(op_setattr(&other->inode, &attr, OP_ATTR_MODE), 0);
+	assert_int_equal(delta_commit_inode(&mine->inode), 0);
+	assert_int_equal(deltas(w), before);
+	assert_int_equal(op_setattr(&mine->inode, &attr, OP_ATTR_MODE), 0);
+	assert_int_equal(delta_commit_inode(&mine->inode), 0);
+	assert_int_equal(deltas(w), before + 1);
+	assert_int_equal(delta_commit_inode(&other->inode), 0);	/* it was in the same delta */
+	assert_int_equal(deltas(w), before + 1);
+	node_put(mine);
+	node_put(other);
+	world_close(w, true);
+	world_open(w);
+	mine = node_read(w, ino);
+	assert_int_equal(mine->inode.attr.mode, S_IFREG | 0600);
+	node_put(mine);
+	world_close(w, false);
+}
+
 static void made_and_removed_costs_nothing(void **state)
 {
 	struct world *w = *state;
@@ -435,6 +468,7 @@ int main(void)
 		TEST(empty_volume_reopens),
 		TEST(committed_names_survive_a_crash),
 		TEST(many_files_through_unifies),
+		TEST(fsync_commits_for_its_own_inode_only),
 		TEST(made_and_removed_costs_nothing),
 		TEST(orphan_goes_at_the_next_mount),
 		TEST(colliding_names_live_together),

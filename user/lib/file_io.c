@@ -405,15 +405,7 @@ ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size)
 	return file_write(node, data, size, 0, WRITE_APPEND);
 }
 
-/*
- * An inode no delta pins has nothing that is not durable yet.  A commit that somebody else does is
- * waited for: it may be the one with our changes.
- */
 int tux3_fsync(struct tux3_node *node, bool data_only)
 {
-	struct volume *vol = node->volume->vol;
-
-	if (!icache_is_pinned(node))
-		return volume_error(vol);
-	return delta_commit(vol);
+	return delta_commit_inode(&node->inode);
 }

@@ -364,17 +364,6 @@ void icache_unpin(struct tux3_node *node)
 		node_free(node);
 }
 
-bool icache_is_pinned(struct tux3_node *node)
-{
-	struct icache_shard *shard = shard_of(node->volume, node->inode.ino);
-	bool pinned;
-
-	spin_lock(&shard->lock);
-	pinned = node->pins != 0;
-	spin_unlock(&shard->lock);
-	return pinned;
-}
-
 bool icache_kill(struct tux3_node *node)
 {
 	struct icache_shard *shard = shard_of(node->volume, node->inode.ino);
@@ -409,7 +398,13 @@ u64 icache_users(struct tux3 *volume)
 
 bool tux3_node_pending(struct tux3_node *node)
 {
-	return icache_is_pinned(node);
+	struct icache_shard *shard = shard_of(node->volume, node->inode.ino);
+	bool pinned;
+
+	spin_lock(&shard->lock);
+	pinned = node->pins != 0;
+	spin_unlock(&shard->lock);
+	return pinned;
 }
 
 /* A node of the bucket that callers refer to, but for the volume's own reference to the root; and how often. */

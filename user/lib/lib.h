@@ -209,7 +209,6 @@ void icache_drop_all(struct tux3 *volume);	/* whatever callers think */
 void icache_pin(struct tux3_node *node);
 void icache_unpin(struct tux3_node *node);
 bool icache_kill(struct tux3_node *node);
-bool icache_is_pinned(struct tux3_node *node);
 
 /* ---- file_cache.c ---- */
 
