@@ -110,7 +110,7 @@ int node_set_acl(struct mnt_idmap *idmap, struct dentry *dentry, struct posix_ac
 		return err;
 	set_cached_acl(inode, type, acl);
 	node_pull(inode);
-	return 0;
+	return node_synced(inode);
 }
 
 int node_acl_chmod(struct inode *inode, umode_t mode)

@@ -635,6 +635,11 @@ static u32 attr_to_set(struct mnt_idmap *idmap, struct inode *inode, const struc
 	return mask;
 }
 
+int node_synced(struct inode *inode)
+{
+	return IS_SYNC(inode) ? delta_commit_inode(core_of(inode)) : 0;
+}
+
 int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *from)
 {
 	struct inode *inode = d_inode(dentry);
@@ -652,16 +657,17 @@ int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *f
 		return err;
 	mask = attr_to_set(idmap, inode, from, valid, &attr);
 	if (!mask)
-		return 0;
+		return node_synced(inode);
 	if (mask & OP_ATTR_MODE) {
 		err = node_acl_chmod(inode, from->ia_mode);
 		if (err < 0)
 			return err;
 	}
 	err = op_setattr(core_of(inode), &attr, mask);
-	if (!err)
-		node_pull(inode);
-	return err;
+	if (err)
+		return err;
+	node_pull(inode);
+	return node_synced(inode);
 }
 
 /* Would an update have to wait?  A read does not, for its atime. */

@@ -51,7 +51,7 @@ int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct fil
 	attr.projid = fa->fsx_projid;
 	err = op_setattr(core_of(inode), &attr, mask);
 	node_pull(inode);
-	return err;
+	return err ? err : node_synced(inode);
 }
 
 /* ---- ioctls ---- */

@@ -564,7 +564,7 @@ long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len)
 	if (!err)
 		err = fallocate_locked(inode, mode, offset, (u64)offset + len);
 	inode_unlock(inode);
-	if (!err && file->f_flags & O_DSYNC)
+	if (!err && (file->f_flags & O_DSYNC || IS_SYNC(inode)))
 		err = file_fsync(file, 0, LLONG_MAX, 0);
 	return err;
 }

@@ -206,6 +206,8 @@ void node_set_ops(struct inode *inode);		/* i_op, i_fop, a_ops, folio sizes, fro
 void node_unnamed(struct inode *inode);		/* after an unlink or rename: it may have lost its last name; may queue it for the reaper */
 
 int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat *stat, u32 mask, unsigned int flags);
+/* The operation has changed the inode: with -o sync it is durable before its caller goes on. */
+int node_synced(struct inode *inode);
 int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr);
 int node_update_time(struct inode *inode, int flags);
 

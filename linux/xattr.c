@@ -66,9 +66,10 @@ static int handler_set(const struct xattr_handler *handler, struct mnt_idmap *id
 {
 	int err = node_xattr_set(inode, xattr_full_name(handler, name), value, size, flags, NULL);
 
-	if (!err)
-		node_pull(inode);
-	return err;
+	if (err)
+		return err;
+	node_pull(inode);
+	return node_synced(inode);
 }
 
 static const struct xattr_handler user_handler = {

@@ -145,6 +145,23 @@ group_remount() {
 	checked_umount "emergency: clean"
 }
 
+# With -o sync every operation is durable when it returns.
+group_sync_option() {
+	local made="mkdir $MNT/dir" command
+	MOUNT_OPTIONS=sync,age=600
+	fresh || { failed "sync option" "no volume"; return; }
+	head -c 300000 /dev/urandom >/tmp/bytes
+	for command in "$made" "cp /tmp/bytes $MNT/file" "chmod 600 $MNT/file" "chown 1:2 $MNT/file" "touch -d @7 $MNT/file" \
+		"setfattr -n user.name -v text $MNT/file" "setfacl -m u:3:r $MNT/file" "chattr +d $MNT/file" \
+		"truncate -s 1000 $MNT/file" "truncate -s 50000 $MNT/file" "fallocate -l 100000 $MNT/file" \
+		"fallocate -p -l 4096 $MNT/file" "ln $MNT/file $MNT/dir/link" "mv $MNT/file $MNT/dir/moved" "rm $MNT/dir/link"; do
+		check "sync option: $command" $command
+		equal "sync option: durable after $command" "$(cat $SYS/dirty_changes)" 0
+	done
+	checked_umount "sync option: umount"
+	MOUNT_OPTIONS=
+}
+
 group_freeze() {
 	fresh || { failed freeze "no volume"; return; }
 	cp -r core "$MNT/"
@@ -404,7 +421,7 @@ group_unload() {
 	fi
 }
 
-for group in ${*:-mount options remount freeze busy shutdown sysfs attributes trim handles nfs memory unload gone}; do
+for group in ${*:-mount options remount sync_option freeze busy shutdown sysfs attributes trim handles nfs memory unload gone}; do
 	echo "# $group"
 	group_$group
 	mountpoint -q "$MNT" && umount "$MNT"
