@@ -98,7 +98,11 @@ def test_mkfs_does_not_overwrite(run, mkfs, image):
     before = digest(path)
     assert "holds" in sentence(run("mkfs.tux3", path, status=1))
     assert digest(path) == before
+    assert "holds" in sentence(run("mkfs.tux3", path, "64M", status=1))
+    assert os.path.getsize(path) == 32 << 20
     run("mkfs.tux3", "-f", path)
+    run("mkfs.tux3", "-f", path, "64M")
+    assert os.path.getsize(path) == 64 << 20
     if not shutil.which("mkfs.ext4"):
         return
     other = image("32M")
@@ -111,6 +115,9 @@ def test_mkfs_does_not_overwrite(run, mkfs, image):
 
 def test_programs_refuse_what_is_mounted(run, mounted):
     path = mounted.image
+    size = os.path.getsize(path)
+    assert "in use" in sentence(run("mkfs.tux3", "-f", path, size + (1 << 20), status=1))
+    assert os.path.getsize(path) == size
     for args, status in ((["mkfs.tux3", "-f"], 1), (["fsck.tux3"], OPERATION), (["tux3", "show"], 1),
                          (["tux3", "stat"], 1), (["tux3", "graph"], 1)):
         assert "in use" in sentence(run(*args, path, status=status))

@@ -92,6 +92,14 @@ static int probe(int fd, const char *path, char *why, size_t why_size)
 }
 #endif
 
+static int fail_errno(const char *path, char *why, size_t why_size)
+{
+	int err = -errno;
+
+	fail(why, why_size, "%s: %s", path, strerror(-err));
+	return err;
+}
+
 static int refuse_overwrite(struct tux3_device *dev, const char *path, char *why, size_t why_size)
 {
 	struct disk_anchor anchor;
@@ -104,32 +112,40 @@ static int refuse_overwrite(struct tux3_device *dev, const char *path, char *why
 		return -EEXIST;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		int err = -errno;
-
-		fail(why, why_size, "%s: %s", path, strerror(-err));
-		return err;
-	}
+	if (fd < 0)
+		return fail_errno(path, why, why_size);
 	found = probe(fd, path, why, why_size);
 	close(fd);
 	return found > 0 ? -EEXIST : found;
 }
 
-/* A regular file, new or old, gets the size asked for if it is smaller. */
-static int prepare_file(const char *path, u64 size_bytes, char *why, size_t why_size)
+/* If there is nothing at path and there is a size, a file is made. */
+static int make_file(const char *path, u64 size_bytes, char *why, size_t why_size)
 {
-	int fd = open(path, O_RDWR | O_CLOEXEC | (size_bytes ? O_CREAT : 0), 0666), err = 0;
-	struct stat stat;
+	int fd, err = 0;
 
-	if (fd < 0 || fstat(fd, &stat))
-		err = -errno;
-	else if (S_ISREG(stat.st_mode) && (u64)stat.st_size < size_bytes && ftruncate(fd, size_bytes))
-		err = -errno;
-	if (err)
-		fail(why, why_size, "%s: %s", path, strerror(-err));
-	if (fd >= 0)
-		close(fd);
+	if (!size_bytes || !access(path, F_OK))
+		return 0;
+	fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+	if (fd < 0)
+		return fail_errno(path, why, why_size);
+	if (ftruncate(fd, size_bytes))
+		err = fail_errno(path, why, why_size);
+	close(fd);
 	return err;
+}
+
+/* A regular file that is smaller than asked for.  Nobody else uses it: dev is open. */
+static int grow_file(struct tux3_device *dev, const char *path, u64 size_bytes, char *why, size_t why_size)
+{
+	struct stat st;
+
+	if (dev->size_bytes >= size_bytes || (!stat(path, &st) && !S_ISREG(st.st_mode)))
+		return 0;
+	if (truncate(path, size_bytes))
+		return fail_errno(path, why, why_size);
+	dev->size_bytes = size_bytes;
+	return 0;
 }
 
 int tux3_format(const char *path, const struct tux3_format_options *opts, char *why, size_t why_size)
@@ -154,13 +170,15 @@ int tux3_format(const char *path, const struct tux3_format_options *opts, char *
 	}
 	if (opts->label)
 		memcpy(core.label, opts->label, strlen(opts->label));
-	err = prepare_file(path, opts->size_bytes, why, why_size);
+	err = make_file(path, opts->size_bytes, why, why_size);
 	if (!err)
 		err = device_open_file(path, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO, &dev, why, why_size);
 	if (err)
 		return err;
 	if (!opts->force)
 		err = refuse_overwrite(dev, path, why, why_size);
+	if (!err)
+		err = grow_file(dev, path, opts->size_bytes, why, why_size);
 	if (!err)
 		err = volume_format(dev, &core, why, why_size);
 	dev->ops->close(dev);
