@@ -55,6 +55,17 @@ void bdev_bio_submit(struct tux3_device *dev, struct bio *bio)
 	submit_bio(bio);
 }
 
+void bdev_bio_start(struct tux3_device *dev, struct bio *bio)
+{
+	struct blk_plug *plug = current->plug;
+
+	bdev_bio_submit(dev, bio);
+	if (plug) {
+		blk_finish_plug(plug);
+		blk_start_plug(plug);
+	}
+}
+
 void bdev_bio_kick(struct tux3_device *dev)
 {
 	struct bio *bio = bdev_device_of(dev)->kept;

@@ -63,6 +63,9 @@ struct bio *bdev_bio_alloc(struct tux3_device *dev, u64 addr, unsigned int vecs,
 /* Submit it and count it (dev->reads or writes).  Errors come to bi_end_io. */
 void bdev_bio_submit(struct tux3_device *dev, struct bio *bio);
 
+/* The same, and the device begins with it, and with all that the caller has plugged (blk_start_plug()), at once. */
+void bdev_bio_start(struct tux3_device *dev, struct bio *bio);
+
 /*
  * For the back end's data: a bio that the next piece may go on with is kept instead of submitted; device_kick(),
  * which the core calls before it waits, submits it.  So does who is about to wait for a folio lock: bdev_bio_kick().

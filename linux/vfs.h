@@ -143,9 +143,10 @@ struct tux3_sb {
 	struct kobject kobj;			/* sysfs.c */
 	struct completion kobj_gone;
 
-	/* writeback.c, commit_mutex: the commit under way, and what it may still take by snapshots */
-	u64 snapshot_delta;
-	u64 snapshot_blocks;
+	/* writeback.c, commit_mutex: the commit under way */
+	u64 commit_delta;
+	u64 commit_bytes;			/* of data, submitted so far */
+	u64 snapshot_blocks;			/* so many may still be taken by snapshots */
 
 	/* inode.c */
 	struct workqueue_struct *workqueue;

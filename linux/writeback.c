@@ -56,6 +56,12 @@
 /* A commit takes so much by snapshots, unless the mount says something else; what comes then is taken in place. */
 #define SNAPSHOT_BYTES (16u << 20)
 
+/*
+ * A commit's first bios are submitted when they have so many bytes, later ones when they have a quarter of what was
+ * submitted before: the device works from early on, and the number of bios grows with the logarithm only.
+ */
+#define EARLY_BYTES (128ULL << 10)
+
 /* A data_write() under way. */
 struct data_run {
 	struct tux3_node *node;
@@ -162,6 +168,19 @@ static void run_submit(struct data_run *run)
 	run->bio = NULL;
 }
 
+/* If it is large enough, the device may begin with it while we look for more. */
+static void run_submit_early(struct data_run *run)
+{
+	struct tux3_sb *sbi = sb_of(run->node->vfs.i_sb);
+	u32 bytes = run->bio->bi_iter.bi_size;
+
+	if (bytes < max(EARLY_BYTES, sbi->commit_bytes / 4))
+		return;
+	sbi->commit_bytes += bytes;
+	bdev_bio_start(run_device(run), run->bio);
+	run->bio = NULL;
+}
+
 static void run_begin(struct data_run *run, u32 vecs)
 {
 	run->bio = bdev_bio_alloc(run_device(run), run->addr, run->goes_on ? BIO_MAX_VECS : vecs,
@@ -187,6 +206,7 @@ static void run_add(struct data_run *run, struct folio *folio, size_t offset, u3
 	}
 	run->addr += count;
 	run->count -= count;
+	run_submit_early(run);
 }
 
 /* ---- taking ---- */
@@ -242,11 +262,6 @@ static bool may_snapshot(struct data_run *run, u32 blocks)
 {
 	struct tux3_sb *sbi = sb_of(run->node->vfs.i_sb);
 
-	if (sbi->snapshot_delta != run->delta) {
-		sbi->snapshot_delta = run->delta;
-		sbi->snapshot_blocks = (sbi->options.snapshot_bytes ? sbi->options.snapshot_bytes : SNAPSHOT_BYTES) >>
-				       run->node->core.vol->block_shift;
-	}
 	if (sbi->snapshot_blocks < blocks)
 		return false;
 	sbi->snapshot_blocks -= blocks;
@@ -445,6 +460,15 @@ static void write_state(struct data_run *run, struct folio_state *state, u32 fro
 	state->left &= ~folio_mask(from, count);
 }
 
+/* The first data_write() of a commit. */
+static void commit_begin(struct tux3_sb *sbi, u64 delta)
+{
+	sbi->commit_delta = delta;
+	sbi->commit_bytes = 0;
+	sbi->snapshot_blocks = (sbi->options.snapshot_bytes ? sbi->options.snapshot_bytes : SNAPSHOT_BYTES) >>
+			       sbi->vol->block_shift;
+}
+
 int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum,
 		    struct io_wait *wait)
 {
@@ -453,6 +477,8 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 	struct folio_state *state;
 	u32 from, n;
 
+	if (sb_of(node->vfs.i_sb)->commit_delta != delta)
+		commit_begin(sb_of(node->vfs.i_sb), delta);
 	list_begin(node, run.slot);
 	data_settle(node, run.slot);
 	run.bio = bdev_bio_continue(run_device(&run), addr, wait);
