@@ -153,6 +153,10 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	u32 dirty = slot->dirty;
 	bool last;
 
+	/* Before the host drops clean data: what was removed and then written again is in the tree, not a hole. */
+	spin_lock(&inode->lock);
+	list_splice_init(&slot->removed, &ranges);
+	spin_unlock(&inode->lock);
 	if (dirty & INODE_DIRTY_NAMES)
 		name_done(inode, delta);
 	if (dirty & INODE_DIRTY_XATTRS)
@@ -164,7 +168,6 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	slot->frozen = false;
 	slot->taken = false;
 	slot->cut = DATA_END;
-	list_splice_init(&slot->removed, &ranges);
 	list_splice_init(&slot->prealloc, &ranges);
 	last = !inode->slot[~delta & 1].dirty;
 	spin_unlock(&inode->lock);

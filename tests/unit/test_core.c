@@ -16,12 +16,17 @@
 #include "core/check.h"
 #include "user/env/device_memory.h"
 
-/* ---- host: inodes without data, counted references ---- */
+/* ---- host: inodes with counted references, and with one block of zeros as their data ---- */
+
+#define DATA_BLOCK 5u
+#define BLOCK_SIZE 4096u
 
 struct node {
 	struct tux3_inode inode;
 	int pins, users;
 	bool dead;
+	bool dirty;			/* block DATA_BLOCK is, in the delta to be committed next */
+	enum data_kind kind_when_clean;	/* what data_map() says of it from the moment on when it need not be cached */
 };
 
 static void host_grab(struct tux3_inode *inode)
@@ -42,13 +47,21 @@ static void host_release(struct tux3_inode *inode)
 
 static int host_next(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count)
 {
-	return -ENOENT;
+	if (!container_of(inode, struct node, inode)->dirty || from > DATA_BLOCK)
+		return -ENOENT;
+	*block = DATA_BLOCK;
+	*count = 1;
+	return 0;
 }
 
 static int host_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum,
 		      struct io_wait *wait)
 {
-	return -EIO;
+	static const u8 zeros[BLOCK_SIZE];
+
+	*csum = cpu_to_le32(crc32c(~0u, zeros, sizeof(zeros)));
+	device_write(inode->vol->dev, addr, zeros, 1, 0, wait);
+	return 0;
 }
 
 static int host_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len)
@@ -58,6 +71,12 @@ static int host_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data,
 
 static void host_done(struct tux3_inode *inode, u64 delta, int err)
 {
+	struct node *node = container_of(inode, struct node, inode);
+	struct data_extent extent;
+
+	assert_int_equal(data_map(inode, DATA_BLOCK, 1, &extent, NULL, 0), 0);
+	node->kind_when_clean = extent.kind;
+	node->dirty = false;
 }
 
 static bool host_kill(struct tux3_inode *inode)
@@ -253,6 +272,37 @@ static void many_files_through_unifies(void **state)
 	world_open(w);
 	assert_int_equal(w->root->inode.attr.size, 2500);
 	assert_int_equal(w->vol->tree_inodes, 2501);
+	world_check(w);
+	world_close(w, false);
+}
+
+/* As a truncate or punch and then a write in one delta. */
+static void write_block(struct world *w, struct node *node, bool after_removing)
+{
+	struct delta_op op;
+
+	assert_int_equal(delta_enter(w->vol, &op, space_cost_data(w->vol, 1, 1) + space_cost_items(w->vol, 3), 0), 0);
+	if (after_removing)
+		assert_int_equal(data_remove(&op, &node->inode, DATA_BLOCK, 1), 0);
+	data_dirty(&op, &node->inode);
+	inode_change_begin(&op, &node->inode)->size = (DATA_BLOCK + 1) * BLOCK_SIZE;
+	inode_change_end(&node->inode);
+	delta_leave(&op);
+	node->dirty = true;
+	assert_int_equal(delta_commit(w->vol), 0);
+}
+
+/* The host may drop what is clean, and then what it reads from the disk must be what was written. */
+static void clean_data_is_mapped(void **state)
+{
+	struct world *w = *state;
+	struct node *node = make(w, w->root, "file", S_IFREG | 0644);
+
+	write_block(w, node, false);
+	assert_int_equal(node->kind_when_clean, DATA_MAPPED);
+	write_block(w, node, true);
+	assert_int_equal(node->kind_when_clean, DATA_MAPPED);
+	node_put(node);
 	world_check(w);
 	world_close(w, false);
 }
@@ -468,6 +518,7 @@ int main(void)
 		TEST(empty_volume_reopens),
 		TEST(committed_names_survive_a_crash),
 		TEST(many_files_through_unifies),
+		TEST(clean_data_is_mapped),
 		TEST(fsync_commits_for_its_own_inode_only),
 		TEST(made_and_removed_costs_nothing),
 		TEST(orphan_goes_at_the_next_mount),
