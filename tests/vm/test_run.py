@@ -81,7 +81,7 @@ def test_the_configuration_is_told_and_used():
     assert lines[6] == "a 'b' $c"
     assert lines[7] == "tsc"
     [told] = [line for line in done.stderr.splitlines() if line.startswith("# vm:")]
-    for word in (lines[3], "QEMU", "max,-erms,-fsrm,-sse4.2", "1 CPU", "777 MB", lines[2], "vda 64M", "vdb 3M"):
+    for word in (lines[3], "QEMU", "max,-erms,-fsrm,-fsrs,-sse4.2", "1 CPU", "777 MB", lines[2], "vda 64M", "vdb 3M"):
         assert word in told
 
 
