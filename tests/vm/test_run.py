@@ -157,6 +157,12 @@ def test_a_failing_machine_is_told():
     assert vm("--", "no-such-command").returncode == 127
 
 
+def test_a_machine_that_hangs_in_its_panic_is_ended():
+    done = bash("echo c >/proc/sysrq-trigger", "--append", "panic=0")
+    assert done.returncode == KERNEL_DEFECT
+    assert "sysrq triggered crash" in done.stderr
+
+
 def test_an_oops_is_told():
     done = bash("echo before; echo c >/proc/sysrq-trigger; echo after")
     assert done.returncode == KERNEL_DEFECT
