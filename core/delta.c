@@ -317,7 +317,7 @@ int delta_commit_inode(struct tux3_inode *inode)
 	bool in_front, in_back;
 	u64 front;
 
-	/* What was changed before the call is in this front delta or older ones, whatever front is by the time we look. */
+	/* What was changed before the call is in this front delta or an older one, even if front moves on. */
 	spin_lock(&inode->lock);
 	front = READ_ONCE(vol->delta.front);
 	in_front = inode->slot[front & 1].dirty;

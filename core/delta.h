@@ -59,7 +59,7 @@ struct delta_state {
 	struct list_head deletes;	/* commit_mutex: struct delete_work, long deletes that go on */
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
-	wait_queue_head_t gate_queue;	/* operations that came while it waits; writers whom the front delta is too large */
+	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device */
 	atomic_t draining;
 	wait_queue_head_t thread_queue;
 	struct task_struct *thread;	/* NULL: manual */
