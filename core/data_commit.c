@@ -23,7 +23,6 @@ struct data_commit {
 	struct tux3_attr *attr;
 	struct io_wait *wait;
 	bool was_inline;	/* the tree has an INLINE item */
-	struct record_extent *record;	/* the volume's */
 };
 
 static int data_record(struct data_commit *dc, enum tux3_record_type type, const void *payload, u32 len,
@@ -91,7 +90,7 @@ static void data_set_flag(struct data_commit *dc, u32 flag, bool set)
 
 static int data_map_run(struct data_commit *dc, u64 block, u64 addr, u32 count, u32 flags)
 {
-	struct record_extent *record = dc->record;
+	struct record_extent *record = dc->vol->log.extent;
 	u32 len = sizeof(*record);
 
 	record->ino = cpu_to_le64(dc->inode->ino);
@@ -144,7 +143,7 @@ static int data_write_run(struct data_commit *dc, u64 block, u64 count)
 		err = data_place(dc, block, count, &addr, &run);
 		if (!err)
 			err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
-							flags ? dc->record->csum : NULL, dc->wait);
+							flags ? dc->vol->log.extent->csum : NULL, dc->wait);
 		if (!err)
 			err = data_map_run(dc, block, addr, run, flags);
 		count_add(dc->vol, TUX3_COUNT_DATA_BLOCKS, run);
@@ -188,7 +187,7 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 	if (err)
 		return err;
 	dc->inode->goal = addr + 1;
-	dc->record->csum[0] = cpu_to_le32(crc32c(~0u, data, vol->block_size));
+	vol->log.extent->csum[0] = cpu_to_le32(crc32c(~0u, data, vol->block_size));
 	device_write(vol->dev, addr, data, 1, 0, dc->wait);
 	count_add(vol, TUX3_COUNT_DATA_BLOCKS, 1);
 	return data_map_run(dc, 0, addr, 1, flags);
@@ -343,7 +342,6 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 {
 	struct data_commit dc = {
 		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .wait = wait,
-		.record = inode->vol->log.extent,
 		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE,
 	};
 	int err;

@@ -145,7 +145,7 @@ struct tux3_sb {
 
 	/* writeback.c, commit_mutex: the commit under way */
 	u64 commit_delta;
-	u64 commit_bytes;			/* of data, submitted so far */
+	u64 commit_bytes;			/* of data that the device could begin with early */
 	u64 snapshot_blocks;			/* so many may still be taken by snapshots */
 
 	/* inode.c */

@@ -58,7 +58,7 @@
 
 /*
  * A commit's first bios are submitted when they have so many bytes, later ones when they have a quarter of what was
- * submitted before: the device works from early on, and the number of bios grows with the logarithm only.
+ * submitted so before: the device works from early on, and the number of bios grows with the logarithm only.
  */
 #define EARLY_BYTES (128ULL << 10)
 
@@ -246,7 +246,7 @@ static bool take_by_copy(struct data_run *run, struct folio_state *state)
 	return !pending;
 }
 
-/* Stores beyond the end of the file, through a mapping, are not written: see folio_state_copy() about the size. */
+/* Stores beyond the end of the file, through a mapping, are not written: see folio_state_read() about the size. */
 static void zero_beyond_end(struct folio_state *state, u64 size)
 {
 	u32 block_size = state->node->core.vol->block_size, tail = size & (block_size - 1);
@@ -460,9 +460,11 @@ static void write_state(struct data_run *run, struct folio_state *state, u32 fro
 	state->left &= ~folio_mask(from, count);
 }
 
-/* The first data_write() of a commit. */
+/* Is this the first data_write() of a commit? */
 static void commit_begin(struct tux3_sb *sbi, u64 delta)
 {
+	if (sbi->commit_delta == delta)
+		return;
 	sbi->commit_delta = delta;
 	sbi->commit_bytes = 0;
 	sbi->snapshot_blocks = (sbi->options.snapshot_bytes ? sbi->options.snapshot_bytes : SNAPSHOT_BYTES) >>
@@ -477,8 +479,7 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 	struct folio_state *state;
 	u32 from, n;
 
-	if (sb_of(node->vfs.i_sb)->commit_delta != delta)
-		commit_begin(sb_of(node->vfs.i_sb), delta);
+	commit_begin(sb_of(node->vfs.i_sb), delta);
 	list_begin(node, run.slot);
 	data_settle(node, run.slot);
 	run.bio = bdev_bio_continue(run_device(&run), addr, wait);

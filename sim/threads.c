@@ -24,7 +24,7 @@
 struct step {			/* one operation, when it had returned */
 	struct m_state *state;
 	u32 seen[THREADS_MAX];	/* operations of others that had returned before it began */
-	u32 acked;		/* it was a successful sync or fsync: the thread's operations so far are durable */
+	u32 acked;		/* a successful sync or fsync: so many of the thread's operations are durable since; else 0 */
 	u64 at;			/* event */
 };
 

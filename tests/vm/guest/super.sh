@@ -147,11 +147,11 @@ group_remount() {
 
 # With -o sync every operation is durable when it returns.
 group_sync_option() {
-	local made="mkdir $MNT/dir" command
+	local command
 	MOUNT_OPTIONS=sync,age=600
 	fresh || { failed "sync option" "no volume"; return; }
 	head -c 300000 /dev/urandom >/tmp/bytes
-	for command in "$made" "cp /tmp/bytes $MNT/file" "chmod 600 $MNT/file" "chown 1:2 $MNT/file" "touch -d @7 $MNT/file" \
+	for command in "mkdir $MNT/dir" "cp /tmp/bytes $MNT/file" "chmod 600 $MNT/file" "chown 1:2 $MNT/file" "touch -d @7 $MNT/file" \
 		"setfattr -n user.name -v text $MNT/file" "setfacl -m u:3:r $MNT/file" "chattr +d $MNT/file" \
 		"truncate -s 1000 $MNT/file" "truncate -s 50000 $MNT/file" "fallocate -l 100000 $MNT/file" \
 		"fallocate -p -l 4096 $MNT/file" "ln $MNT/file $MNT/dir/link" "mv $MNT/file $MNT/dir/moved" "rm $MNT/dir/link"; do
