@@ -14,7 +14,10 @@
  * that data of the last commit is missing.
  *
  * Any error on the way aborts: the volume becomes read-only and every waiter hears of it.
- * What was applied in memory by then is never written, since no unify starts after an error.
+ * What was applied in memory by then is never written, since no unify starts after an error.  Nor does another commit:
+ * the aborted delta stays the back delta until the volume is closed.  So its removed ranges, names, xattrs, attributes
+ * and cached data go on covering the tree, which holds some of them and not others, and readers see what the front
+ * end has made of the volume.
  *
  * commit_mutex held throughout.
  */
@@ -144,7 +147,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 	return err;
 }
 
-/* The delta is durable, or given up: its slots are free again. */
+/* The delta is durable, or the volume is closed after an error: its slots are free again. */
 static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 {
 	struct volume *vol = inode->vol;
@@ -249,6 +252,17 @@ static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta
 	return delete_continue(vol, charged);
 }
 
+/* The inodes stay dirty in their slot, where commit_give_up() finds them: the front delta has the other one. */
+static void commit_keep_aborted(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
+{
+	struct tux3_inode *inode;
+
+	llist_for_each_entry(inode, inodes, dirty_node[delta & 1])
+		if (vol->host->data_aborted && inode->slot[delta & 1].dirty & INODE_DIRTY_DATA)
+			vol->host->data_aborted(inode, delta, err);
+	WRITE_ONCE(vol->delta.dirty[delta & 1].first, inodes);
+}
+
 static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
 {
 	struct delta_state *state = &vol->delta;
@@ -258,8 +272,12 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	atomic64_set(&state->dirty_bytes[delta & 1], 0);
 	atomic64_set(&state->changes[delta & 1], 0);
 	atomic64_set(&state->first_change_ns[delta & 1], 0);
-	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1])
-		commit_inode_done(inode, delta, err);
+	if (err) {
+		commit_keep_aborted(vol, inodes, delta, err);
+	} else {
+		llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1])
+			commit_inode_done(inode, delta, 0);
+	}
 	delete_done(vol, err);
 	if (!err)
 		WRITE_ONCE(state->committed, delta);
@@ -272,8 +290,10 @@ int commit_delta(struct volume *vol)
 	struct blk_plug plug;
 	struct io_wait wait;
 	s64 charged;
-	int err;
+	int err = volume_error(vol);
 
+	if (err)	/* and perhaps a delta was aborted, whose slot would be the next front delta's */
+		return err;
 	delta = delta_transition(vol, &charged);
 	inodes = llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1]));
 	vol->delta.applying = delta;

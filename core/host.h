@@ -37,7 +37,13 @@ struct tux3_host_ops {
 			  __le32 *csum, struct io_wait *wait);
 	/* Copy the first len bytes of a block dirty in delta: for data that goes inline into the tree. */
 	int (*data_copy)(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len);
-	/* Delta is durable (err 0) or will never be: blocks dirty in it are clean, its private copies go. */
+	/*
+	 * After an error, with all I/O ended: what is dirty in delta will never be written.  It stays in the cache as it
+	 * is until data_done(), when the volume is closed: the tree may hold neither it nor what was there before.  May
+	 * be NULL.
+	 */
+	void (*data_aborted)(struct tux3_inode *inode, u64 delta, int err);
+	/* Delta is durable (err 0), or the volume is closed without: blocks dirty in it are clean, its private copies go. */
 	void (*data_done)(struct tux3_inode *inode, u64 delta, int err);
 
 	/*

@@ -175,6 +175,7 @@ int host_data_next(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u6
 int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count, __le32 *csum,
 		    struct io_wait *wait);
 int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u32 len);
+void host_data_aborted(struct tux3_inode *inode, u64 delta, int err);
 void host_data_done(struct tux3_inode *inode, u64 delta, int err);
 int file_writepages(struct address_space *mapping, struct writeback_control *wbc);
 /* Strays become dirty in the front delta: for who wants all of a file to be durable, before its commit. */

@@ -620,26 +620,65 @@ static void state_done(struct tux3_node *node, struct folio_state *state, unsign
 	folio_put(folio);
 }
 
-void host_data_done(struct tux3_inode *inode, u64 delta, int err)
+/* All I/O has ended.  After an error some blocks have not been submitted. */
+static void data_release(struct tux3_node *node, unsigned int slot)
 {
-	struct tux3_node *node = core_node(inode);
-	unsigned int slot = delta & 1;
-	struct folio_state *state, *next;
+	struct folio_state *state;
 
-	/* All I/O has ended.  After an error some blocks have not been submitted. */
 	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
 		if (state->held) {
 			state->held = false;
 			state_written(state, state->folio, hweight64(state->left) + 1);
 		}
 	}
+	node->cursor = node->unsettled = NULL;
+}
+
+/*
+ * A folio that nobody will ever write is not PG_dirty: else it would count against the limit of dirty memory, and the
+ * flusher would come for it again and again.  Its state goes on holding it in the page cache.  One whose lock is taken
+ * stays dirty.
+ */
+static void state_abort(struct folio_state *state)
+{
+	struct folio *folio = state->folio;
+
+	if (state->detached || !folio_test_dirty(folio) || !folio_trylock(folio))
+		return;
+	if (!state->detached && !folio_test_writeback(folio) && folio_clear_dirty_for_io(folio)) {
+		folio_start_writeback(folio);
+		folio_end_writeback(folio);
+	}
+	folio_unlock(folio);
+}
+
+void host_data_aborted(struct tux3_inode *inode, u64 delta, int err)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int slot = delta & 1;
+	struct folio_state *state;
+
+	data_release(node, slot);
+	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
+		mapping_set_error(node->vfs.i_mapping, err);
+		state_abort(state);
+		cond_resched();
+	}
+}
+
+void host_data_done(struct tux3_inode *inode, u64 delta, int err)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int slot = delta & 1;
+	struct folio_state *state, *next;
+
+	data_release(node, slot);
 	list_for_each_entry_safe(state, next, &node->dirty[slot], link[slot]) {
 		if (err)
 			mapping_set_error(node->vfs.i_mapping, err);
 		state_done(node, state, slot);
 		cond_resched();
 	}
-	node->cursor = node->unsettled = NULL;
 	spin_lock(&node->data_lock);
 	node->sorted = false;
 	spin_unlock(&node->data_lock);
@@ -652,6 +691,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_next = host_data_next,
 	.data_write = host_data_write,
 	.data_copy = host_data_copy,
+	.data_aborted = host_data_aborted,
 	.data_done = host_data_done,
 };
 

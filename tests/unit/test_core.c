@@ -88,7 +88,13 @@ static bool host_kill(struct tux3_inode *inode)
 }
 
 static const struct tux3_host_ops host = {
-	host_grab, host_release, host_next, host_write, host_copy, host_done, host_kill,
+	.inode_grab = host_grab,
+	.inode_release = host_release,
+	.data_next = host_next,
+	.data_write = host_write,
+	.data_copy = host_copy,
+	.data_done = host_done,
+	.inode_kill = host_kill,
 };
 
 static void node_put(struct node *node)
