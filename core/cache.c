@@ -271,11 +271,27 @@ struct node_buffer *cache_peek(struct volume *vol, const struct node_link *link)
 	return buffer;
 }
 
+/* What was read for this link: is it that? */
+static int cache_check(struct volume *vol, struct node_buffer *buffer, const struct node_link *link,
+		       char *why, size_t why_size)
+{
+	const struct disk_node *node = buffer->data;
+
+	if (node_check(vol, buffer->data, link->addr, link->birth, link->level, why, why_size))
+		return -EIO;
+	if (le64_to_cpu(node->birth) != link->birth) {	/* node_check takes 0 for any */
+		snprintf(why, why_size, "born in delta %llu, not in 0",
+			 le64_to_cpu(node->birth));
+		return -EIO;
+	}
+	buffer_identify(buffer, link);
+	return 0;
+}
+
 static struct node_buffer *cache_read(struct volume *vol, const struct node_link *link,
 				      char *why, size_t why_size)
 {
 	struct node_buffer *buffer = cache_alloc(vol);
-	struct disk_node *node;
 	int err;
 
 	if (!buffer) {
@@ -284,21 +300,12 @@ static struct node_buffer *cache_read(struct volume *vol, const struct node_link
 	}
 	atomic64_inc(&vol->cache.misses);
 	err = device_read(vol->dev, link->addr, 1, buffer->data);
-	if (err) {
+	if (err)
 		snprintf(why, why_size, "the device failed to read it (error %d)", err);
-		goto fail;
-	}
-	if (node_check(vol, buffer->data, link->addr, link->birth, link->level, why, why_size))
-		goto fail;
-	node = buffer->data;
-	if (le64_to_cpu(node->birth) != link->birth) {	/* node_check takes 0 for any */
-		snprintf(why, why_size, "born in delta %llu, not in 0",
-			 le64_to_cpu(node->birth));
-		goto fail;
-	}
-	buffer_identify(buffer, link);
-	return buffer;
-fail:
+	else
+		err = cache_check(vol, buffer, link, why, why_size);
+	if (!err)
+		return buffer;
 	cache_free(vol, buffer);
 	return ERR_PTR(-EIO);
 }
@@ -351,6 +358,42 @@ struct node_buffer *cache_get(struct volume *vol, const struct node_link *link, 
 	if (IS_ERR(buffer))
 		return buffer;
 	return cache_add_clean(vol, buffer, link, why, why_size);
+}
+
+static void cache_fetch_batch(struct volume *vol, const struct node_link *links, u32 count)
+{
+	struct node_buffer *buffers[DEVICE_READS_MAX], *added;
+	struct device_io reads[DEVICE_READS_MAX];
+	char why[NODE_WHY_MAX];
+	u32 n, i;
+
+	for (n = 0; n < count; n++) {
+		buffers[n] = cache_alloc(vol);
+		if (!buffers[n])
+			break;
+		reads[n] = (struct device_io){ .addr = links[n].addr, .count = 1, .data = buffers[n]->data };
+	}
+	atomic64_add(n, &vol->cache.misses);
+	device_read_many(vol->dev, reads, n);
+	for (i = 0; i < n; i++) {
+		if (reads[i].err || cache_check(vol, buffers[i], &links[i], why, sizeof(why))) {
+			cache_free(vol, buffers[i]);
+			continue;
+		}
+		added = cache_add_clean(vol, buffers[i], &links[i], why, sizeof(why));
+		if (!IS_ERR(added))
+			cache_put(vol, added);
+	}
+}
+
+void cache_fetch(struct volume *vol, const struct node_link *links, u32 count)
+{
+	u32 done, n;
+
+	for (done = 0; done < count; done += n) {
+		n = min(count - done, DEVICE_READS_MAX);
+		cache_fetch_batch(vol, links + done, n);
+	}
 }
 
 /* ---- for edits ---- */

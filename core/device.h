@@ -29,9 +29,24 @@ struct io_wait {
 
 #define DEVICE_FUA 1u
 
+/* One of several reads that are made at once. */
+struct device_io {
+	u64 addr;
+	u32 count;
+	int err;		/* 0 or -errno, when it is over */
+	void *data;
+};
+
+#define DEVICE_READS_MAX 32u	/* in flight together: as many as a disk with NCQ takes */
+
 struct tux3_device_ops {
 	/* Read count blocks at addr into data (any alignment).  0, -EIO or another errno. */
 	int (*read)(struct tux3_device *dev, u64 addr, u32 count, void *data);
+	/*
+	 * Read all of these, at most DEVICE_READS_MAX, in flight together, and return when all are over; err is set in
+	 * each.  NULL: one after the other.
+	 */
+	void (*read_many)(struct tux3_device *dev, struct device_io *reads, u32 count);
 	/*
 	 * Submit one write of the bytes of vec[0..vecs), whose lengths add up to whole blocks, at
 	 * addr.  Never fails: errors come through the io_wait, possibly before this returns.  The
@@ -63,6 +78,8 @@ struct tux3_device {
 
 /* Inline front for the ops: counts, and checks bounds. -- core/device.c */
 int device_read(struct tux3_device *dev, u64 addr, u32 count, void *data);
+/* Any number of reads, DEVICE_READS_MAX in flight; returns when all are over, with err set in each. */
+void device_read_many(struct tux3_device *dev, struct device_io *reads, u32 count);
 void device_write(struct tux3_device *dev, u64 addr, const void *data, u32 count,
 		  unsigned int flags, struct io_wait *wait);
 void device_writev(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs,

@@ -340,23 +340,62 @@ static int group_pick_slot(struct volume *vol, struct balloc_group *group, const
 	return pick;
 }
 
-/* First load: read both slots.  Later: just the current one. */
-static int group_read(struct volume *vol, struct balloc_group *group, bool *stale, char *why, size_t why_size)
+/* What to read of a group that is not in memory: at first both slots, later just the current one.  0: nothing. */
+static u32 group_slots_to_read(struct volume *vol, u64 index, const struct balloc_info *info, u64 *addr)
+{
+	bool again = info->state == GROUP_KNOWN;
+
+	if ((again && info->slot == MAP_NONE) || !group_has_map(vol, index))
+		return 0;
+	*addr = balloc_slot_addr(vol, index, again ? info->slot : 0);
+	return again ? 1 : MAP_SLOTS;
+}
+
+/* Fill in a group from what was read of it.  The slot that counts, or -EIO. */
+static int group_parse(struct volume *vol, struct balloc_group *group, const void *buf, u64 addr, bool *stale,
+		       char *why, size_t why_size)
 {
 	struct balloc_info *info = group->info;
-	bool again = info->state == GROUP_KNOWN;
-	u32 slots = again ? 1 : MAP_SLOTS;
-	u64 addr = balloc_slot_addr(vol, group->index, again ? info->slot : 0);
-	int slot = again ? info->slot : MAP_NONE;
+	const void *data = buf;
 	char reason[100];
-	const void *data;
+	int slot, err;
+
+	if (info->state == GROUP_KNOWN) {
+		slot = info->slot;
+		if (map_check_seal(vol, buf, addr, group->index, reason, sizeof(reason)))
+			return slot_damaged(addr, reason, why, why_size);
+		group->slot_delta = map_delta(buf);
+	} else {
+		slot = group_pick_slot(vol, group, buf, stale, why, why_size);
+		if (slot < 0)
+			return slot;
+		data = (const u8 *)buf + (slot != MAP_NONE ? slot * vol->block_size : 0);
+	}
+	if (slot == MAP_NONE) {
+		group_fill_fixed(vol, group);
+		return slot;
+	}
+	err = map_check_bits(vol, data, group->index, why, why_size);
+	if (!err)
+		group_fill_bits(vol, group, data);
+	return err ? err : slot;
+}
+
+/* ready: what group_slots_to_read() says, read already; NULL: read it. */
+static int group_read(struct volume *vol, struct balloc_group *group, const void *ready, bool *stale,
+		      char *why, size_t why_size)
+{
+	u64 addr;
+	u32 slots = group_slots_to_read(vol, group->index, group->info, &addr);
 	void *buf;
 	int err;
 
-	if ((again && info->slot == MAP_NONE) || !group_has_map(vol, group->index)) {
+	if (!slots) {
 		group_fill_fixed(vol, group);
 		return MAP_NONE;
 	}
+	if (ready)
+		return group_parse(vol, group, ready, addr, stale, why, why_size);
 	buf = kvmalloc((size_t)slots * vol->block_size, GFP_COMMIT);
 	if (!buf)
 		return -ENOMEM;
@@ -364,36 +403,24 @@ static int group_read(struct volume *vol, struct balloc_group *group, bool *stal
 	if (err) {
 		scnprintf(why, why_size, "read error %d at block %llu", err, (unsigned long long)addr);
 		err = err == -ENOMEM ? err : -EIO;
-		goto out;
-	}
-	data = buf;
-	if (again) {
-		if (map_check_seal(vol, buf, addr, group->index, reason, sizeof(reason)))
-			err = slot_damaged(addr, reason, why, why_size);
-		group->slot_delta = map_delta(buf);
 	} else {
-		slot = group_pick_slot(vol, group, buf, stale, why, why_size);
-		err = min(slot, 0);
-		data = (const u8 *)buf + (slot > 0 && slot != MAP_NONE ? vol->block_size : 0);
+		err = group_parse(vol, group, buf, addr, stale, why, why_size);
 	}
-	if (!err && slot != MAP_NONE)
-		err = map_check_bits(vol, data, group->index, why, why_size);
-	if (err)
-		goto out;
-	if (slot == MAP_NONE)
-		group_fill_fixed(vol, group);
-	else
-		group_fill_bits(vol, group, data);
-out:
 	kvfree(buf);
-	return err ? err : slot;
+	return err;
+}
+
+/* Clean groups in memory beyond this number are dropped. */
+static u32 groups_kept(struct volume *vol)
+{
+	return max(GROUPS_KEPT_BYTES / (2 * vol->group_blocks / 8), GROUPS_KEPT_MIN);
 }
 
 /* Drop what can be read again. */
 static void group_evict(struct volume *vol)
 {
 	struct balloc *balloc = &vol->balloc;
-	u64 keep = max(GROUPS_KEPT_BYTES / (2 * vol->group_blocks / 8), GROUPS_KEPT_MIN);
+	u64 keep = groups_kept(vol);
 
 	while (balloc->loaded > keep && !list_empty(&balloc->clean))
 		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
@@ -443,7 +470,7 @@ static void group_give_up(struct volume *vol, u64 index, struct balloc_info *inf
 		    (unsigned long long)index, why);
 }
 
-static int group_load(struct volume *vol, u64 index, struct balloc_info *info)
+static int group_load(struct volume *vol, u64 index, struct balloc_info *info, const void *ready)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group = group_create(vol, index, info);
@@ -453,7 +480,7 @@ static int group_load(struct volume *vol, u64 index, struct balloc_info *info)
 
 	if (!group)
 		return -ENOMEM;
-	slot = group_read(vol, group, &stale, why, sizeof(why));
+	slot = group_read(vol, group, ready, &stale, why, sizeof(why));
 	err = slot < 0 ? slot : group_adopt(vol, group, slot, why, sizeof(why));
 	if (err) {
 		kvfree(group);
@@ -479,7 +506,7 @@ int group_get(struct volume *vol, u64 index, struct balloc_group **group)
 	if (!info)
 		return -ENOMEM;
 	if (!info->group) {
-		err = group_load(vol, index, info);
+		err = group_load(vol, index, info, NULL);
 		if (err)
 			return err;
 	} else if (info->group->on == GROUP_ON_CLEAN) {
@@ -487,6 +514,79 @@ int group_get(struct volume *vol, u64 index, struct balloc_group **group)
 	}
 	*group = info->group;
 	return 0;
+}
+
+/* ---- reading ahead ---- */
+
+struct map_read {
+	u64 index;
+	u8 state, slot;		/* of the group when the read was planned */
+};
+
+/* Which of these are to be read?  Those that have no map cost no read and are loaded when they are needed. */
+static u32 prefetch_plan(struct volume *vol, const u64 *groups, u32 count, struct map_read *plan,
+			 struct device_io *reads, u8 *buf)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < count; i++) {
+		struct balloc_info *info = groups[i] < vol->group_count ? group_info(vol, groups[i]) : NULL;
+		u64 addr;
+		u32 slots;
+
+		if (!info || info->group || info->state == GROUP_BAD)
+			continue;
+		slots = group_slots_to_read(vol, groups[i], info, &addr);
+		if (!slots)
+			continue;
+		plan[n] = (struct map_read){ groups[i], info->state, info->slot };
+		reads[n] = (struct device_io){ .addr = addr, .count = slots,
+					       .data = buf + (size_t)n * MAP_SLOTS * vol->block_size };
+		n++;
+	}
+	return n;
+}
+
+/* Is the group still as it was when the read was planned?  The checker may have loaded it meanwhile. */
+static void prefetch_adopt(struct volume *vol, const struct map_read *plan, const struct device_io *read)
+{
+	struct balloc_info *info = group_info(vol, plan->index);
+
+	if (!read->err && info && !info->group && info->state == plan->state && info->slot == plan->slot)
+		group_load(vol, plan->index, info, read->data);
+}
+
+static void prefetch_batch(struct volume *vol, const u64 *groups, u32 count, u8 *buf)
+{
+	struct device_io reads[DEVICE_READS_MAX];
+	struct map_read plan[DEVICE_READS_MAX];
+	u32 n, i;
+
+	mutex_lock(&vol->balloc.lock);
+	n = prefetch_plan(vol, groups, count, plan, reads, buf);
+	mutex_unlock(&vol->balloc.lock);
+	device_read_many(vol->dev, reads, n);
+	mutex_lock(&vol->balloc.lock);
+	for (i = 0; i < n; i++)
+		prefetch_adopt(vol, &plan[i], &reads[i]);
+	mutex_unlock(&vol->balloc.lock);
+}
+
+u32 balloc_prefetch_limit(struct volume *vol)
+{
+	return groups_kept(vol) / 2;
+}
+
+void balloc_prefetch(struct volume *vol, const u64 *groups, u32 count)
+{
+	u8 *buf = kvmalloc((size_t)DEVICE_READS_MAX * MAP_SLOTS << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
+	u32 done, n;
+
+	for (done = 0; buf && done < count; done += n) {
+		n = min(count - done, DEVICE_READS_MAX);
+		prefetch_batch(vol, groups + done, n, buf);
+	}
+	kvfree(buf);
 }
 
 /* ---- lists ---- */

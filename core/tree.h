@@ -116,6 +116,11 @@ void cache_exit(struct volume *vol);		/* no references may be left */
  * cache_put() when done.
  */
 struct node_buffer *cache_get(struct volume *vol, const struct node_link *link, char *why, size_t why_size);
+/*
+ * Read these nodes, many at once, into the cache.  What cannot be read, or is not what its link says, is left out: who
+ * needs it hears of it from cache_get().
+ */
+void cache_fetch(struct volume *vol, const struct node_link *links, u32 count);
 /* From the cache only, NULL if exactly this node is not there. */
 struct node_buffer *cache_peek(struct volume *vol, const struct node_link *link);
 void cache_put(struct volume *vol, struct node_buffer *buffer);

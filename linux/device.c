@@ -212,6 +212,33 @@ static int bdev_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	return err;
 }
 
+/* Neighbours become one request; what the device cannot reach as it lies is read by itself. */
+static void bdev_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	struct io_wait wait[DEVICE_READS_MAX];
+	struct blk_plug plug;
+	u32 i;
+
+	blk_start_plug(&plug);
+	for (i = 0; i < count; i++) {
+		struct kvec vec = { .iov_base = reads[i].data, .iov_len = (size_t)reads[i].count * dev->block_size };
+
+		io_wait_init(&wait[i]);
+		if (bdev_can_reach(dev, vec.iov_base, vec.iov_len))
+			bdev_submit(dev, REQ_OP_READ | REQ_META, reads[i].addr, &vec, 1, &wait[i]);
+	}
+	blk_finish_plug(&plug);
+	for (i = 0; i < count; i++) {
+		size_t bytes = (size_t)reads[i].count * dev->block_size;
+
+		reads[i].err = io_wait_finish(&wait[i]);
+		if (!bdev_can_reach(dev, reads[i].data, bytes))
+			reads[i].err = bdev_read(dev, reads[i].addr, reads[i].count, reads[i].data);
+		else if (is_vmalloc_addr(reads[i].data))
+			invalidate_kernel_vmap_range(reads[i].data, bytes);
+	}
+}
+
 /* Rare, so there is no need to go on before it is written. */
 static void bdev_write_copy(struct tux3_device *dev, blk_opf_t opf, u64 addr, const struct kvec *vec, u32 vecs,
 			    size_t bytes, struct io_wait *wait)
@@ -287,6 +314,7 @@ static void bdev_close(struct tux3_device *dev)
 
 static const struct tux3_device_ops bdev_device_ops = {
 	.read = bdev_read,
+	.read_many = bdev_read_many,
 	.write = bdev_write,
 	.flush = bdev_flush,
 	.discard = bdev_discard,

@@ -58,6 +58,18 @@ static int file_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	return 0;
 }
 
+/* The kernel is asked to bring all of it to the page cache, which it does in the background; then it is fetched. */
+static void file_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		posix_fadvise(device_file(dev)->fd, reads[i].addr * dev->block_size,
+			      (off_t)reads[i].count * dev->block_size, POSIX_FADV_WILLNEED);
+	for (i = 0; i < count; i++)
+		reads[i].err = file_read(dev, reads[i].addr, reads[i].count, reads[i].data);
+}
+
 static void file_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs,
 		       unsigned int flags, struct io_wait *wait)
 {
@@ -102,6 +114,7 @@ static void file_close(struct tux3_device *dev)
 
 static const struct tux3_device_ops file_ops = {
 	.read = file_read,
+	.read_many = file_read_many,
 	.write = file_write,
 	.flush = file_flush,
 	.discard = file_discard,

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Reading ahead: see prefetch.h.
+ *
+ * Keys are sorted and followed down the tree as far as it is in memory.  The nodes that are missing, on whatever level,
+ * are read together; then all whose leaf was not reached start again.  So a tree of n levels takes at most n rounds, each
+ * with as many reads in flight as the device takes.
+ *
+ * Locking: tree->sem for reading while nodes in memory are looked at, none while anything is read.
+ */
+#include "prefetch.h"
+#include "tree_internal.h"
+
+#define PREFETCH_STRIDE	64u	/* keys followed before sem is given to others */
+
+struct prefetch *prefetch_create(struct volume *vol)
+{
+	struct prefetch *prefetch = kvmalloc(sizeof(*prefetch), GFP_NOFS | __GFP_NOWARN);
+	u64 fit;
+
+	if (!prefetch)
+		return NULL;
+	fit = READ_ONCE(vol->cache.limit_bytes) / 4 >> vol->block_shift;
+	prefetch->vol = vol;
+	prefetch->keys = prefetch->groups = 0;
+	prefetch->key_limit = clamp_t(u64, fit, 1, PREFETCH_KEYS);
+	prefetch->group_limit = min(balloc_prefetch_limit(vol), PREFETCH_KEYS);
+	return prefetch;
+}
+
+void prefetch_free(struct prefetch *prefetch)
+{
+	kvfree(prefetch);
+}
+
+bool prefetch_full(const struct prefetch *prefetch)
+{
+	return prefetch && (prefetch->keys >= prefetch->key_limit || prefetch->groups >= prefetch->group_limit);
+}
+
+void prefetch_add_key(struct prefetch *prefetch, const struct tree_key *key)
+{
+	if (prefetch && prefetch->keys < prefetch->key_limit)
+		prefetch->key[prefetch->keys++] = *key;
+}
+
+void prefetch_add_blocks(struct prefetch *prefetch, u64 addr, u64 count)
+{
+	struct volume *vol;
+	u64 group, last;
+
+	if (!prefetch || !count || addr >= prefetch->vol->total_blocks ||
+	    count > prefetch->vol->total_blocks - addr)
+		return;
+	vol = prefetch->vol;
+	last = (addr + count - 1) / vol->group_blocks;
+	for (group = addr / vol->group_blocks; group <= last; group++) {
+		if (prefetch->groups && prefetch->group[prefetch->groups - 1] == group)
+			continue;
+		if (prefetch->groups < prefetch->group_limit)
+			prefetch->group[prefetch->groups++] = group;
+	}
+}
+
+static int key_order(const void *a, const void *b)
+{
+	return tree_key_compare(a, b);
+}
+
+static int group_order(const void *a, const void *b)
+{
+	const u64 *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/*
+ * Follow the keys down; those whose way is not in memory are kept, and the first node missing on each way, once, put
+ * into links.  Keys are in order, so the same node is missing for neighbours.
+ */
+static u32 prefetch_descend(struct prefetch *prefetch, struct node_link *links)
+{
+	struct volume *vol = prefetch->vol;
+	u32 i, kept = 0, missing = 0;
+	struct tree_path path;
+
+	for (i = 0; i < prefetch->keys; i++) {
+		struct node_key key = node_key_pack(&prefetch->key[i]);
+		int err;
+
+		if (i % PREFETCH_STRIDE == 0) {
+			if (i)
+				up_read(&vol->tree.sem);
+			cond_resched();
+			down_read(&vol->tree.sem);
+		}
+		err = path_descend(vol, &path, &key, false);
+		if (!err)
+			tree_path_put(vol, &path);
+		if (err != PATH_MISS)
+			continue;
+		prefetch->key[kept++] = prefetch->key[i];
+		if (!missing || links[missing - 1].addr != path.miss.addr)
+			links[missing++] = path.miss;
+	}
+	if (prefetch->keys)
+		up_read(&vol->tree.sem);
+	prefetch->keys = kept;
+	return missing;
+}
+
+static int link_order(const void *a, const void *b)
+{
+	const struct node_link *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static void prefetch_keys(struct prefetch *prefetch)
+{
+	struct node_link *links;
+	u32 rounds = READ_ONCE(prefetch->vol->tree.root_level) + 1, round, missing;
+
+	links = kvmalloc(prefetch->keys * sizeof(*links), GFP_NOFS | __GFP_NOWARN);
+	if (!links)
+		return;
+	sort(prefetch->key, prefetch->keys, sizeof(prefetch->key[0]), key_order, NULL);
+	for (round = 0; round < rounds; round++) {
+		missing = prefetch_descend(prefetch, links);
+		if (!missing)
+			break;
+		sort(links, missing, sizeof(*links), link_order, NULL);	/* as they lie on the disk */
+		cache_fetch(prefetch->vol, links, missing);
+	}
+	kvfree(links);
+}
+
+static void prefetch_groups(struct prefetch *prefetch)
+{
+	u32 i, count = 0;
+
+	sort(prefetch->group, prefetch->groups, sizeof(prefetch->group[0]), group_order, NULL);
+	for (i = 0; i < prefetch->groups; i++) {
+		if (!count || prefetch->group[count - 1] != prefetch->group[i])
+			prefetch->group[count++] = prefetch->group[i];
+	}
+	balloc_prefetch(prefetch->vol, prefetch->group, count);
+}
+
+void prefetch_run(struct prefetch *prefetch)
+{
+	if (!prefetch)
+		return;
+	if (prefetch->keys)
+		prefetch_keys(prefetch);
+	if (prefetch->groups)
+		prefetch_groups(prefetch);
+	prefetch->keys = prefetch->groups = 0;
+}
