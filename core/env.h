@@ -50,7 +50,7 @@
 #include <linux/sched/signal.h>	/* fatal_signal_pending(current) */
 #include <linux/jiffies.h>	/* jiffies msecs_to_jiffies HZ */
 #include <linux/ktime.h>	/* ktime_get_ns */
-#include <linux/timekeeping.h>	/* ktime_get_real_ts64, struct timespec64 */
+#include <linux/timekeeping.h>	/* ktime_get_real_ts64, ktime_get_coarse_real_ts64, struct timespec64 */
 #include <linux/slab.h>		/* kmalloc kzalloc kcalloc kfree kmemdup kvmalloc kvzalloc kvfree, GFP_KERNEL GFP_NOFS
 				   __GFP_NOWARN __GFP_NOFAIL; kmem_cache_create kmem_cache_alloc kmem_cache_free kmem_cache_destroy */
 #include <linux/crc32c.h>	/* crc32c */

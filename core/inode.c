@@ -174,11 +174,15 @@ int inode_read(struct tux3_inode *inode)
 	return 0;
 }
 
+/*
+ * The clock of everybody who sets an inode's times: the VFS, and FUSE's kernel side, which set some of them by
+ * themselves, read the coarse one.  With a finer one here a change could get an earlier time than one before it.
+ */
 struct tux3_time inode_now(struct volume *vol)
 {
 	struct timespec64 now;
 
-	ktime_get_real_ts64(&now);
+	ktime_get_coarse_real_ts64(&now);
 	return (struct tux3_time){ .sec = now.tv_sec, .nsec = now.tv_nsec };
 }
 

@@ -306,8 +306,7 @@ void host_inode_grab(struct tux3_inode *core)
 {
 	struct tux3_node *node = core_node(core);
 
-	/* Not ihold(): the flusher, when it finds strays (folio.h), has an inode that nobody may refer to. */
-	atomic_inc(&node->vfs.i_count);
+	ihold(&node->vfs);	/* whoever changes it has a reference: it is not being evicted */
 	smp_mb__before_atomic();
 	atomic_inc(&node->pins);
 }
@@ -323,12 +322,31 @@ void host_inode_release(struct tux3_inode *core)
 	spin_unlock(&inode->i_lock);
 	if (gone)
 		remove_inode_hash(inode);
-	if (atomic_add_unless(&inode->i_count, -1, 1))
-		return;
-	/* It is the last one: so the put worker has none, and does not have the node on its list. */
+	/* With a name it only moves to the LRU list; else it goes to the worker, which must still take it. */
 	if (inode->i_nlink || READ_ONCE(sb_of(inode->i_sb)->puts_closed))
 		iput(inode);
 	else
+		node_put_later(node);
+}
+
+bool node_grab_living(struct tux3_node *node)
+{
+	struct inode *inode = &node->vfs;
+
+	/* When puts are closed, nobody could drop the reference for us. */
+	if (READ_ONCE(sb_of(inode->i_sb)->puts_closed) || !igrab(inode))
+		return false;
+	/* As long as we hold it, it does not become DEAD. */
+	if (!test_bit(NODE_IS_DEAD, &node->flags))
+		return true;
+	node_put_later(node);
+	return false;
+}
+
+void node_put_later(struct tux3_node *node)
+{
+	/* If it is the last one, the put worker has none, and does not have the node on its list. */
+	if (!atomic_add_unless(&node->vfs.i_count, -1, 1))
 		queue_put(node);
 }
 
@@ -374,6 +392,9 @@ int node_drop(struct inode *inode)
 		queue_put(node);
 		return 0;
 	}
+	/* Strays would be lost with it. */
+	if (inode->i_state & I_DONTCACHE && mapping_tagged(&inode->i_data, PAGECACHE_TAG_DIRTY) && inode->i_nlink)
+		inode->i_state &= ~I_DONTCACHE;
 	return inode->i_state & I_DONTCACHE ? 1 : generic_drop_inode(inode);
 }
 

@@ -79,8 +79,14 @@ static int prepare(struct make_dirty *make)
 	inode_get_attr(&make->node->core, &attr);
 	if (make->count == 1)
 		err = add_first_block(make, &attr);
-	for (i = 0; i < make->count && !err; i++)
+	for (i = 0; i < make->count && !err; i++) {
+		struct folio *folio = make->parts[i].folio;
+
 		err = folio_change_prepare(make->node, &make->parts[i], false);
+		/* Punched or truncated since the fault found it: the fault is tried again. */
+		if (err && READ_ONCE(folio->mapping) != make->node->vfs.i_mapping)
+			err = -EFAULT;
+	}
 	return err ? err : price(make, &attr);
 }
 

@@ -221,6 +221,13 @@ void node_flush_puts(struct tux3_sb *sbi);	/* all references given to the worker
 void node_close_puts(struct tux3_sb *sbi);
 void node_grab_exit(struct tux3_sb *sbi);
 
+/*
+ * For those who found an inode without having a reference (the flusher).  grab: take one, if the inode is neither DEAD nor being
+ * evicted.  put: drop it; never evicts, since the eviction would wait for the caller.
+ */
+bool node_grab_living(struct tux3_node *node);
+void node_put_later(struct tux3_node *node);
+
 /* Host functions of the inode kind (host.h). */
 void host_inode_grab(struct tux3_inode *inode);
 void host_inode_release(struct tux3_inode *inode);

@@ -732,14 +732,15 @@ static int redirty_folio(struct tux3_node *node, struct folio *folio)
 	return 0;
 }
 
-int file_redirty_strays(struct tux3_node *node)
+/* With a reference: see file_redirty_strays(). */
+static int redirty_strays(struct tux3_node *node)
 {
 	struct folio_batch batch;
 	pgoff_t index = 0;
 	int err = 0;
 	u32 i;
 
-	if (likely(!test_bit(NODE_STRAYS, &node->flags)) || !test_and_clear_bit(NODE_STRAYS, &node->flags))
+	if (!test_and_clear_bit(NODE_STRAYS, &node->flags))
 		return 0;
 	folio_batch_init(&batch);
 	filemap_invalidate_lock_shared(node->vfs.i_mapping);	/* as a page fault */
@@ -752,6 +753,21 @@ int file_redirty_strays(struct tux3_node *node)
 	filemap_invalidate_unlock_shared(node->vfs.i_mapping);
 	if (err)
 		set_bit(NODE_STRAYS, &node->flags);
+	return err;
+}
+
+/*
+ * The flusher comes here without a reference, and the inode may be on its way out, waiting for the flusher alone: a
+ * delta must not pin it any more.  What is dirty then goes with it.
+ */
+int file_redirty_strays(struct tux3_node *node)
+{
+	int err;
+
+	if (likely(!test_bit(NODE_STRAYS, &node->flags)) || !node_grab_living(node))
+		return 0;
+	err = redirty_strays(node);
+	node_put_later(node);
 	return err;
 }
 

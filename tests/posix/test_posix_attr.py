@@ -80,6 +80,33 @@ def test_times_change(mnt):
     change(overwrite, True)
 
 
+def test_time_never_runs_backwards(mnt):
+    """Whoever sets a time, what is changed later is not older: make and rsync rely on it."""
+    first, second = write_file(f"{mnt}/first", b"x"), write_file(f"{mnt}/second", b"x")
+    steps = [
+        (first, lambda: write_file(first, b"written")),
+        (first, lambda: os.chmod(first, 0o600)),
+        (second, lambda: os.utime(second)),
+        (first, lambda: os.truncate(first, 3)),
+        (second, lambda: os.setxattr(second, "user.a", b"1")),
+        (first, lambda: os.utime(first)),
+        (second, lambda: write_file(second, b"more")),
+        (f"{mnt}/made", lambda: write_file(f"{mnt}/made")),
+        (first, lambda: os.link(first, f"{mnt}/linked")),
+    ]
+    latest = 0
+    for _ in range(30):
+        for path, change in steps:
+            change()
+            ctime = os.stat(path).st_ctime_ns
+            assert ctime >= latest, path
+            latest = ctime
+        for name in ("made", "linked"):
+            os.unlink(f"{mnt}/{name}")
+    os.utime(second)
+    assert os.stat(second).st_mtime_ns >= os.stat(first).st_mtime_ns
+
+
 def test_mtime_set_after_write_stays(mnt):
     """cp -p, tar: write, set the time, close; the time set is what stays."""
     path = f"{mnt}/f"

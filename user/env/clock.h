@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* Where ktime_get_real_ts64() takes the time from; NULL: the real clock.  ktime_get_ns() stays real. */
+/* Where ktime_get_real_ts64() and its coarse sister take the time from; NULL: the real clock.  ktime_get_ns() stays real. */
 void env_set_clock(u64 (*real_ns)(void));
 
 /* Random numbers follow from the seed; 0: real ones again. */

@@ -160,7 +160,7 @@ u64 ktime_get_ns(void)
 	return (u64)ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
 }
 
-void ktime_get_real_ts64(struct timespec64 *ts)
+static struct timespec64 real_time(clockid_t id)
 {
 	u64 (*clock)(void) = __atomic_load_n(&test_clock, __ATOMIC_ACQUIRE);
 	struct timespec now;
@@ -170,9 +170,19 @@ void ktime_get_real_ts64(struct timespec64 *ts)
 
 		now = (struct timespec){ .tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC };
 	} else {
-		clock_gettime(CLOCK_REALTIME, &now);
+		clock_gettime(id, &now);
 	}
-	*ts = (struct timespec64){ .tv_sec = now.tv_sec, .tv_nsec = now.tv_nsec };
+	return (struct timespec64){ .tv_sec = now.tv_sec, .tv_nsec = now.tv_nsec };
+}
+
+void ktime_get_real_ts64(struct timespec64 *ts)
+{
+	*ts = real_time(CLOCK_REALTIME);
+}
+
+void ktime_get_coarse_real_ts64(struct timespec64 *ts)
+{
+	*ts = real_time(CLOCK_REALTIME_COARSE);
 }
 
 /* Chance. */

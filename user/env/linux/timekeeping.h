@@ -14,5 +14,6 @@ struct timespec64 {
 };
 
 void ktime_get_real_ts64(struct timespec64 *ts);
+void ktime_get_coarse_real_ts64(struct timespec64 *ts);	/* of the last tick */
 
 #endif
