@@ -104,7 +104,8 @@ static int parent_find(const u8 *chain, u32 len, u64 dir, const u8 *name, u32 na
 
 static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32 name_len, bool add)
 {
-	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT, parent_hash(vol, dir, (const char *)name, name_len));
+	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT,
+				       name_hash(vol, dir, TUX3_ITEM_PARENT, (const char *)name, name_len));
 	u8 *chain = vol->log.item[1];
 	struct disk_parent *entry;
 	int len = chain_load(vol, &key, 1), size;

@@ -90,7 +90,7 @@ static bool dirent_seen(const struct chain *chain, const struct disk_dirent *ent
 
 static int dirent_check(struct check *check, const struct tree_key *key, const struct disk_dirent *entry)
 {
-	u64 hash = name_hash(check->vol, (const char *)entry->name, entry->len);
+	u64 hash = name_hash(check->vol, key->ino, TUX3_ITEM_DIRENT, (const char *)entry->name, entry->len);
 	char text[NAME_TEXT];
 
 	if (!name_valid(entry->name, entry->len)) {
@@ -119,8 +119,9 @@ int check_dirents(struct check *check, const struct tree_key *key, const void *d
 			return check->stop;
 		link->ino_type = ino << 8 | entry->type;
 		link->dir = check->now.index;
-		link->mix = check_name_mix(key->ino, parent_hash(check->vol, key->ino, (const char *)entry->name,
-								 entry->len), entry->name, entry->len);
+		link->mix = check_name_mix(key->ino, name_hash(check->vol, key->ino, TUX3_ITEM_PARENT,
+							       (const char *)entry->name, entry->len),
+					   entry->name, entry->len);
 		if (ino > TUX3_INO_MAX)		/* does not fit the table: lead nowhere */
 			link->ino_type = entry->type;
 		check->now.entries++;
@@ -165,7 +166,7 @@ int check_parents(struct check *check, const struct tree_key *key, const void *d
 
 	while (!check->stop && (entry = chain_next(&chain, parent_entry_size, &bad))) {
 		u64 dir = get_unaligned_le64(&entry->dir);
-		u64 hash = parent_hash(check->vol, dir, (const char *)entry->name, entry->len);
+		u64 hash = name_hash(check->vol, dir, TUX3_ITEM_PARENT, (const char *)entry->name, entry->len);
 
 		inode->sum -= check_name_mix(dir, hash, entry->name, entry->len);
 		inode->parents++;
@@ -224,7 +225,7 @@ static void xattr_check_pieces(struct check *check, u64 ino, const struct disk_x
 
 static void xattr_check(struct check *check, const struct tree_key *key, const struct disk_xattr *entry)
 {
-	u64 hash = name_hash(check->vol, (const char *)entry->name, entry->len);
+	u64 hash = name_hash(check->vol, key->ino, TUX3_ITEM_XATTR, (const char *)entry->name, entry->len);
 	u32 value_len = get_unaligned_le32(&entry->value_len), want = get_unaligned_le32(&entry->value_crc), crc;
 	char text[NAME_TEXT];
 

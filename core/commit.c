@@ -279,6 +279,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 			commit_inode_done(inode, delta, 0);
 	}
 	delete_done(vol, err);
+	parent_done(vol, delta);
 	if (!err)
 		WRITE_ONCE(state->committed, delta);
 }

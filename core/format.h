@@ -159,8 +159,8 @@ struct disk_branch {
 	X(1,  ATTR,	     "attr",	      "offset 0: struct disk_attr") \
 	X(2,  PARENT,	     "parent",	      "hash of (directory, name): chain of struct disk_parent") \
 	X(3,  INLINE,	     "inline",	      "byte offset: file data (one item, 0), or a piece of a symlink target") \
-	X(4,  XATTR,	     "xattr",	      "hash of the name: chain of struct disk_xattr") \
-	X(5,  DIRENT,	     "dirent",	      "hash of the name: chain of struct disk_dirent") \
+	X(4,  XATTR,	     "xattr",	      "hash of (inode, name): chain of struct disk_xattr") \
+	X(5,  DIRENT,	     "dirent",	      "hash of (directory, name): chain of struct disk_dirent") \
 	X(6,  EXTENT,	     "extent",	      "file block: struct disk_extent and its checksums") \
 	X(16, QUOTA_USER,    "quota-user",    "user id: struct disk_quota (volume inode only)") \
 	X(17, QUOTA_GROUP,   "quota-group",   "group id: struct disk_quota (volume inode only)") \

@@ -68,6 +68,7 @@ struct tux3_inode {
 	bool cutting;			/* set by data_remove, cleared by the back end: a long truncate is under way */
 	bool number_returned;		/* back end: its number may be used again */
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */
+	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */
 	u64 goal;			/* back end: disk block after the file's last extent; 0: none */
 	u64 last_ino;			/* directories: hint for ialloc */
 	struct name_dir *dir;		/* directories: names in memory (name.c) */

@@ -6,7 +6,8 @@
  *  1. If an entry exists it is the current truth.  If the directory is complete, no entry means no name.
  *  2. An entry with a change, or pinned by a preparation, is never dropped.
  *  3. tree_ino is what the tree says; written when the entry is made and by the back end.
- *  4. A name absent from memory is in the tree as the tree says: changes stay in memory until applied.
+ *  4. Names whose hashes collide, so that they share an item, are in memory together or not at all.
+ *  5. A name absent from memory is in the tree as the tree says: changes stay in memory until applied.
  *
  * Only name_commit and name_done run in the back end.
  */
@@ -26,7 +27,10 @@ struct name_change {
 };
 
 struct name_entry {
-	struct rb_node node;
+	union {
+		struct rb_node node;
+		struct list_head loading;	/* not in dir->entries yet */
+	};
 	u64 hash;
 	u64 ino;			/* dir->lock: now; 0: absent */
 	u64 tree_ino;
@@ -55,22 +59,25 @@ void name_cache_init(struct volume *vol)
 	atomic64_set(&vol->names.entries, 0);
 }
 
-u64 name_hash(struct volume *vol, const char *name, unsigned int len)
+/*
+ * What readdir publishes, the hashes of entries, says nothing about those of parent pointers and of attributes, nor about
+ * those of the same name in another directory: number and type are hashed with the name.
+ */
+u64 name_hash(struct volume *vol, u64 ino, u8 type, const char *name, unsigned int len)
 {
-	u64 hash = siphash(name, len, &vol->hash_key) & S64_MAX;
+	struct {
+		__le64 ino_type;
+		char name[TUX3_NAME_MAX];
+	} text;
+	u64 hash;
 
+	len = min_t(unsigned int, len, TUX3_NAME_MAX);
+	text.ino_type = cpu_to_le64(ino << 8 | type);
+	memcpy(text.name, name, len);
+	hash = siphash(&text, offsetof(typeof(text), name) + len, &vol->hash_key) & S64_MAX;
 	if (vol->opts.name_hash_mask)
 		hash &= vol->opts.name_hash_mask;
 	return hash < HASH_MIN ? hash + HASH_MIN : min_t(u64, hash, HASH_MAX);
-}
-
-u64 parent_hash(struct volume *vol, u64 dir, const char *name, unsigned int len)
-{
-	u64 hash = siphash(name, len, &vol->hash_key) + dir * 0x9e3779b97f4a7c15ULL;
-
-	if (vol->opts.name_hash_mask)
-		hash &= vol->opts.name_hash_mask;
-	return hash & S64_MAX;
 }
 
 /* The directory's part of the inode, made when first needed. */
@@ -156,6 +163,13 @@ static struct name_entry *entry_from(struct name_dir *dir, u64 hash)
 	return found;
 }
 
+static struct name_entry *entry_next(struct name_entry *entry)
+{
+	struct rb_node *next = rb_next(&entry->node);
+
+	return next ? rb_entry(next, struct name_entry, node) : NULL;
+}
+
 /* Insert it, unless there is one with this name: then that is returned. */
 static struct name_entry *entry_insert(struct volume *vol, struct name_dir *dir, struct name_entry *new)
 {
@@ -213,32 +227,51 @@ struct load {
 	u64 last;		/* hash of the last item seen */
 };
 
+/* The entries of one item come into memory together, as they go together: see chain_has_room(). */
+static void load_chain(struct load *load, struct list_head *chain)
+{
+	struct name_entry *entry, *next;
+
+	spin_lock(&load->dir->lock);
+	list_for_each_entry_safe(entry, next, chain, loading) {
+		if (entry_insert(load->vol, load->dir, entry) != entry)
+			kfree(entry);
+		if (load->left)
+			load->left--;
+	}
+	spin_unlock(&load->dir->lock);
+}
+
 static int load_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
+	struct name_entry *entry, *next;
 	struct load *load = ctx;
+	LIST_HEAD(chain);
 	u32 at, size;
+	int err = 0;
 
 	if (!load->left)
 		return 1;
 	for (at = 0; at < len; at += size) {
 		const struct disk_dirent *item = (const void *)((const u8 *)data + at);
-		struct name_entry *entry;
 
+		err = -EIO;
 		if (len - at < sizeof(*item) || len - at < sizeof(*item) + item->len || !item->len)
-			return -EIO;
+			goto failed;
 		size = sizeof(*item) + item->len;
 		entry = entry_new(key->offset, (const char *)item->name, item->len, le64_to_cpu(item->ino), item->type);
+		err = -ENOMEM;
 		if (!entry)
-			return -ENOMEM;
-		spin_lock(&load->dir->lock);
-		if (entry_insert(load->vol, load->dir, entry) != entry)
-			kfree(entry);
-		spin_unlock(&load->dir->lock);
-		if (load->left)
-			load->left--;
+			goto failed;
+		list_add_tail(&entry->loading, &chain);
 	}
+	load_chain(load, &chain);
 	load->last = key->offset;
 	return 0;
+failed:
+	list_for_each_entry_safe(entry, next, &chain, loading)
+		kfree(entry);
+	return err;
 }
 
 /*
@@ -287,22 +320,36 @@ static u64 dir_size(struct tux3_inode *inode)
 	return size;
 }
 
-/* Clean entries of one directory go; names.lock held. */
+/* The entries from this one on that have its hash: *end is the one after them.  May all of them go? */
+static bool chain_is_clean(struct name_entry *first, struct name_entry **end)
+{
+	struct name_entry *entry = first;
+	bool clean = true;
+
+	while (entry && entry->hash == first->hash) {
+		clean = clean && entry_is_clean(entry);
+		entry = entry_next(entry);
+	}
+	*end = entry;
+	return clean;
+}
+
+/* Clean entries of one directory go, those of one hash together; names.lock held. */
 static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 {
-	struct rb_node *node, *next;
+	struct name_entry *entry, *next, *end;
 	u64 dropped = 0, seen = 0;
 
 	if (!spin_trylock(&dir->lock))
 		return 0;
-	for (node = rb_first(&dir->entries); node && dropped < count && seen++ < 4 * count; node = next) {
-		struct name_entry *entry = rb_entry(node, struct name_entry, node);
-
-		next = rb_next(node);
-		if (!entry_is_clean(entry))
+	for (entry = entry_from(dir, 0); entry && dropped < count && seen++ < 4 * count; entry = end) {
+		if (!chain_is_clean(entry, &end))
 			continue;
-		entry_drop(vol, dir, entry);
-		dropped++;
+		for (; entry != end; entry = next) {
+			next = entry_next(entry);
+			entry_drop(vol, dir, entry);
+			dropped++;
+		}
 	}
 	if (dropped) {
 		WRITE_ONCE(dir->complete, false);
@@ -370,7 +417,7 @@ static struct name_entry *entry_get(struct tux3_inode *inode, const char *name, 
 	dir = dir_get(inode);
 	if (!dir)
 		return ERR_PTR(-ENOMEM);
-	hash = name_hash(inode->vol, name, len);
+	hash = name_hash(inode->vol, inode->ino, TUX3_ITEM_DIRENT, name, len);
 	for (;;) {
 		spin_lock(&dir->lock);
 		entry = entry_find(dir, hash, name, len);
@@ -483,8 +530,7 @@ static bool listing_fill(struct listing *list, struct name_dir *dir, u64 from, u
 
 	list->count = list->used = 0;
 	while (entry && entry->hash <= to) {
-		struct rb_node *next = rb_next(&entry->node);
-		struct name_entry *after = next ? rb_entry(next, struct name_entry, node) : NULL;
+		struct name_entry *after = entry_next(entry);
 		struct name_found *found = &list->found[list->count];
 
 		list->next = entry->hash;
@@ -598,39 +644,45 @@ int name_iterate(struct tux3_inode *inode, u64 *cookie, name_fn fn, void *ctx)
 /* ---- changes ---- */
 
 /*
- * Names with one hash share an item: is there room for one more?  Removed ones may have to be counted.
- * All names with this hash are in memory when one is; dir->lock held.
+ * Names with one hash share an item: is there room for one more?  Those count that may be there while a delta is applied:
+ * also what was removed or not committed yet.  All names with this hash are in memory when one is; dir->lock held.
  */
 static bool chain_has_room(struct volume *vol, struct name_dir *dir, struct name_entry *new)
 {
-	struct name_entry *entry = entry_from(dir, new->hash);
+	struct name_entry *entry;
 	u32 used = 0;
 
-	while (entry && entry->hash == new->hash) {
-		struct rb_node *next = rb_next(&entry->node);
-
-		used += sizeof(struct disk_dirent) + entry->len;
-		entry = next ? rb_entry(next, struct name_entry, node) : NULL;
-	}
+	for (entry = entry_from(dir, new->hash); entry && entry->hash == new->hash; entry = entry_next(entry))
+		if (entry == new || entry->ino || !entry_is_clean(entry))
+			used += sizeof(struct disk_dirent) + entry->len;
 	return used <= TUX3_ITEM_MAX(vol->block_size);
 }
 
 int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, struct name_prepared *prep)
 {
 	struct name_change *change = kzalloc(sizeof(*change), GFP_NOFS);
+	bool committed = false;
 	struct name_entry *entry;
+	int err = 0;
 
 	if (!change)
 		return -ENOMEM;
-	entry = entry_get(inode, name, len, true);
-	if (IS_ERR(entry)) {
-		kfree(change);
-		return PTR_ERR(entry);
-	}
-	if (!entry->ino && !chain_has_room(inode->vol, inode->dir, entry)) {
+	for (;;) {
+		entry = entry_get(inode, name, len, true);
+		if (IS_ERR(entry)) {
+			kfree(change);
+			return PTR_ERR(entry);
+		}
+		if (entry->ino || chain_has_room(inode->vol, inode->dir, entry))
+			break;
 		spin_unlock(&inode->dir->lock);
-		kfree(change);
-		return -ENOSPC;
+		/* What was removed may make room when it is gone. */
+		err = committed ? -ENOSPC : delta_commit(inode->vol);
+		if (err) {
+			kfree(change);
+			return err;
+		}
+		committed = true;
 	}
 	entry->pins++;
 	prep->entry = entry;

@@ -24,6 +24,8 @@ static void link_changed(struct delta_op *op, struct tux3_inode *inode, int link
 	struct tux3_attr *attr = inode_change_begin(op, inode);
 
 	WRITE_ONCE(attr->nlink, attr->nlink + links);
+	if (attr->nlink > 2)
+		WRITE_ONCE(inode->many_names, true);
 	attr->ctime = *now;
 	inode_change_end(inode);
 }
@@ -121,7 +123,9 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	err = name_prepare(dir, name, len, &prep);
 	if (err)
 		return err;
-	err = prep.ino ? -EEXIST : delta_enter(vol, &op, space_cost_items(vol, 6), 0);
+	err = prep.ino ? -EEXIST : parent_room(inode, dir->ino, name, len);
+	if (!err)
+		err = delta_enter(vol, &op, space_cost_items(vol, 6), 0);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -130,6 +134,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (inode->attr.nlink == 1)
 		atomic64_inc(&vol->inodes);
 	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
+	parent_add(&op, inode, dir->ino, name, len);
 	dir_changed(&op, dir, 1, 0, &now);
 	delta_leave(&op);
 	return 0;
@@ -231,6 +236,9 @@ static void rename_enact(struct delta_op *op, const struct op_rename *args, stru
 		inode_born(op, args->whiteout, 1, &now);
 	name_change(op, args->old_dir, old, left ? left->ino : 0, left ? inode_type(left) : 0);
 	name_change(op, args->new_dir, new, args->inode->ino, inode_type(args->inode));
+	parent_add(op, args->inode, args->new_dir->ino, args->new_name, args->new_len);
+	if (exchange)
+		parent_add(op, args->target, args->old_dir->ino, args->old_name, args->old_len);
 	dir_changed(op, args->old_dir, left ? 0 : -1, old_subdirs, &now);
 	dir_changed(op, args->new_dir, args->target ? 0 : 1, new_subdirs, &now);
 	link_changed(op, args->inode, 0, &now);
@@ -238,6 +246,15 @@ static void rename_enact(struct delta_op *op, const struct op_rename *args, stru
 		set_parent(args->inode, args->new_dir->ino);
 	if (args->target)
 		rename_target(op, args, &now);
+}
+
+static int rename_room(const struct op_rename *args)
+{
+	int err = parent_room(args->inode, args->new_dir->ino, args->new_name, args->new_len);
+
+	if (!err && args->flags & OP_RENAME_EXCHANGE)
+		err = parent_room(args->target, args->old_dir->ino, args->old_name, args->old_len);
+	return err;
 }
 
 int op_rename(const struct op_rename *args)
@@ -260,6 +277,8 @@ int op_rename(const struct op_rename *args)
 		return err;
 	}
 	err = rename_check(args, &old, &new);
+	if (!err)
+		err = rename_room(args);
 	if (!err)
 		err = delta_enter(vol, &op, space_cost_items(vol, 12), args->target ? DELTA_FREES : 0);
 	if (err) {

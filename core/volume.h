@@ -25,6 +25,7 @@
 #include "unify.h"
 #include "trim.h"
 #include "name.h"
+#include "parent.h"
 
 struct volume_options {
 	bool read_only;
@@ -78,6 +79,7 @@ struct volume {
 	struct unify unify;
 	struct trim trim;
 	struct name_cache names;
+	struct parents parents;
 
 	bool orphans_queued;		/* delete_orphans() was called; commit_mutex, or at open */
 	atomic64_t inodes;		/* in use, as the front end sees it */
@@ -152,8 +154,9 @@ static inline int volume_error(struct volume *vol)
 	return atomic_read(&vol->error);
 }
 
-/* 63-bit hash of a name in a directory (or of an xattr name); of a parent pointer. */
-u64 name_hash(struct volume *vol, const char *name, unsigned int len);
-u64 parent_hash(struct volume *vol, u64 dir, const char *name, unsigned int len);
+/*
+ * The offset of the item for a name: type DIRENT, PARENT (then ino is the directory, not the owner of the item) or XATTR.
+ */
+u64 name_hash(struct volume *vol, u64 ino, u8 type, const char *name, unsigned int len);
 
 #endif

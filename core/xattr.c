@@ -19,6 +19,7 @@ struct xattr_value {
 
 struct xattr_change {
 	struct list_head link;
+	u64 hash;
 	struct xattr_value slot[2];
 	unsigned int newest;	/* which slot is the current value */
 	u8 len;
@@ -103,7 +104,7 @@ static int entry_read(struct tux3_inode *inode, const struct disk_xattr *entry, 
 static int tree_get(struct tux3_inode *inode, const char *name, u32 name_len, void *value, size_t size)
 {
 	struct volume *vol = inode->vol;
-	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, name_hash(vol, name, name_len));
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, name_hash(vol, inode->ino, TUX3_ITEM_XATTR, name, name_len));
 	u32 max = TUX3_ITEM_MAX(vol->block_size), at, step;
 	u8 *chain = kvmalloc(max, GFP_NOFS);
 	int len, result = -ENODATA;
@@ -148,7 +149,7 @@ int xattr_get(struct tux3_inode *inode, const char *name, void *value, size_t si
 	struct xattr_change *change;
 	int result;
 
-	if (!has_xattrs(inode))
+	if (!has_xattrs(inode) || len > TUX3_NAME_MAX)
 		return -ENODATA;
 	mutex_lock(&inode->xattr_mutex);
 	change = change_find(inode, name, len);
@@ -234,6 +235,91 @@ int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx)
 	return err;
 }
 
+/* ---- room: names whose hashes collide share an item, and a commit must not be the one to find it full ---- */
+
+static u32 entry_room(struct volume *vol, u32 name_len, u64 size)
+{
+	u32 head = sizeof(struct disk_xattr) + name_len;
+
+	if (size <= TUX3_XATTR_INLINE_MAX)
+		return head + size;
+	return head + DIV_ROUND_UP(size, vol->block_size) * sizeof(struct disk_xattr_piece);
+}
+
+/* Whatever the tree has of this change while a delta is applied; xattr_mutex held. */
+static u32 change_room(struct volume *vol, const struct xattr_change *change)
+{
+	u32 room = 0, i;
+
+	for (i = 0; i < 2; i++)
+		if (change->slot[i].present)
+			room = max(room, entry_room(vol, change->len, change->slot[i].size));
+	return room;
+}
+
+/* What the changes under way with this hash may need, but for that of this name. */
+static u32 changes_room(struct tux3_inode *inode, u64 hash, const char *name, u32 len)
+{
+	struct xattr_change *change;
+	u32 room = 0;
+
+	mutex_lock(&inode->xattr_mutex);
+	list_for_each_entry(change, &inode->xattrs, link)
+		if (change->hash == hash && (change->len != len || memcmp(change->name, name, len)))
+			room += change_room(inode->vol, change);
+	mutex_unlock(&inode->xattr_mutex);
+	return room;
+}
+
+/* Bytes of the entries with other names in the chain of this hash. */
+static int chain_measure(struct tux3_inode *inode, u64 hash, const char *name, u32 name_len, u32 *others)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
+	u32 max = TUX3_ITEM_MAX(inode->vol->block_size), at, step;
+	u8 *chain = kvmalloc(max, GFP_NOFS);
+	int len;
+
+	if (!chain)
+		return -ENOMEM;
+	len = tree_lookup(inode->vol, &key, chain, max);
+	*others = 0;
+	for (at = 0; len > 0 && at < len; at += step) {
+		const struct disk_xattr *entry = (const void *)(chain + at);
+
+		step = xattr_entry_size(entry, len - at);
+		if (!step)
+			len = -EIO;
+		else if (entry->len != name_len || memcmp(entry->name, name, name_len))
+			*others += step;
+	}
+	kvfree(chain);
+	return len < 0 && len != -ENOENT ? len : 0;
+}
+
+/*
+ * Outside a delta: is there room for the value?  What has been changed and what the tree holds is counted, in this order:
+ * in between it can only go from here to there.  Some is then counted twice: before that counts, there is a commit.
+ */
+static int set_room(struct tux3_inode *inode, const char *name, size_t size)
+{
+	struct volume *vol = inode->vol;
+	u32 len = strlen(name), need = entry_room(vol, len, size), pending, others, tries;
+	u64 hash = name_hash(vol, inode->ino, TUX3_ITEM_XATTR, name, len);
+	int err = 0;
+
+	if (!has_xattrs(inode))
+		return 0;
+	for (tries = 0; tries < 2 && !err; tries++) {
+		pending = changes_room(inode, hash, name, len);
+		err = chain_measure(inode, hash, name, len, &others);
+		if (!err && pending + others + need <= TUX3_ITEM_MAX(vol->block_size))
+			return 0;
+		if (!err)
+			err = tries ? -ENOSPC : delta_commit(vol);
+	}
+	return err;
+}
+
 /* ---- changing ---- */
 
 static u8 *value_copy(struct volume *vol, const void *value, size_t size)
@@ -278,6 +364,7 @@ static struct xattr_change *change_get(struct tux3_inode *inode, const char *nam
 		return NULL;
 	change->len = len;
 	memcpy(change->name, name, len);
+	change->hash = name_hash(inode->vol, inode->ino, TUX3_ITEM_XATTR, name, len);
 	list_add_tail(&change->link, &inode->xattrs);
 	return change;
 }
@@ -312,6 +399,8 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	u8 *data = NULL;
 	int err = set_check(inode, name, value, size, flags);
 
+	if (!err && value)
+		err = set_room(inode, name, size);
 	if (err)
 		return err;
 	if (value) {
@@ -370,11 +459,10 @@ static int change_commit(struct tux3_inode *inode, struct xattr_change *change, 
 			 struct io_wait *wait)
 {
 	struct volume *vol = inode->vol;
-	u64 hash = name_hash(vol, change->name, change->len);
-	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, change->hash);
 	struct disk_xattr_piece pieces[TUX3_XATTR_SIZE_MAX >> TUX3_MIN_BLOCK_SHIFT];
 	u32 head = offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr), tail;
-	struct record_xattr record = { .ino = cpu_to_le64(inode->ino), .hash = cpu_to_le64(hash) };
+	struct record_xattr record = { .ino = cpu_to_le64(inode->ino), .hash = cpu_to_le64(change->hash) };
 	u8 *buffer = kmalloc(TUX3_NAME_MAX + TUX3_XATTR_INLINE_MAX + sizeof(pieces), GFP_COMMIT);
 	int err = 0;
 

@@ -409,7 +409,7 @@ class Volume:
             self.items.pop(key, None)
 
     def parent_change(self, ino, directory, name, add):
-        key = ino, PARENT, self.parent_hash(directory, name)
+        key = ino, PARENT, self.name_hash(directory, PARENT, name)
         entries = [PARENT_HEAD.pack(d, len(n)) + n for d, n in parents(self.items.get(key, b"")) if (d, n) != (directory, name)]
         self.chain_change(key, entries, PARENT_HEAD.pack(directory, len(name)) + name if add else b"")
 
@@ -417,7 +417,7 @@ class Volume:
         directory, hashed = struct.unpack_from("<QQ", payload)
         (ino, kind, name), = dirents(payload[16:])
         key = directory, DIRENT, hashed
-        expect(hashed == self.name_hash(name), f"hash of {name!r} in the log")
+        expect(hashed == self.name_hash(directory, DIRENT, name), f"hash of {name!r} in the log")
         old = list(dirents(self.items.get(key, b"")))
         entries = [DIRENT_HEAD.pack(i, k, len(n)) + n for i, k, n in old if n != name]
         self.chain_change(key, entries, DIRENT_HEAD.pack(ino, kind, len(name)) + name if add else b"")
@@ -437,7 +437,7 @@ class Volume:
         ino, hashed = struct.unpack_from("<QQ", payload)
         (name, _, _, _, _, entry), = xattr_entries(payload[16:])
         key = ino, XATTR, hashed
-        expect(hashed == self.name_hash(name), f"hash of {name!r} in the log")
+        expect(hashed == self.name_hash(ino, XATTR, name), f"hash of {name!r} in the log")
         keep = [e[5] for e in xattr_entries(self.items.get(key, b"")) if e[0] != name]
         self.chain_change(key, keep, b"" if self.deleting else entry)
 
@@ -467,12 +467,9 @@ class Volume:
 
     # ---- names and files ----
 
-    def name_hash(self, name):
-        h = siphash24(self.anchor.hash_seed, name) & (1 << 63) - 1
+    def name_hash(self, ino, kind, name):
+        h = siphash24(self.anchor.hash_seed, struct.pack("<Q", ino << 8 | kind) + name) & (1 << 63) - 1
         return h + 16 if h < 16 else min(h, (1 << 63) - 3)
-
-    def parent_hash(self, directory, name):
-        return siphash24(self.anchor.hash_seed, name) + directory * 0x9e3779b97f4a7c15 & (1 << 63) - 1
 
     def attr(self, ino):
         return Attr(*ATTRS.unpack(self.items[ino, ATTR, 0]))
@@ -496,7 +493,7 @@ class Volume:
             seen.add(directory)
             for hashed, data in index.get((directory, DIRENT), []):
                 for ino, kind, name in dirents(data):
-                    expect(hashed == self.name_hash(name), f"hash of {name!r}")
+                    expect(hashed == self.name_hash(directory, DIRENT, name), f"hash of {name!r}")
                     attr = self.attr(ino)
                     expect(kind == attr.mode >> 12, f"type of {name!r}")
                     expected[ino].add((directory, name))
@@ -510,7 +507,7 @@ class Volume:
                 found = set()
                 for hashed, data in items:
                     for directory, name in parents(data):
-                        expect(hashed == self.parent_hash(directory, name), "hash of a parent pointer")
+                        expect(hashed == self.name_hash(directory, PARENT, name), "hash of a parent pointer")
                         found.add((directory, name))
                 expect(found == expected[ino], f"parent pointers of inode {ino}")
 
@@ -525,7 +522,7 @@ class Volume:
         found = {}
         for hashed, data in self.index.get((ino, XATTR), []):
             for name, length, crc, value, pieces, _ in xattr_entries(data):
-                expect(hashed == self.name_hash(name), f"hash of {name!r}")
+                expect(hashed == self.name_hash(ino, XATTR, name), f"hash of {name!r}")
                 if value is None:
                     value = self.read_pieces(pieces, length)
                 expect(crc32c(value) == crc, f"checksum of {name!r}")

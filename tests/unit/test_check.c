@@ -81,14 +81,19 @@ static void le64_add(__le64 *value, u64 n)
 	*value = cpu_to_le64(le64_to_cpu(*value) + n);
 }
 
-static u64 hash(const char *name)
+static u64 hash(u64 dir, const char *name)
 {
-	return name_hash(vol, name, strlen(name));
+	return name_hash(vol, dir, TUX3_ITEM_DIRENT, name, strlen(name));
+}
+
+static u64 attr_hash(u64 number, const char *name)
+{
+	return name_hash(vol, number, TUX3_ITEM_XATTR, name, strlen(name));
 }
 
 static u64 up_hash(u64 dir, const char *name)
 {
-	return parent_hash(vol, dir, name, strlen(name));
+	return name_hash(vol, dir, TUX3_ITEM_PARENT, name, strlen(name));
 }
 
 static u32 put_dirent(u8 *at, const char *name, u64 number, u32 mode)
@@ -104,13 +109,13 @@ static u32 put_dirent(u8 *at, const char *name, u64 number, u32 mode)
 
 static void add_dirent(u64 dir, const char *name, u64 number, u32 mode)
 {
-	set(dir, TUX3_ITEM_DIRENT, hash(name), put_dirent(item, name, number, mode));
+	set(dir, TUX3_ITEM_DIRENT, hash(dir, name), put_dirent(item, name, number, mode));
 	attr_add(dir, 1, S_ISDIR(mode) ? 1 : 0);
 }
 
 static void remove_dirent(u64 dir, const char *name, u32 mode)
 {
-	del(dir, TUX3_ITEM_DIRENT, hash(name));
+	del(dir, TUX3_ITEM_DIRENT, hash(dir, name));
 	attr_add(dir, -1, S_ISDIR(mode) ? -1 : 0);
 }
 
@@ -284,17 +289,17 @@ static void symlink_empty(void)
 
 static void dirent_bad(void)
 {
-	append_garbage(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash("small"));
+	append_garbage(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash(TUX3_INO_ROOT, "small"));
 }
 
 static void dirent_hash(void)
 {
-	move(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash("small"), hash("small") + 1);
+	move(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash(TUX3_INO_ROOT, "small"), hash(TUX3_INO_ROOT, "small") + 1);
 }
 
 static void dirent_duplicate(void)
 {
-	append_twice(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash("one"));
+	append_twice(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash(TUX3_INO_ROOT, "one"));
 	attr_add(TUX3_INO_ROOT, 1, 0);
 	attr_add(ino.one, 0, 1);
 }
@@ -314,7 +319,7 @@ static void dirent_dangling(void)
 
 static void dirent_type(void)
 {
-	set(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash("one"), put_dirent(item, "one", ino.one, S_IFIFO));
+	set(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, hash(TUX3_INO_ROOT, "one"), put_dirent(item, "one", ino.one, S_IFIFO));
 }
 
 static void dir_size(void)
@@ -521,41 +526,41 @@ static void extent_birth(void)
 
 static void xattr_bad(void)
 {
-	append_garbage(ino.small, TUX3_ITEM_XATTR, hash("user.one"));
+	append_garbage(ino.small, TUX3_ITEM_XATTR, attr_hash(ino.small, "user.one"));
 }
 
 static void xattr_hash(void)
 {
-	move(ino.small, TUX3_ITEM_XATTR, hash("user.one"), hash("user.one") + 1);
+	move(ino.small, TUX3_ITEM_XATTR, attr_hash(ino.small, "user.one"), attr_hash(ino.small, "user.one") + 1);
 }
 
 static void xattr_duplicate(void)
 {
-	append_twice(ino.small, TUX3_ITEM_XATTR, hash("user.one"));
+	append_twice(ino.small, TUX3_ITEM_XATTR, attr_hash(ino.small, "user.one"));
 }
 
 static void xattr_value(void)
 {
-	int len = get(ino.small, TUX3_ITEM_XATTR, hash("user.one"));
+	int len = get(ino.small, TUX3_ITEM_XATTR, attr_hash(ino.small, "user.one"));
 
 	item[len - 1] ^= 1;
-	set(ino.small, TUX3_ITEM_XATTR, hash("user.one"), len);
+	set(ino.small, TUX3_ITEM_XATTR, attr_hash(ino.small, "user.one"), len);
 }
 
 static void xattr_length(void)
 {
-	int len = get(ino.big, TUX3_ITEM_XATTR, hash("user.large"));
+	int len = get(ino.big, TUX3_ITEM_XATTR, attr_hash(ino.big, "user.large"));
 
 	((struct disk_xattr *)item)->value_len = cpu_to_le32(9000);
-	set(ino.big, TUX3_ITEM_XATTR, hash("user.large"), len);
+	set(ino.big, TUX3_ITEM_XATTR, attr_hash(ino.big, "user.large"), len);
 }
 
 static void xattr_place(void)
 {
-	int len = get(ino.big, TUX3_ITEM_XATTR, hash("user.large"));
+	int len = get(ino.big, TUX3_ITEM_XATTR, attr_hash(ino.big, "user.large"));
 
 	put_unaligned_le64(vol->total_blocks, item + sizeof(struct disk_xattr) + strlen("user.large"));
-	set(ino.big, TUX3_ITEM_XATTR, hash("user.large"), len);
+	set(ino.big, TUX3_ITEM_XATTR, attr_hash(ino.big, "user.large"), len);
 }
 
 /* ---- damages: quota ---- */

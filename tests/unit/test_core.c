@@ -424,6 +424,175 @@ static void colliding_names_live_together(void **state)
 	world_close(w, false);
 }
 
+/* ---- chains: items of names whose hashes collide have an end ---- */
+
+static void world_with_collisions(struct world *w)
+{
+	world_close(w, false);
+	w->opts.name_hash_mask = 16;	/* every name has hash 16 */
+	w->opts.names_cached = 4;
+	world_open(w);
+}
+
+/* 255 bytes: four of these fit into an item, with what belongs to them. */
+static void long_name(char *name, unsigned int n)
+{
+	memset(name, 'n', TUX3_NAME_MAX);
+	name[TUX3_NAME_MAX] = 0;
+	name[snprintf(name, TUX3_NAME_MAX, "user.%u", n)] = 'n';
+}
+
+static int add_name(struct node *dir, unsigned int n, struct node *node)
+{
+	char name[TUX3_NAME_MAX + 1];
+
+	long_name(name, n);
+	return op_link(&dir->inode, name, TUX3_NAME_MAX, &node->inode);
+}
+
+static int drop_name(struct node *dir, unsigned int n, struct node *node)
+{
+	char name[TUX3_NAME_MAX + 1];
+
+	long_name(name, n);
+	return op_unlink(&dir->inode, name, TUX3_NAME_MAX, &node->inode);
+}
+
+static int move_name(struct node *from, unsigned int n, struct node *to, unsigned int m, struct node *node)
+{
+	char old_name[TUX3_NAME_MAX + 1], new_name[TUX3_NAME_MAX + 1];
+	struct op_rename rename = {
+		.old_dir = &from->inode, .new_dir = &to->inode, .inode = &node->inode,
+		.old_name = old_name, .old_len = TUX3_NAME_MAX, .new_name = new_name, .new_len = TUX3_NAME_MAX,
+	};
+
+	long_name(old_name, n);
+	long_name(new_name, m);
+	return op_rename(&rename);
+}
+
+static void a_full_chain_of_entries_is_told_before_the_commit(void **state)
+{
+	struct world *w = *state;
+	char missing[TUX3_NAME_MAX + 1];
+	struct node *file, *dir;
+	unsigned int round, i;
+
+	world_with_collisions(w);
+	long_name(missing, 4);
+	for (round = 0; round < 28; round++) {	/* not committed; committed; and going out of memory */
+		char name[2] = { 'a' + round };
+
+		dir = make(w, w->root, name, S_IFDIR);
+		file = make(w, dir, "x", S_IFREG);
+		for (i = 0; i < 3; i++)
+			assert_int_equal(add_name(dir, i, file), 0);
+		assert_int_equal(move_name(dir, 0, dir, 3, file), 0);
+		if (round)
+			assert_int_equal(delta_commit(w->vol), 0);
+		assert_int_equal(add_name(dir, 0, file), 0);
+		if (round > 1)
+			assert_int_equal(delta_commit(w->vol), 0);
+		assert_int_equal(lookup(dir, missing), 0);	/* in memory from now on, and of no importance */
+		for (i = 2; i < round; i++)	/* each time a few entries more, but never a part of a chain */
+			name_shrink(w->vol, 1);
+		assert_int_equal(add_name(dir, 4, file), -ENOSPC);
+		assert_int_equal(drop_name(dir, 1, file), 0);
+		assert_int_equal(add_name(dir, 4, file), 0);
+		assert_int_equal(move_name(dir, 2, dir, 1, file), -ENOSPC);
+		assert_int_equal(delta_commit(w->vol), 0);
+		assert_int_equal(volume_error(w->vol), 0);
+		node_put(file);
+		node_put(dir);
+	}
+	world_check(w);
+	world_close(w, true);
+	world_open(w);
+	world_check(w);
+	world_close(w, false);
+}
+
+static void a_full_chain_of_parents_is_told_before_the_commit(void **state)
+{
+	struct world *w = *state;
+	struct node *dirs[8], *file;
+	char name[2] = "a";
+	unsigned int i;
+
+	world_with_collisions(w);
+	for (i = 0; i < ARRAY_SIZE(dirs); i++, name[0]++)
+		dirs[i] = make(w, w->root, name, S_IFDIR);
+	/* Each name in a directory of its own: the entries have room, the file's parent pointers have not. */
+	file = make(w, dirs[0], "f", S_IFREG);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(add_name(dirs[i], i, file), 0);
+	assert_int_equal(add_name(dirs[4], 4, file), -EMLINK);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(add_name(dirs[4], 4, file), -EMLINK);
+	assert_int_equal(move_name(dirs[0], 0, dirs[5], 0, file), -EMLINK);
+	/* One less, and they can move about, also many times in one delta. */
+	assert_int_equal(drop_name(dirs[0], 0, file), 0);
+	for (i = 1; i < 50; i++)
+		assert_int_equal(move_name(dirs[i % 8], 1, dirs[(i + 1) % 8], 1, file), 0);
+	assert_int_equal(add_name(dirs[5], 5, file), 0);
+	assert_int_equal(add_name(dirs[6], 6, file), -EMLINK);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(volume_error(w->vol), 0);
+	node_put(file);
+	/* A file that never has more than two names can always be moved. */
+	file = make(w, dirs[0], "g", S_IFREG);
+	assert_int_equal(add_name(dirs[0], 20, file), 0);
+	for (i = 0; i < 100; i++) {
+		assert_int_equal(move_name(dirs[i % 3], 20 + i, dirs[(i + 1) % 3], 21 + i, file), 0);
+		if (i % 7 == 6)
+			assert_int_equal(delta_commit(w->vol), 0);
+	}
+	node_put(file);
+	for (i = 0; i < ARRAY_SIZE(dirs); i++)
+		node_put(dirs[i]);
+	world_check(w);
+	world_close(w, true);
+	world_open(w);
+	world_check(w);
+	world_close(w, false);
+}
+
+static int set_value(struct node *node, unsigned int n, const char *value, u32 size)
+{
+	char name[TUX3_NAME_MAX + 1];
+
+	long_name(name, n);
+	return xattr_set(&node->inode, name, value, size, 0, NULL);
+}
+
+static void a_full_chain_of_attributes_is_told_before_the_commit(void **state)
+{
+	struct world *w = *state;
+	char value[TUX3_XATTR_INLINE_MAX] = "v";
+	struct node *file;
+	unsigned int i;
+
+	world_with_collisions(w);
+	file = make(w, w->root, "file", S_IFREG);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(set_value(file, i, value, sizeof(value)), 0);
+	assert_int_equal(set_value(file, 2, value, 30), -ENOSPC);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(set_value(file, 2, value, 30), -ENOSPC);
+	assert_int_equal(set_value(file, 1, value, 0), 0);
+	assert_int_equal(set_value(file, 2, value, 30), 0);
+	assert_int_equal(set_value(file, 1, value, sizeof(value)), -ENOSPC);
+	assert_int_equal(set_value(file, 2, NULL, 0), 0);
+	assert_int_equal(set_value(file, 1, value, sizeof(value)), 0);
+	for (i = 0; i < 20; i++)	/* again and again: no reason to refuse it */
+		assert_int_equal(set_value(file, i % 2, value, sizeof(value) - i), 0);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(volume_error(w->vol), 0);
+	node_put(file);
+	world_check(w);
+	world_close(w, false);
+}
+
 static void xattrs_of_all_sizes(void **state)
 {
 	struct world *w = *state;
@@ -529,6 +698,9 @@ int main(void)
 		TEST(made_and_removed_costs_nothing),
 		TEST(orphan_goes_at_the_next_mount),
 		TEST(colliding_names_live_together),
+		TEST(a_full_chain_of_entries_is_told_before_the_commit),
+		TEST(a_full_chain_of_parents_is_told_before_the_commit),
+		TEST(a_full_chain_of_attributes_is_told_before_the_commit),
 		TEST(xattrs_of_all_sizes),
 		TEST(no_space_is_exact_and_removal_always_works),
 	};

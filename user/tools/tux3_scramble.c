@@ -91,7 +91,8 @@ static int scramble_dirents(struct scramble *scramble, const struct tree_key *ke
 		}
 		size = sizeof(*entry) + entry->len;
 		scramble_name(entry->name, entry->len);
-		to = tree_key(key->ino, key->type, name_hash(scramble->out, (char *)entry->name, entry->len));
+		to = tree_key(key->ino, key->type, name_hash(scramble->out, key->ino, key->type,
+							     (char *)entry->name, entry->len));
 		err = chain_append(scramble, &to, entry, size);
 	}
 	return err;
@@ -112,8 +113,8 @@ static int scramble_parents(struct scramble *scramble, const struct tree_key *ke
 		}
 		size = sizeof(*entry) + entry->len;
 		scramble_name(entry->name, entry->len);
-		to = tree_key(key->ino, key->type, parent_hash(scramble->out, get_unaligned_le64(&entry->dir),
-							       (char *)entry->name, entry->len));
+		to = tree_key(key->ino, key->type, name_hash(scramble->out, get_unaligned_le64(&entry->dir), key->type,
+							     (char *)entry->name, entry->len));
 		err = chain_append(scramble, &to, entry, size);
 	}
 	return err;
@@ -191,7 +192,7 @@ static int scramble_xattr(struct scramble *scramble, const struct tree_key *key,
 		put_unaligned_le32(crc32c(~0u, entry->name + entry->len, value_len), &entry->value_crc);
 	}
 	return chain_append(scramble, &(struct tree_key){ .ino = key->ino, .type = key->type,
-			    .offset = name_hash(scramble->out, (char *)entry->name, entry->len) }, entry, size);
+			    .offset = name_hash(scramble->out, key->ino, key->type, (char *)entry->name, entry->len) }, entry, size);
 }
 
 static int scramble_xattrs(struct scramble *scramble, const struct tree_key *key, u8 *data, u32 len)

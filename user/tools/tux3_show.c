@@ -347,7 +347,7 @@ static int show_item_range(struct show *show)
 /* What the name in this directory leads to; 0 and *ino, or -errno. */
 static int find_name(struct volume *vol, u64 dir, const char *name, u32 len, u64 *ino)
 {
-	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, name_hash(vol, name, len));
+	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, name_hash(vol, dir, TUX3_ITEM_DIRENT, name, len));
 	u32 size = TUX3_ITEM_MAX(vol->block_size), at = 0;
 	u8 *data = malloc(size);
 	int got = data ? tree_lookup(vol, &key, data, size) : -ENOMEM, err = -ENOENT;
