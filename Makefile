@@ -36,19 +36,11 @@ OBJ := build/obj/$(VARIANT)
 PKG_CONFIG ?= pkg-config
 pkg = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && $(PKG_CONFIG) $(2) $(1))
 
-# Without liburing large writes are done in threads.
-HAVE_LIBURING := $(shell echo '\#include <liburing.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
-
 CFLAGS ?=
 TUX3_CFLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare \
 	-pthread -D_GNU_SOURCE= -DTUX3_VERSION='"$(VERSION)"' \
 	-Iuser/env -I. -Iuser/lib -fPIC -fvisibility=hidden $(FLAGS_$(VARIANT))
-LDLIBS_BASE := -pthread
-ifeq ($(HAVE_LIBURING),yes)
-TUX3_CFLAGS += -DTUX3_HAVE_LIBURING
-LDLIBS_BASE += -luring
-endif
-LDLIBS_TOOLS := -Wl,--as-needed -luuid -lblkid
+LDLIBS_BASE := -pthread -luring -lblkid
 FUSE_CFLAGS := $(call pkg,fuse3,--cflags)
 FUSE_LIBS := $(call pkg,fuse3,--libs)
 
@@ -131,11 +123,11 @@ define link
 endef
 
 $(OUT)/mkfs.tux3: $(call objects,$(MKFS_SRC)) $(COMMON) $(INTERNAL)
-	$(call link,$(LDLIBS_TOOLS))
+	$(call link)
 $(OUT)/fsck.tux3: $(call objects,$(FSCK_SRC)) $(COMMON) $(INTERNAL)
-	$(call link,$(LDLIBS_TOOLS))
+	$(call link)
 $(OUT)/tux3: $(call objects,$(TUX3_SRC)) $(COMMON) $(INTERNAL)
-	$(call link,$(LDLIBS_TOOLS))
+	$(call link)
 $(OUT)/tux3-fuse: $(call objects,$(FUSE_SRC)) $(INTERNAL)
 	$(call link,$(FUSE_LIBS))
 $(OUT)/tux3-sim: $(call objects,$(SIM_SRC)) $(INTERNAL)

@@ -27,7 +27,7 @@ static int format_geometry(struct tux3_device *dev, const struct format_options 
 	}
 	if (size < TUX3_MIN_VOLUME_BYTES || size < 128ULL * block_size) {
 		snprintf(why, why_size, "%llu bytes are too few for a volume with blocks of %u bytes: at least %llu",
-			 (unsigned long long)size, block_size,
+			 (unsigned long long)(opts->size_bytes ? opts->size_bytes : dev->size_bytes), block_size,
 			 max_t(unsigned long long, TUX3_MIN_VOLUME_BYTES, 128ULL * block_size));
 		return -EINVAL;
 	}

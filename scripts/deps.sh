@@ -7,7 +7,7 @@
 #	scripts/deps.sh [run|test]...	build and mount (default) | also: tests and benchmarks
 set -euo pipefail
 
-RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev uuid-dev libblkid-dev)
+RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev libblkid-dev)
 # dbench, fsmark, fuse2fs, e2fsprogs: what bench/run fuse runs and compares with; matplotlib: pages of bench/run dbench.
 # gcc-12, bc, libelf-dev ...: what building a kernel module takes.  What runs in the virtual machine is not installed here:
 # vm/fetch unpacks it into the cache.

@@ -3,8 +3,11 @@
  * Volumes in files: making, refusing to overwrite, opening, options, what they say about themselves.
  */
 #include "support_lib.h"
+#include "user/env/signatures.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <sys/stat.h>
 
@@ -54,39 +57,93 @@ static void test_format(void **state)
 	assert_int_equal(tux3_open(path, NULL, &volume, why, sizeof(why)), -ENOENT);
 }
 
-/* What other programs would miss. */
+static int count_signatures(void)
+{
+	struct signature *found = NULL;
+	int fd = open(path, O_RDONLY), count = signatures_find(fd, &found);
+
+	free(found);
+	close(fd);
+	return count;
+}
+
+/* What other programs would miss is told, and nothing of it is left when it is overwritten. */
 static void test_force(void **state)
 {
-	struct tux3_format_options opts = {};
 	static const struct {
 		off_t at;
 		const char *bytes;
 		int len;
-	} signs[] = { { 510, "\x55\xaa", 2 }, { 1080, "\x53\xef", 2 } };
+		const char *what;
+	} signs[] = {
+		{ 4086, "SWAPSPACE2", 10, "swap" },
+		{ 510, "\x55\xaa", 2, "partition table" },
+		{ (16 << 20) - (1 << 20) + 24, "\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", 16,
+		  "bcachefs" },
+	};
+	struct tux3_format_options opts = { .size_bytes = 8 << 20 };
 	char why[256];
 	size_t i;
 	int fd;
 
-	for (i = 0; i < ARRAY_SIZE(signs); i++) {
-		make_file(16 << 20);
-		fd = open(path, O_RDWR);
+	make_file(16 << 20);
+	fd = open(path, O_RDWR);
+	for (i = 0; i < ARRAY_SIZE(signs); i++)
 		assert_int_equal(pwrite(fd, signs[i].bytes, signs[i].len, signs[i].at), signs[i].len);
-#ifdef TUX3_HAVE_BLKID	/* which looks closer */
-		if (i == 0)
-			assert_int_equal(pwrite(fd, "\x80\x01\x01\x00\x83\xfe\xff\xff\x01\x00\x00\x00\x00\x10\x00\x00", 16, 446), 16);
-		else
-			i++;
-#endif
+	/* A partition, and what else a swap header has. */
+	assert_int_equal(pwrite(fd, "\x80\x01\x01\x00\x83\xfe\xff\xff\x01\x00\x00\x00\x00\x10\x00\x00", 16, 446), 16);
+	assert_int_equal(pwrite(fd, "\1\0\0\0\xff\0\0\0", 8, 1024), 8);
+	close(fd);
+	assert_true(count_signatures() >= 3);
+	assert_int_equal(tux3_format(path, &opts, why, sizeof(why)), -EEXIST);
+	for (i = 0; i < ARRAY_SIZE(signs); i++)
+		assert_non_null(strstr(why, signs[i].what));
+	opts.force = true;
+	assert_ok(tux3_format(path, &opts, why, sizeof(why)));
+	assert_int_equal(count_signatures(), 0);
+	unlink(path);
+}
+
+/* A write that fails, here and there: what was in the place is there again, and a new file is gone. */
+static void test_format_fails(void **state)
+{
+	struct tux3_format_options opts = { .size_bytes = 16 << 20, .force = true };
+	struct rlimit before, limit;
+	char *old = malloc(9 << 20), *now = malloc(9 << 20), why[256];
+	struct stat st;
+	int fd, i;
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	for (i = 0; i < 9 << 20; i++)
+		old[i] = 3 * i + (i >> 8);
+	for (i = 0; i < 3; i++) {
+		static const u64 limits[] = { 100 << 10, 200 << 10, 9 << 20 };
+
+		make_file(9 << 20);
+		fd = open(path, O_RDWR);
+		assert_int_equal(pwrite(fd, old, 9 << 20, 0), 9 << 20);
 		close(fd);
-		if (i < ARRAY_SIZE(signs)) {
-			assert_int_equal(tux3_format(path, &opts, why, sizeof(why)), -EEXIST);
-			assert_non_null(strstr(why, "already holds"));
-		}
-		opts.force = true;
-		assert_ok(tux3_format(path, &opts, why, sizeof(why)));
-		opts.force = false;
+		opts.size_bytes = i == 2 ? 16 << 20 : 0;
+		limit = (struct rlimit){ .rlim_cur = limits[i], .rlim_max = before.rlim_max };
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		assert_int_equal(tux3_format(path, &opts, why, sizeof(why)), -EFBIG);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+		fd = open(path, O_RDONLY);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_size, 9 << 20);
+		assert_int_equal(pread(fd, now, 9 << 20, 0), 9 << 20);
+		assert_memory_equal(old, now, 9 << 20);
+		close(fd);
 		unlink(path);
+		opts.size_bytes = 16 << 20;
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		assert_int_equal(tux3_format(path, &opts, why, sizeof(why)), -EFBIG);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+		assert_int_equal(access(path, F_OK), -1);
 	}
+	free(old);
+	free(now);
 }
 
 static void test_read_only(void **state)
@@ -179,6 +236,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_format),
 		cmocka_unit_test(test_force),
+		cmocka_unit_test(test_format_fails),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_many_nodes),

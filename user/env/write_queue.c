@@ -14,7 +14,7 @@
  * What it gives is that the submitter of 64 MiB goes on after 0.07 ms, not after 4 ms, while another CPU
  * copies.  So larger writes go to io_uring, each submitted at once (a system call per 256 KiB is
  * nothing), with IOSQE_ASYNC so that the copying is not done in the submission after all.
- * Without io_uring, WRITERS threads do the same with pwritev().
+ * Where the kernel refuses io_uring, WRITERS threads do the same with pwritev().
  *
  * At most QUEUE_MAX writes are under way; submitting one more waits for one to end, which needs
  * nothing of the submitter: the reaper or the writers end it.
@@ -30,9 +30,7 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef TUX3_HAVE_LIBURING
 #include <liburing.h>
-#endif
 #include "core/env.h"
 #include "write_queue.h"
 
@@ -63,10 +61,8 @@ struct write_queue {
 	struct task_struct *writers[WRITERS];
 
 	bool has_ring;
-#ifdef TUX3_HAVE_LIBURING
 	struct io_uring ring;
 	struct task_struct *reaper;
-#endif
 
 	u64 rate;			/* bytes per second, or 0 */
 	u64 idle_ns;			/* when the modelled disk has done all it was given */
@@ -212,8 +208,6 @@ static int writer(void *data)
 	}
 }
 
-#ifdef TUX3_HAVE_LIBURING
-
 /*
  * One entry for the ring; NULL: the one that ends the reaper.  There is always room: the ring has more
  * entries than may be under way.  Failure to submit is shortage of memory, which passes.
@@ -305,23 +299,6 @@ static void ring_close(struct write_queue *queue)
 	kthread_stop(queue->reaper);
 	io_uring_queue_exit(&queue->ring);
 }
-
-#else
-
-static int ring_open(struct write_queue *queue)
-{
-	return -ENOSYS;
-}
-
-static void ring_submit(struct write_queue *queue, struct write_request *request)
-{
-}
-
-static void ring_close(struct write_queue *queue)
-{
-}
-
-#endif
 
 static void stop_writers(struct write_queue *queue)
 {

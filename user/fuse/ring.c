@@ -32,14 +32,10 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef TUX3_HAVE_LIBURING
 #include <liburing.h>
-#endif
 
 #include "ring.h"
 #include "tux3_fuse.h"
-
-#ifdef TUX3_HAVE_LIBURING
 
 /* The kernel's user interface, <linux/fuse.h> of 6.14, protocol 7.42. */
 #define WIRE_HEADER_SIZE 128u
@@ -482,65 +478,3 @@ void ring_free(void)
 	rings.queues = NULL;
 	rings.running = false;
 }
-
-#else	/* built without liburing */
-
-int ring_prepare(unsigned int threads_max)
-{
-	(void)threads_max;
-	return -EOPNOTSUPP;
-}
-
-bool ring_prepared(void)
-{
-	return false;
-}
-
-void ring_start(int fd, int done_fd)
-{
-	(void)fd;
-	(void)done_fd;
-}
-
-bool ring_running(void)
-{
-	return false;
-}
-
-bool ring_answers(uint64_t unique)
-{
-	(void)unique;
-	return false;
-}
-
-bool ring_is_self(void)
-{
-	return false;
-}
-
-ssize_t ring_answer(struct iovec *iov, int count)
-{
-	(void)iov;
-	(void)count;
-	return -1;
-}
-
-void *ring_buffer(void)
-{
-	return NULL;
-}
-
-void *ring_reply_buffer(void)
-{
-	return NULL;
-}
-
-void ring_stop(void)
-{
-}
-
-void ring_free(void)
-{
-}
-
-#endif

@@ -2,7 +2,8 @@
 /*
  * libtux3 inside: what its files share.
  *
- *	volume.c	open, close, format, statfs, counters
+ *	volume.c	open, close, statfs, counters
+ *	format.c	making a volume, or leaving everything as it is
  *	icache.c	inodes in use and lately used, by number
  *	buffer.c	memory for cached file data
  *	file_cache.c	the cached blocks of a file

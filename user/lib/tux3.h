@@ -39,12 +39,13 @@ struct tux3_format_options {	/* zero everything you do not care about */
 	const char *label;	/* up to 64 bytes, or NULL */
 	bool no_data_csum;
 	bool quota;
-	bool force;		/* also over what looks like another file system or partition table */
+	bool force;		/* also over another filesystem, a partition table and the like: their signatures are wiped */
+	bool no_discard;	/* do not tell the device that what the volume does not use yet holds nothing of value */
 	uint32_t root_uid, root_gid, root_mode;	/* mode 0: 0755 */
 };
 /*
- * Make an empty volume; opts NULL: all defaults.  On failure a sentence for the user is in why.  -EEXIST: there is
- * something already, and force is not set.
+ * Make an empty volume; opts NULL: all defaults.  On failure a sentence for the user is in why, and everything is as it
+ * was.  -EEXIST: there is something already, and force is not set.
  */
 TUX3_API int tux3_format(const char *path, const struct tux3_format_options *opts, char *why, size_t why_size);
 

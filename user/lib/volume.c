@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Volumes: making, opening, closing, asking about them.
+ * Volumes: opening, closing, asking about them.
  */
 #include "lib.h"
 #include "device_file.h"
@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <sys/ioctl.h>
-#ifdef TUX3_HAVE_BLKID
-#include <blkid/blkid.h>
-#endif
 
 #define DATA_CACHE_DEFAULT	(256ULL << 20)
 #ifndef TUX3_VERSION
@@ -21,169 +18,6 @@
 #endif
 
 #define fail(why, size, ...) ((void)snprintf(why, size, __VA_ARGS__))
-
-/* ---- format ---- */
-
-#ifdef TUX3_HAVE_BLKID
-/* 1: something is there, and why says what. */
-static int probe(int fd, const char *path, char *why, size_t why_size)
-{
-	blkid_probe probe = blkid_new_probe();
-	const char *type = NULL;
-	int found = -ENOMEM;
-
-	if (!probe || blkid_probe_set_device(probe, fd, 0, 0))
-		goto out;
-	blkid_probe_enable_superblocks(probe, 1);
-	blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_MAGIC);
-	blkid_probe_enable_partitions(probe, 1);
-	found = blkid_do_safeprobe(probe);
-	if (found == 1) {
-		found = 0;
-	} else if (found == -2) {
-		found = 1;
-		fail(why, why_size, "%s holds more than one kind of file system", path);
-	} else if (found < 0) {
-		found = 0;	/* too small to hold anything that could be recognised */
-	} else {
-		found = 1;
-		if (!blkid_probe_lookup_value(probe, "TYPE", &type, NULL))
-			fail(why, why_size, "%s already holds a %s file system", path, type);
-		else if (!blkid_probe_lookup_value(probe, "PTTYPE", &type, NULL))
-			fail(why, why_size, "%s already holds a partition table (%s)", path, type);
-		else
-			fail(why, why_size, "%s is already in use for something", path);
-	}
-out:
-	if (found < 0)
-		fail(why, why_size, "%s cannot be examined", path);
-	blkid_free_probe(probe);
-	return found;
-}
-#else
-/* Built without libblkid: partition tables and boot sectors, ext2 to ext4, XFS and btrfs are recognised. */
-static int probe(int fd, const char *path, char *why, size_t why_size)
-{
-	static const struct {
-		const char *what, *magic;
-		off_t offset;
-		size_t len;
-	} kinds[] = {
-		{ "a partition table or boot sector", "\x55\xaa", 510, 2 },
-		{ "a GPT partition table", "EFI PART", 512, 8 },
-		{ "an ext2, ext3 or ext4 file system", "\x53\xef", 1080, 2 },
-		{ "an XFS file system", "XFSB", 0, 4 },
-		{ "a btrfs file system", "_BHRfS_M", 65600, 8 },
-		{ "swap space", "SWAPSPACE2", 4086, 10 },
-		{ "a LUKS volume", "LUKS\xba\xbe", 0, 6 },
-		{ "an LVM physical volume", "LABELONE", 512, 8 },
-	};
-	char bytes[16];
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
-		if (pread(fd, bytes, kinds[i].len, kinds[i].offset) == (ssize_t)kinds[i].len &&
-		    !memcmp(bytes, kinds[i].magic, kinds[i].len)) {
-			fail(why, why_size, "%s already holds %s", path, kinds[i].what);
-			return 1;
-		}
-	}
-	return 0;
-}
-#endif
-
-static int fail_errno(const char *path, char *why, size_t why_size)
-{
-	int err = -errno;
-
-	fail(why, why_size, "%s: %s", path, strerror(-err));
-	return err;
-}
-
-static int refuse_overwrite(struct tux3_device *dev, const char *path, char *why, size_t why_size)
-{
-	struct disk_anchor anchor;
-	char ignored[256];
-	int fd, found;
-
-	if (dev->size_bytes >= TUX3_MIN_VOLUME_BYTES &&
-	    !volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored))) {
-		fail(why, why_size, "%s already holds a Tux3 volume", path);
-		return -EEXIST;
-	}
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return fail_errno(path, why, why_size);
-	found = probe(fd, path, why, why_size);
-	close(fd);
-	return found > 0 ? -EEXIST : found;
-}
-
-/* If there is nothing at path and there is a size, a file is made. */
-static int make_file(const char *path, u64 size_bytes, char *why, size_t why_size)
-{
-	int fd, err = 0;
-
-	if (!size_bytes || !access(path, F_OK))
-		return 0;
-	fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
-	if (fd < 0)
-		return fail_errno(path, why, why_size);
-	if (ftruncate(fd, size_bytes))
-		err = fail_errno(path, why, why_size);
-	close(fd);
-	return err;
-}
-
-/* A regular file that is smaller than asked for.  Nobody else uses it: dev is open. */
-static int grow_file(struct tux3_device *dev, const char *path, u64 size_bytes, char *why, size_t why_size)
-{
-	struct stat st;
-
-	if (dev->size_bytes >= size_bytes || (!stat(path, &st) && !S_ISREG(st.st_mode)))
-		return 0;
-	if (truncate(path, size_bytes))
-		return fail_errno(path, why, why_size);
-	dev->size_bytes = size_bytes;
-	return 0;
-}
-
-int tux3_format(const char *path, const struct tux3_format_options *opts, char *why, size_t why_size)
-{
-	static const struct tux3_format_options defaults;
-	struct format_options core = {};
-	struct tux3_device *dev;
-	int err;
-
-	opts = opts ? opts : &defaults;
-	core.size_bytes = opts->size_bytes;
-	core.block_size = opts->block_size;
-	core.no_data_csum = opts->no_data_csum;
-	core.quota = opts->quota;
-	core.root_uid = opts->root_uid;
-	core.root_gid = opts->root_gid;
-	core.root_mode = opts->root_mode;
-	memcpy(core.uuid, opts->uuid, sizeof(core.uuid));
-	if (opts->label && strlen(opts->label) > sizeof(core.label)) {
-		fail(why, why_size, "the label is longer than %zu bytes", sizeof(core.label));
-		return -EINVAL;
-	}
-	if (opts->label)
-		memcpy(core.label, opts->label, strlen(opts->label));
-	err = make_file(path, opts->size_bytes, why, why_size);
-	if (!err)
-		err = device_open_file(path, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO, &dev, why, why_size);
-	if (err)
-		return err;
-	if (!opts->force)
-		err = refuse_overwrite(dev, path, why, why_size);
-	if (!err)
-		err = grow_file(dev, path, opts->size_bytes, why, why_size);
-	if (!err)
-		err = volume_format(dev, &core, why, why_size);
-	dev->ops->close(dev);
-	return err;
-}
 
 /* ---- open and close ---- */
 

@@ -2,6 +2,7 @@
 /* mkfs.tux3: make an empty volume in a file or on a block device. */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,7 +22,9 @@ static const char help[] =
 "  -O, --features LIST      switch features on, or off with ^, separated by commas:\n"
 "                             data-csum  a checksum for each block of file data (on)\n"
 "                             quota      keep usage by user, group and project (off)\n"
-"  -f, --force              overwrite what looks like another file system or a partition table\n"
+"  -f, --force              overwrite another filesystem, a partition table and the like: all their\n"
+"                           signatures are wiped, at both ends\n"
+"  -K, --no-discard         do not discard what was there, which takes some disks long\n"
 "  -q, --quiet              say nothing unless something is wrong\n"
 "  -V, --version            print the version\n"
 "  -h, --help               this text\n"
@@ -40,6 +43,7 @@ static const struct option options[] = {
 	{ "block-size", required_argument, NULL, 'b' },
 	{ "features", required_argument, NULL, 'O' },
 	{ "force", no_argument, NULL, 'f' },
+	{ "no-discard", no_argument, NULL, 'K' },
 	{ "quiet", no_argument, NULL, 'q' },
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
@@ -93,6 +97,9 @@ static int parse_geometry(struct mkfs *mkfs, int option, const char *text)
 	if (!parse_size(text, &value) || !value)
 		return tool_usage("\"%s\" is no size; examples: 4096, 512M, 10G.", text);
 	if (option == 's') {
+		if (mkfs->format.size_bytes && mkfs->format.size_bytes != value)
+			return tool_usage("There are two sizes, %llu and %llu bytes: which is meant?",
+					  (unsigned long long)mkfs->format.size_bytes, (unsigned long long)value);
 		mkfs->format.size_bytes = value;
 		return 0;
 	}
@@ -122,6 +129,9 @@ static int parse_option(struct mkfs *mkfs, int option, char *value)
 		return parse_features(mkfs, value);
 	case 'f':
 		mkfs->format.force = true;
+		return 0;
+	case 'K':
+		mkfs->format.no_discard = true;
 		return 0;
 	case 'q':
 		mkfs->quiet = true;
@@ -154,15 +164,56 @@ static int tell(const struct mkfs *mkfs)
 	return EXIT_CLEAN;
 }
 
+/* What is left after the options: where, and maybe how large. */
+static int parse_place(struct mkfs *mkfs, int argc, char **argv)
+{
+	struct stat st;
+	u64 size;
+	int ret;
+
+	if (optind == argc)
+		return tool_usage("On which device, or in which file?");
+	mkfs->path = argv[optind++];
+	if (optind < argc) {
+		ret = parse_geometry(mkfs, 's', argv[optind++]);
+		if (ret)
+			return ret;
+	}
+	if (optind < argc)
+		return tool_usage("\"%s\" is one argument too many.", argv[optind]);
+	if (!stat(mkfs->path, &st) || errno != ENOENT || mkfs->format.size_bytes)
+		return 0;
+	if (parse_size(mkfs->path, &size))
+		return tool_usage("%s is a size: on which device, or in which file?", mkfs->path);
+	if (!strncmp(mkfs->path, "/dev/", 5))
+		return tool_usage("There is no device %s.", mkfs->path);
+	return tool_usage("%s does not exist; give a size to make it.", mkfs->path);
+}
+
+static int make(const struct mkfs *mkfs)
+{
+	char why[1024] = "";
+	int err;
+
+	signal(SIGXFSZ, SIG_IGN);	/* a file size limit is an error like others */
+	device_wait_closed(mkfs->path, true);
+	err = tux3_format(mkfs->path, &mkfs->format, why, sizeof(why));
+	if (!err)
+		return mkfs->quiet ? EXIT_CLEAN : tell(mkfs);
+	if (err == -EEXIST && !mkfs->format.force)
+		tool_error("%s; use -f to overwrite it", why);
+	else
+		tool_error("%s", why[0] ? why : strerror(-err));
+	return EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	struct mkfs mkfs = { };
-	struct stat st;
-	char why[512] = "";
 	int option, ret;
 
 	tool_name = "mkfs.tux3";
-	while ((option = getopt_long(argc, argv, "L:U:s:b:O:fFqVh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "L:U:s:b:O:fFKqVh", options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(help, stdout);
 			return 0;
@@ -175,23 +226,6 @@ int main(int argc, char **argv)
 		if (ret)
 			return ret;
 	}
-	if (optind == argc)
-		return tool_usage("On which device, or in which file?");
-	mkfs.path = argv[optind++];
-	if (optind < argc) {
-		ret = parse_geometry(&mkfs, 's', argv[optind++]);
-		if (ret)
-			return ret;
-	}
-	if (optind < argc)
-		return tool_usage("\"%s\" is one argument too many.", argv[optind]);
-	if (stat(mkfs.path, &st) && errno == ENOENT && !mkfs.format.size_bytes)
-		return tool_usage("%s does not exist; give a size to make it.", mkfs.path);
-	device_wait_closed(mkfs.path, true);
-	ret = tux3_format(mkfs.path, &mkfs.format, why, sizeof(why));
-	if (ret) {
-		tool_error("%s", why[0] ? why : strerror(-ret));
-		return EXIT_FAILED;
-	}
-	return mkfs.quiet ? EXIT_CLEAN : tell(&mkfs);
+	ret = parse_place(&mkfs, argc, argv);
+	return ret ? ret : make(&mkfs);
 }
