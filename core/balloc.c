@@ -7,15 +7,15 @@
  *	  1    1	in use by the tree, by data, or fixed
  *	  0    1	log block, or deferred: free in the newest state, needed by an older one
  *
- *	free --alloc DATA, NODE; take--> in use --free--> free
- *	free --alloc LOG; reserve--> busy only --free LOG; release--> free
+ *	free --alloc DATA, NODE; place; take--> in use --free--> free
+ *	free --alloc LOG; settle--> busy only --free LOG; release--> free
  *	in use --defer--> busy only;  busy only --take--> in use
  *
  * Invariants
  *  1. disk is a subset of busy.  Fixed blocks, and the bits beyond the end of the volume, are in both.
  *  2. info->free is the number of clear busy bits of a known group; extra that of busy bits not in disk.
  *  3. disk_used = used_blocks at init + all disk bits set - all cleared since; free_blocks likewise, with blocks
- *     that are busy only because they are being trimmed counted as free.
+ *     that are busy only because they are being trimmed counted as free, and those promised to tree nodes not.
  *  4. A call that returns an error has changed nothing.
  *
  * Where to allocate is decided in placement.c; freemap.c loads and writes the bitmaps.
@@ -255,28 +255,41 @@ static int range_locate(struct volume *vol, const char *what, u64 addr, u64 len,
 
 /* ---- allocating ---- */
 
-int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
-		 u64 *addr, u32 *len)
+/* With lock.  What is missing because it is being discarded comes back. */
+static int balloc_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+		       struct placement *place)
 {
 	struct balloc *balloc = &vol->balloc;
-	struct placement place;
 	u64 trims;
 	int err;
 
-	min = max(min, 1u);
-	want = max(want, min);
-	mutex_lock(&balloc->lock);
 	atomic64_inc(&balloc->allocs);
 	for (;;) {
-		err = placement_find(vol, kind, goal, min, want, &place);
+		err = placement_find(vol, kind, goal, min, want, place);
 		if (!balloc->trimming || (err != -ENOSPC && err != -EIO))
-			break;
-		/* What is missing is being discarded: it comes back. */
+			return err;
 		trims = balloc->trims;
 		mutex_unlock(&balloc->lock);
 		wait_event(balloc->trim_queue, READ_ONCE(balloc->trims) != trims);
 		mutex_lock(&balloc->lock);
 	}
+}
+
+int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+		 u64 *addr, u32 *len)
+{
+	struct balloc *balloc = &vol->balloc;
+	s64 free = atomic64_read(&balloc->free_blocks);
+	struct placement place;
+	int err;
+
+	min = max(min, 1u);
+	want = max(want, min);
+	if (free < min)
+		return -ENOSPC;
+	want = min_t(u64, want, free);
+	mutex_lock(&balloc->lock);
+	err = balloc_find(vol, kind, goal, min, want, &place);
 	if (err)
 		goto out;
 	group_set_busy(balloc, place.group, place.from, place.len);
@@ -292,6 +305,54 @@ int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u
 out:
 	mutex_unlock(&balloc->lock);
 	return err;
+}
+
+/* ---- nodes that have no block yet ---- */
+
+int balloc_promise(struct volume *vol, u64 blocks)
+{
+	struct balloc *balloc = &vol->balloc;
+
+	if (atomic64_sub_return(blocks, &balloc->free_blocks) < 0 && !vol->log.replaying) {
+		atomic64_add(blocks, &balloc->free_blocks);
+		return -ENOSPC;
+	}
+	atomic64_add(blocks, &balloc->promised);
+	return 0;
+}
+
+void balloc_unpromise(struct volume *vol, u64 blocks)
+{
+	atomic64_sub(blocks, &vol->balloc.promised);
+	atomic64_add(blocks, &vol->balloc.free_blocks);
+}
+
+int balloc_place(struct volume *vol, u32 want, u64 *addr, u32 *len)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct placement place;
+	int err;
+
+	mutex_lock(&balloc->lock);
+	err = balloc_find(vol, BALLOC_NODE, 0, 1, want, &place);
+	if (!err) {
+		group_mark_busy(place.group, place.from, place.len);
+		group_set_disk(balloc, place.group, BALLOC_NODE, place.from, place.len);
+		atomic64_sub(place.len, &balloc->promised);
+		atomic64_inc(&balloc->extents_allocated);
+		*addr = place.group->start + place.from;
+		*len = place.len;
+		trace_tux3_balloc(vol, BALLOC_NODE, 0, *addr, *len);
+	}
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+/* The caller frees the blocks, if they may be: then none is missing. */
+void balloc_promise_again(struct volume *vol, u64 blocks)
+{
+	atomic64_sub(blocks, &vol->balloc.free_blocks);
+	atomic64_add(blocks, &vol->balloc.promised);
 }
 
 /* ---- freeing ---- */
@@ -399,7 +460,8 @@ int balloc_release(struct volume *vol, struct range_list *list)
 
 /* ---- replay ---- */
 
-static int range_reserve(struct volume *vol, u64 addr, u64 len, bool must_not_be_used)
+/* Of what replay has found: busy, but in use by neither the tree nor data. */
+static int range_reserve(struct volume *vol, u64 addr, u64 len)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group;
@@ -409,21 +471,11 @@ static int range_reserve(struct volume *vol, u64 addr, u64 len, bool must_not_be
 	err = range_locate(vol, "reserve", addr, len, &group, &from);
 	if (err)
 		return err;
-	if (must_not_be_used && !bits_all_clear(group->disk, from, len))
+	if (!bits_all_clear(group->disk, from, len))
 		return range_error(vol, "reserve", addr, len, "some are in use by the tree or by data");
 	group->extra += group_set_busy(balloc, group, from, len);
 	group_place(balloc, group);
 	return 0;
-}
-
-int balloc_reserve(struct volume *vol, u64 addr, u64 len)
-{
-	int err;
-
-	mutex_lock(&vol->balloc.lock);
-	err = range_reserve(vol, addr, len, false);
-	mutex_unlock(&vol->balloc.lock);
-	return err;
 }
 
 int balloc_take(struct volume *vol, u64 addr, u64 len)
@@ -467,7 +519,7 @@ static int ranges_reserve(struct volume *vol, const struct range_list *list)
 	u32 i;
 
 	for (i = 0; !err && i < list->count; i++)
-		err = range_reserve(vol, list->ranges[i].addr, list->ranges[i].len, true);
+		err = range_reserve(vol, list->ranges[i].addr, list->ranges[i].len);
 	return err;
 }
 

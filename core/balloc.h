@@ -81,7 +81,8 @@ struct balloc {
 	u64 trimming;			/* lock: blocks marked busy while they are discarded (trim.c) */
 	u64 trims;			/* lock; read anywhere: runs given back so far */
 	wait_queue_head_t trim_queue;	/* woken when trims moves */
-	atomic64_t free_blocks;		/* not busy, or being trimmed: can be allocated now */
+	atomic64_t free_blocks;		/* not busy, or being trimmed; less those promised: can be allocated now */
+	atomic64_t promised;		/* not in free_blocks: for tree nodes that have no block yet */
 	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
 	atomic64_t data_used;		/* of these, data blocks (files and xattr values) */
 	u64 loaded;			/* lock: groups in memory */
@@ -104,6 +105,17 @@ void balloc_exit(struct volume *vol);
 int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
 		 u64 *addr, u32 *len);
 
+/*
+ * Blocks for tree nodes in memory.  promise: so many free blocks are kept for nodes that are not written yet;
+ * -ENOSPC.  In replay they need not be there: it is over with no more of them than there were when the log was
+ * written.  unpromise: these nodes are gone.  place: up to want of what was promised, now as blocks in use, in one
+ * run; at least one; -ENOSPC, -EIO if the free maps do not have them.  promise_again: what place gave is given back.
+ */
+int balloc_promise(struct volume *vol, u64 blocks);
+void balloc_unpromise(struct volume *vol, u64 blocks);
+int balloc_place(struct volume *vol, u32 want, u64 *addr, u32 *len);
+void balloc_promise_again(struct volume *vol, u64 blocks);
+
 /* Free now, for allocation too: for blocks that no durable state names. */
 int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len);
 /* Free in the newest state (disk bits cleared), allocatable when the list is released. */
@@ -114,12 +126,10 @@ int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot);
 int balloc_release(struct volume *vol, struct range_list *list);
 
 /*
- * Replay.  reserve: mark busy only (log blocks, and data of commits still to be replayed).  take: the
- * record says these data blocks are in use: set disk and busy; -EIO with a message if disk says they
- * are in use already.  settle: replay is over: busy becomes disk plus node_frees plus the ranges of
+ * Replay.  take: the record says these data blocks are in use: set disk and busy; -EIO with a message if disk
+ * says they are in use already.  settle: replay is over: busy becomes disk plus node_frees plus the ranges of
  * log (the log chain).
  */
-int balloc_reserve(struct volume *vol, u64 addr, u64 len);
 int balloc_take(struct volume *vol, u64 addr, u64 len);
 int balloc_settle(struct volume *vol, const struct range_list *log);
 /*

@@ -354,6 +354,10 @@ struct node_buffer *cache_get(struct volume *vol, const struct node_link *link, 
 
 	if (buffer)
 		return buffer;
+	if (link->addr >= vol->total_blocks) {
+		snprintf(why, why_size, "there is no such block");
+		return ERR_PTR(-EIO);
+	}
 	buffer = cache_read(vol, link, why, why_size);
 	if (IS_ERR(buffer))
 		return buffer;
@@ -414,17 +418,37 @@ bool cache_busy(struct volume *vol, u64 addr)
 void cache_add_dirty(struct volume *vol, struct node_buffer *buffer, const struct node_link *link)
 {
 	struct cache_shard *shard = cache_shard(vol, link->addr);
-	struct node_buffer *old;
 
 	buffer_identify(buffer, link);
 	node_init(vol, buffer->data, link->addr, link->birth, link->level);
 	set_bit(NODE_DIRTY, &buffer->state);
 	list_add_tail(&buffer->lru_link, &vol->tree.dirty);
 	WRITE_ONCE(vol->tree.dirty_count, vol->tree.dirty_count + 1);
-
+	vol->tree.unplaced++;
 	shard_grow(shard);
 	spin_lock(&shard->lock);
-	old = shard_find(shard, link->addr);
+	shard_insert(shard, buffer);
+	spin_unlock(&shard->lock);
+}
+
+/* Nobody looks for it meanwhile: who has a link to a node without a block holds sem. */
+void cache_place(struct volume *vol, struct node_buffer *buffer, u64 addr)
+{
+	struct cache_shard *shard = cache_shard(vol, buffer->addr);
+	struct node_buffer *old;
+
+	spin_lock(&shard->lock);
+	hlist_del_init(&buffer->hash_link);
+	shard->count--;
+	spin_unlock(&shard->lock);
+
+	buffer->addr = addr;
+	node_set_addr(buffer->data, addr);
+	vol->tree.unplaced--;
+	shard = cache_shard(vol, addr);
+	shard_grow(shard);
+	spin_lock(&shard->lock);
+	old = shard_find(shard, addr);
 	if (old)
 		shard_remove_clean(vol, shard, old);
 	shard_insert(shard, buffer);
@@ -455,6 +479,7 @@ void cache_drop(struct volume *vol, struct node_buffer *buffer)
 	if (test_bit(NODE_DIRTY, &buffer->state)) {
 		list_del_init(&buffer->lru_link);
 		WRITE_ONCE(vol->tree.dirty_count, vol->tree.dirty_count - 1);
+		vol->tree.unplaced -= node_unplaced(buffer->addr);
 	}
 	cache_put(vol, buffer);
 }

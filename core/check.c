@@ -171,7 +171,9 @@ static int check_node(void *ctx, const struct tree_visit *visit)
 		return check_problem(check, NODE_BAD, 0, visit->addr, visit->why, visit->addr, visit->level);
 	}
 	check->result->nodes++;
-	if (balloc_is_fixed(check->vol, visit->addr))
+	if (node_unplaced(visit->addr))		/* in memory only, after replay */
+		err = 0;
+	else if (balloc_is_fixed(check->vol, visit->addr))
 		err = check_problem(check, NODE_FIXED, 0, visit->addr, NULL, visit->addr);
 	else
 		err = check_use_blocks(check, 0, visit->addr, 1);
@@ -210,7 +212,8 @@ static int check_totals(struct check *check)
 	result->tree_height = vol->tree.root_level + 1;
 	result->used_blocks = check->used.set + balloc_fixed_blocks(vol);
 	result->log_blocks = vol->log.length;
-	result->free_blocks = vol->total_blocks - min(vol->total_blocks, result->used_blocks + result->log_blocks);
+	result->free_blocks = vol->total_blocks - min(vol->total_blocks, result->used_blocks + result->log_blocks +
+						      atomic64_read(&vol->balloc.promised));
 	if (check->damaged)
 		return 0;
 	if (result->inodes != vol->tree_inodes)

@@ -306,6 +306,8 @@ int commit_delta(struct volume *vol)
 	/* Neighbours on the disk become one request: data of small files, and the log. */
 	blk_start_plug(&plug);
 	err = commit_place(vol, inodes, delta, &wait, &charged);
+	if (!err && vol->unify.follows)
+		err = tree_place(vol);
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
 	if (!err && !vol->log.records && !vol->log.must_write) {
 		blk_finish_plug(&plug);

@@ -261,14 +261,21 @@ bool delta_has_changes(struct volume *vol)
 	return delta_has_dirty(&vol->delta) || !list_empty(&vol->delta.deletes);
 }
 
-/* The log must name every group whose free map a unify writes: after a replay it may not yet. */
+/*
+ * The log must name every group whose free map a unify writes: after a replay, or with the nodes now placed in others,
+ * it may not yet.
+ */
 static int delta_unify_start(struct volume *vol)
 {
-	int err = 0;
+	int err = tree_place(vol);
 
-	if (!list_empty(&vol->balloc.untold)) {
+	if (err == -EIO || err == -ENOSPC)
+		volume_abort(vol, err, "the free maps have no blocks for tree nodes");
+	if (!err && !list_empty(&vol->balloc.untold)) {
 		vol->log.must_write = true;
+		vol->unify.follows = true;
 		err = commit_delta(vol);
+		vol->unify.follows = false;
 	}
 	return err ? err : unify_start(vol);
 }

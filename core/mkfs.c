@@ -78,12 +78,8 @@ static int format_root(struct volume *vol, const struct format_options *opts)
 		.atime = now, .mtime = now, .ctime = now, .btime = now, .generation = get_random_u32(), .change = 1,
 	};
 	struct record_attr record = { .ino = cpu_to_le64(TUX3_INO_ROOT) };
-	u64 addr;
-	u32 len;
-	int err = balloc_alloc(vol, BALLOC_NODE, 0, 1, 1, &addr, &len);
+	int err = tree_create(vol);
 
-	if (!err)
-		err = tree_create(vol, addr);
 	if (err)
 		return err;
 	attr_to_disk(&record.attr, &attr, 0);
@@ -125,6 +121,9 @@ static int format_write_tree(struct volume *vol)
 	int err;
 
 	io_wait_init(&wait);
+	err = tree_place(vol);
+	if (err)
+		return err;
 	err = balloc_snapshot(vol, 1, &maps);
 	tree_edit_begin(vol);
 	tree_snapshot(vol, &nodes, &count);

@@ -262,6 +262,13 @@ void node_seal(struct volume *vol, void *data)
 	node->crc = cpu_to_le32(node_checksum(vol, node));
 }
 
+void node_set_addr(void *data, u64 addr)
+{
+	struct disk_node *node = data;
+
+	node->addr = cpu_to_le64(addr);
+}
+
 void node_init(struct volume *vol, void *data, u64 addr, u64 birth, u32 level)
 {
 	struct disk_node *node = data;

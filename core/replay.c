@@ -2,9 +2,9 @@
 /*
  * Reading the log: at open, replay takes the tree of the anchor to the last complete commit.
  *
- * Two passes.  The first follows the chain and keeps the record streams; only then is known which
- * blocks the log and the commits to come occupy, so that redirected tree nodes stay clear of them
- * (balloc_reserve).  The second applies the commits in order.
+ * Two passes.  The first follows the chain and keeps the record streams, the second applies the commits in
+ * order.  No block is allocated: a dirty tree node has none until a unify writes it (tree.h), and by then it is
+ * known which ones the log occupies (balloc_settle).
  *
  * The last commit may be torn: its log is complete but its data did not reach the disk, because one
  * flush was to cover both.  So its data is read and compared with the checksums that the records
@@ -366,38 +366,6 @@ int log_note_groups(struct volume *vol)
 	return log_walk(vol, commit_note_groups, vol);
 }
 
-static int replay_reserve(struct volume *vol, const struct log_commit *commit)
-{
-	const struct disk_record *record;
-	u32 at = 0, i;
-	int err = 0;
-
-	for (i = 0; i < commit->block_count && !err; i++)
-		err = balloc_reserve(vol, commit->blocks[i], 1);
-	while (!err && log_next_record(commit->records, le32_to_cpu(commit->commit->bytes), &at, &record) == 1) {
-		const struct record_extent *extent = (const void *)(record + 1);
-		const struct record_xattr *xattr = (const void *)(record + 1);
-		u32 len = le32_to_cpu(record->len);
-
-		if (le16_to_cpu(record->type) == TUX3_RECORD_EXTENT_MAP && len >= sizeof(*extent) &&
-		    apply_blocks_valid(vol, le64_to_cpu(extent->addr), le64_to_cpu(extent->count)))
-			err = balloc_reserve(vol, le64_to_cpu(extent->addr), le64_to_cpu(extent->count));
-		if (le16_to_cpu(record->type) != TUX3_RECORD_XATTR_SET ||
-		    len < offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr) ||
-		    !xattr_entry_size(&xattr->entry, len - offsetof(struct record_xattr, entry)))
-			continue;
-		for (i = 0; i < xattr->entry.pieces && !err; i++) {
-			const struct disk_xattr_piece *piece = (const void *)(xattr->entry.name + xattr->entry.len);
-			u64 addr = get_unaligned_le64(&piece[i].addr);
-			u32 count = get_unaligned_le32(&piece[i].len);
-
-			if (apply_blocks_valid(vol, addr, count))
-				err = balloc_reserve(vol, addr, count);
-		}
-	}
-	return err;
-}
-
 static int replay_commit(struct volume *vol, const struct log_commit *commit)
 {
 	const struct disk_record *record;
@@ -491,12 +459,6 @@ int replay_log(struct volume *vol, char *why, size_t why_size)
 	list_for_each_entry(commit, &chain.commits, link) {
 		if (!err)
 			err = commit_note_groups(vol, &commit->info);
-	}
-	if (!err)
-		err = balloc_reserve(vol, chain.addr, 1);
-	list_for_each_entry(commit, &chain.commits, link) {
-		if (!err)
-			err = replay_reserve(vol, &commit->info);
 	}
 	if (!err)
 		err = replay_commits(vol, &chain);

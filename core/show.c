@@ -73,6 +73,14 @@ void show_u64(struct show_buffer *out, const char *name, u64 value)
 	show_printf(out, "%llu", (unsigned long long)value);
 }
 
+void show_node_addr(struct show_buffer *out, const char *name, u64 addr)
+{
+	if (node_unplaced(addr))
+		show_string(out, name, "none");
+	else
+		show_u64(out, name, addr);
+}
+
 void show_s64(struct show_buffer *out, const char *name, s64 value)
 {
 	show_name(out, name);
@@ -314,7 +322,7 @@ void show_node(struct show_buffer *out, const struct disk_node *node)
 {
 	show_begin(out, NULL);
 	show_string(out, "object", le16_to_cpu(node->level) ? "inner-node" : "leaf");
-	show_u64(out, "addr", le64_to_cpu(node->addr));
+	show_node_addr(out, "addr", le64_to_cpu(node->addr));
 	show_u64(out, "level", le16_to_cpu(node->level));
 	show_u64(out, "birth", le64_to_cpu(node->birth));
 	show_u64(out, "count", le16_to_cpu(node->count));

@@ -53,6 +53,7 @@ void show_end(struct show_buffer *out);
 void show_list_begin(struct show_buffer *out, const char *name);
 void show_list_end(struct show_buffer *out);
 void show_u64(struct show_buffer *out, const char *name, u64 value);
+void show_node_addr(struct show_buffer *out, const char *name, u64 addr);	/* "none": not on the disk yet */
 void show_s64(struct show_buffer *out, const char *name, s64 value);
 void show_hex(struct show_buffer *out, const char *name, u64 value);	/* in JSON a string */
 void show_octal(struct show_buffer *out, const char *name, u64 value);	/* likewise */

@@ -21,8 +21,8 @@
  * without knowing what the front end did meanwhile (space_settle).
  *
  * Why a commit cannot run out.  It takes from the allocatable blocks: data blocks, log blocks, and
- * blocks for tree nodes: new ones, since the tree grows, and new places for nodes that are redirected.
- * A unify allocates nothing.  What a commit frees becomes allocatable only after it.
+ * blocks promised to tree nodes: new ones, since the tree grows, and copies of nodes that are redirected.
+ * A unify takes only what was promised.  What a commit frees becomes allocatable only after it.
  *
  * Data blocks, log bytes and growth are charged by each operation.  Growth is what its items add, at
  * worst in leaves half full.  (The price counts it three times, see below.)
@@ -118,8 +118,8 @@ void space_init(struct volume *vol)
 /* For redirecting and splitting every node there is. */
 static s64 space_standing(struct volume *vol)
 {
-	s64 nodes = atomic64_read(&vol->balloc.disk_used) - atomic64_read(&vol->balloc.data_used) -
-		    (s64)balloc_fixed_blocks(vol);
+	s64 nodes = atomic64_read(&vol->balloc.disk_used) + atomic64_read(&vol->balloc.promised) -
+		    atomic64_read(&vol->balloc.data_used) - (s64)balloc_fixed_blocks(vol);
 
 	return 2 * nodes + 2 * TUX3_MAX_LEVEL;
 }
@@ -226,8 +226,8 @@ void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available)
 	struct delta_state *delta = &vol->delta;
 	s64 pending = (atomic64_read(&delta->dirty_bytes[0]) + atomic64_read(&delta->dirty_bytes[1])) >>
 		      vol->block_shift;
-	s64 left = (s64)vol->total_blocks - atomic64_read(&vol->balloc.disk_used) - (s64)READ_ONCE(vol->log.length) -
-		   pending;
+	s64 left = (s64)vol->total_blocks - atomic64_read(&vol->balloc.disk_used) -
+		   atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - pending;
 	s64 keep = READ_ONCE(vol->space.reserve) + space_slack(vol);
 
 	*total = vol->total_blocks;

@@ -23,6 +23,8 @@ void tree_init(struct volume *vol)
 	tree->root_level = 0;
 	INIT_LIST_HEAD(&tree->dirty);
 	tree->dirty_count = 0;
+	tree->unplaced = 0;
+	tree->serial = 0;
 	INIT_LIST_HEAD(&tree->failed);
 	tree->snapshot_delta = 0;
 	memset(tree->appends, 0, sizeof(tree->appends));

@@ -10,10 +10,12 @@
  * that it rarely reads with sem held.
  *
  * Nodes are in the cache in disk format.  An edit never touches a node that is on the disk or on
- * its way there: it first moves it (copy to a newly allocated block, "redirect"), and so its
- * parents up to the root.  A moved or new node is DIRTY until a unify takes it.
+ * its way there: it first copies it ("redirect"), and so its parents up to the root.  A copied or new node is
+ * DIRTY until a unify takes it, and until then it has no block: what stands for its address, in the cache and in
+ * its parent, is a number that no block has (node_unplaced()), and of the free blocks one is promised to it
+ * (balloc_promise).  Which one is decided when it is about to be written (tree_place).
  *
- *	CLEAN --redirect--> (new buffer) DIRTY --tree_snapshot--> FLUSHING --tree_snapshot_done--> CLEAN
+ *	CLEAN --redirect--> (new buffer) DIRTY --tree_place, tree_snapshot--> FLUSHING --tree_snapshot_done--> CLEAN
  *
  * A FLUSHING node is treated like a clean one by edits: redirected, never changed.  So the bytes
  * being written stay as they are.  The block a redirected or emptied node leaves behind is freed
@@ -22,7 +24,7 @@
  *
  * Invariants
  *  1. The parents of a DIRTY node are DIRTY.
- *  2. Every node below tree->root_* has an address marked in use; no two nodes share one.
+ *  2. Every node below tree->root_* has an address marked in use, or is DIRTY and has none; no two share one.
  *  3. A node that enters the cache from disk has been checked: checksum, magic, volume id, own
  *     address, level, birth (against its parent's branch), bounds of all items, key order.  That its
  *     keys lie where its parent says is checked whenever somebody steps from parent to child, so
@@ -65,12 +67,20 @@ struct node_link {
 	u32 level;
 };
 
+/* What a node without a block has for an address: this bit and a serial number. */
+#define NODE_UNPLACED (1ULL << 63)
+
+static inline bool node_unplaced(u64 addr)
+{
+	return addr & NODE_UNPLACED;
+}
+
 struct node_buffer {
 	struct hlist_node hash_link;	/* by addr; shard lock */
 	/* CLEAN: shard's lru (shard lock); DIRTY: tree->dirty (sem for writing); FLUSHING: the list of
 	   who took the snapshot */
 	struct list_head lru_link;
-	u64 addr, birth;		/* what a link to it says; constant once in the cache */
+	u64 addr, birth;		/* what a link to it says; constant once in the cache, but for cache_place() */
 	u32 level;
 	atomic_t refs;			/* one is the cache's own; a first other one is taken under the shard lock */
 	unsigned long state;		/* NODE_* bits, changed atomically */
@@ -128,10 +138,11 @@ void cache_put(struct volume *vol, struct node_buffer *buffer);
 struct node_buffer *cache_alloc(struct volume *vol);
 void cache_free(struct volume *vol, struct node_buffer *buffer);
 /*
- * With sem for writing.  add_dirty: make it the empty DIRTY node at a newly allocated block; a stale
- * clean one there is dropped.  Cannot fail if cache_busy() said no.  drop: the node has no block any more.
+ * With sem for writing.  add_dirty: make it an empty DIRTY node that has no block yet.  place: now it has this
+ * one; a stale clean node there is dropped.  Cannot fail if cache_busy() said no.  drop: the node goes.
  */
 void cache_add_dirty(struct volume *vol, struct node_buffer *buffer, const struct node_link *link);
+void cache_place(struct volume *vol, struct node_buffer *buffer, u64 addr);
 bool cache_busy(struct volume *vol, u64 addr);		/* a DIRTY or FLUSHING node has this block */
 void cache_drop(struct volume *vol, struct node_buffer *buffer);
 /* FLUSHING to CLEAN, and into the lru. */
@@ -157,6 +168,7 @@ u64 cache_hits(struct volume *vol);
 int node_check(struct volume *vol, const void *data, u64 addr, u64 birth, int level,
 	       char *why, size_t why_size);
 void node_seal(struct volume *vol, void *data);		/* set the checksum before writing */
+void node_set_addr(void *data, u64 addr);
 /* Init an empty node in data (block_size bytes). */
 void node_init(struct volume *vol, void *data, u64 addr, u64 birth, u32 level);
 
@@ -170,6 +182,8 @@ struct tree {
 	u32 root_level;			/* sem; height - 1 */
 	struct list_head dirty;		/* NODE_DIRTY buffers; sem for writing */
 	u64 dirty_count;		/* sem for writing; read anywhere as a hint */
+	u64 unplaced;			/* of these, nodes without a block; sem for writing */
+	u64 serial;			/* of the last node without a block; sem for writing */
 	struct list_head failed;	/* FLUSHING nodes whose write failed; back end */
 	u64 snapshot_delta;		/* delta.applying at the last snapshot; sem for writing */
 	struct tree_key appends[TREE_APPENDS];	/* items added or grown lately: where appending goes on; sem for writing */
@@ -246,7 +260,13 @@ int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct
 		   tree_item_fn fn, void *ctx);
 
 /*
- * Unify: take all DIRTY nodes as they are now.  They are moved to list (linked by lru_link) and become
+ * Unify: give each DIRTY node its block, in key order, so that they are written in one sweep.  Without sem, by the
+ * back end.  -ENOMEM, -ENOSPC, -EIO: no node was given one.  The groups that this changes must be in the log
+ * (balloc_touched) before the snapshot; what is edited until then may need another call.
+ */
+int tree_place(struct volume *vol);
+/*
+ * Take all DIRTY nodes as they are now.  They are moved to list (linked by lru_link) and become
  * FLUSHING.  The caller has sem for writing (or no back end is running), later seals each (node_seal), writes its
  * data to addr, and calls done when all I/O is over, with or without sem (ok: they are on the
  * disk, false: error, the volume goes read-only, and the nodes stay pinned in memory as FLUSHING until
@@ -256,8 +276,8 @@ int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct
 void tree_snapshot(struct volume *vol, struct list_head *list, u64 *count);
 void tree_snapshot_done(struct volume *vol, struct list_head *list, bool ok);
 
-/* mkfs: an empty DIRTY leaf as root at addr (already marked in use); birth: delta.applying. */
-int tree_create(struct volume *vol, u64 addr);
+/* mkfs: an empty DIRTY leaf as root; birth: delta.applying. */
+int tree_create(struct volume *vol);
 /*
  * Free all DIRTY nodes, and FLUSHING ones whose write failed, without writing: at the end of a mount
  * that failed or is read-only.  The tree is unusable afterwards.

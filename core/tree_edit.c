@@ -2,7 +2,7 @@
 /*
  * Editing the tree: items set and deleted, nodes redirected.
  *
- * Each change goes down to its leaf, plans, reserves blocks and buffers for all nodes that it will make
+ * Each change goes down to its leaf, plans, reserves buffers and a number of blocks for all nodes that it will make
  * (edit_reserve), and only then changes anything.  So a change that fails for want of memory, space or a
  * readable node has not happened.  One thing can go wrong later: the list of blocks to free may need
  * memory; then the change is made, its error is returned, and the block stays in use in memory.
@@ -37,14 +37,9 @@ static int edit_open(struct tree_edit *edit, struct volume *vol, const struct no
 
 static void edit_drop_spares(struct tree_edit *edit)
 {
-	while (edit->spares) {
-		struct node_buffer *buffer = edit->spare[--edit->spares];
-		int err = balloc_free_node(edit->vol, buffer->addr, false);
-
-		if (err && !edit->err)
-			edit->err = err;
-		cache_free(edit->vol, buffer);
-	}
+	balloc_unpromise(edit->vol, edit->spares);
+	while (edit->spares)
+		cache_free(edit->vol, edit->spare[--edit->spares]);
 }
 
 static int edit_close(struct tree_edit *edit, int err)
@@ -52,20 +47,6 @@ static int edit_close(struct tree_edit *edit, int err)
 	edit_drop_spares(edit);
 	tree_path_put(edit->vol, &edit->path);
 	return err ? err : edit->err;
-}
-
-/* A free map that lies may hand out a block of the very tree: never let it happen under our hands. */
-static bool edit_block_in_use(struct tree_edit *edit, u64 addr)
-{
-	u32 level;
-
-	if (cache_busy(edit->vol, addr))
-		return true;
-	for (level = edit->path.bottom; level <= edit->path.top; level++) {
-		if (edit->path.node[level]->addr == addr)
-			return true;
-	}
-	return false;
 }
 
 int edit_reserve(struct tree_edit *edit, u32 count)
@@ -76,23 +57,14 @@ int edit_reserve(struct tree_edit *edit, u32 count)
 		return -EIO;
 	while (edit->spares < count) {
 		struct node_buffer *buffer = cache_alloc(vol);
-		u64 addr = 0;
-		u32 len;
-		int err = -ENOMEM;
+		int err = buffer ? balloc_promise(vol, 1) : -ENOMEM;
 
-		if (buffer)
-			err = balloc_alloc(vol, BALLOC_NODE, 0, 1, 1, &addr, &len);
-		if (!err && edit_block_in_use(edit, addr)) {
-			volume_warn(vol, "block %llu is free by the free map but belongs to the tree; it stays in use", addr);
-			err = -EIO;
-		}
 		if (err) {
 			if (buffer)
 				cache_free(vol, buffer);
 			edit_drop_spares(edit);
 			return err;
 		}
-		buffer->addr = addr;
 		edit->spare[edit->spares++] = buffer;
 	}
 	return 0;
@@ -101,9 +73,10 @@ int edit_reserve(struct tree_edit *edit, u32 count)
 struct node_buffer *edit_take(struct tree_edit *edit, u32 level)
 {
 	struct node_buffer *buffer = edit->spare[--edit->spares];
-	struct node_link link = { buffer->addr, edit->vol->delta.applying, level };
+	struct volume *vol = edit->vol;
+	struct node_link link = { NODE_UNPLACED | ++vol->tree.serial, vol->delta.applying, level };
 
-	cache_add_dirty(edit->vol, buffer, &link);
+	cache_add_dirty(vol, buffer, &link);
 	return buffer;
 }
 
@@ -113,6 +86,10 @@ void edit_discard(struct tree_edit *edit, struct node_buffer *buffer)
 	int err;
 
 	cache_drop(edit->vol, buffer);
+	if (node_unplaced(buffer->addr)) {
+		balloc_unpromise(edit->vol, 1);
+		return;
+	}
 	err = balloc_free_node(edit->vol, buffer->addr, was_in_snapshot);
 	if (err && !edit->err)
 		edit->err = err;

@@ -218,7 +218,7 @@ static inline void tree_set_root_buffer(struct volume *vol, const struct node_bu
 struct tree_edit {
 	struct volume *vol;
 	struct tree_path path;
-	struct node_buffer *spare[EDIT_SPARES];	/* with a block, not yet in the cache */
+	struct node_buffer *spare[EDIT_SPARES];	/* a block is promised to each; not yet in the cache */
 	u32 spares;
 	int err;	/* first failure to free a block: the change is made, the commit must be aborted */
 };

@@ -2,8 +2,8 @@
 /*
  * Unify: dirty tree nodes and free maps go to disk, the anchor moves, the log starts afresh.
  *
- * The state diagram is in unify.h; unify_step() makes each transition.  Nothing is allocated: a dirty
- * node got its new block when it was redirected, and free maps have fixed slots.
+ * The state diagram is in unify.h; unify_step() makes each transition.  Free maps have fixed slots; dirty nodes get
+ * their blocks before it starts (tree_place), of those promised to them when they became dirty.
  *
  * Invariants
  *  1. The snapshot is taken right after a commit became durable, so the log on disk holds all that

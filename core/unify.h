@@ -35,6 +35,7 @@ struct unify {
 	void *anchor_block[2];
 	u64 flushes;			/* completed by the back end */
 	u64 since_delta;		/* delta of the last snapshot */
+	bool follows;			/* the commit being made is the last before a snapshot: it places the nodes */
 };
 
 void unify_init(struct volume *vol);

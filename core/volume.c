@@ -306,7 +306,7 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	}
 	tree_set_root(vol, le64_to_cpu(anchor->root_addr), le64_to_cpu(anchor->root_birth),
 		      le32_to_cpu(anchor->root_level));
-	vol->delta.committed = vol->delta.applying = le64_to_cpu(anchor->delta);
+	vol->delta.committed = vol->delta.applying = vol->tree.snapshot_delta = le64_to_cpu(anchor->delta);
 	vol->log.next_addr = le64_to_cpu(anchor->log_addr);
 	vol->log.next_seq = le64_to_cpu(anchor->log_seq);
 	vol->tree_inodes = le64_to_cpu(anchor->inodes);

@@ -451,7 +451,6 @@ static void step_remount(struct model *model)
 	for (i = 0; i < model->count; i++) {
 		if (model->extents[i].kind != BALLOC_LOG)
 			continue;
-		CHECK(balloc_reserve(vol, model->extents[i].addr, model->extents[i].len) == 0);
 		if (random_below(2)) {
 			CHECK(range_list_add(&log, model->extents[i].addr, model->extents[i].len) == 0);
 		} else {
@@ -491,20 +490,17 @@ static void step_settle(struct model *model)
 	range_list_exit(&log);
 }
 
-/* What replay does: data blocks taken, some of them reserved before. */
+/* What replay does. */
 static void step_take(struct model *model)
 {
 	struct volume *vol = model->vol;
 	u64 addr = random_below(vol->total_blocks);
-	u32 len = 0, want = 1 + random_below(20), part;
+	u32 len = 0, want = 1 + random_below(20);
 
 	while (len < want && addr + len < vol->total_blocks && model->state[addr + len] == FREE)
 		len++;
 	if (!len || model->count == MAX_EXTENTS)
 		return;
-	part = random_below(len + 1);
-	if (part)
-		CHECK(balloc_reserve(vol, addr + random_below(len - part + 1), part) == 0);
 	CHECK(balloc_take(vol, addr, len) == 0);
 	model_set(model, addr, len, FREE, DATA);
 	model->extents[model->count++] = (struct extent){ addr, len, BALLOC_DATA };
@@ -759,7 +755,7 @@ static void check_group_damaged(struct volume *vol, u64 group, const char *why)
 	range_list_init(&list);
 	CHECK(balloc_free(vol, BALLOC_DATA, start + 1000, 1) == -EIO);
 	CHECK(balloc_defer(vol, BALLOC_DATA, start + 1000, 1, &list) == -EIO);
-	CHECK(balloc_reserve(vol, start + 1000, 1) == -EIO);
+	CHECK(balloc_take(vol, start + 1000, 1) == -EIO);
 	CHECK(!list.count);
 }
 
@@ -1350,7 +1346,6 @@ static void test_last_block(void **unused)
 	CHECK(vol->balloc.loaded <= kept);
 	CHECK(balloc_alloc(vol, BALLOC_DATA, 0, 1, 1, &addr, &len) == -ENOSPC);
 	CHECK(vol->balloc.loaded <= kept);
-	CHECK(vol->balloc.unknown_groups == 0);
 	loads = atomic64_read(&vol->balloc.group_loads);
 	CHECK(balloc_alloc(vol, BALLOC_NODE, 0, 1, 1, &addr, &len) == -ENOSPC);
 	CHECK((u64)atomic64_read(&vol->balloc.group_loads) == loads);

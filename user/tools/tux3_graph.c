@@ -206,9 +206,11 @@ static int graph_visit(void *ctx, const struct tree_visit *visit)
 		box_end(graph);
 		return 0;
 	}
-	fprintf(graph->to, "<b>%s</b> block %llu, birth %llu, level %u%s</td></tr>",
-		visit->level ? "inner node" : "leaf", (unsigned long long)visit->addr,
-		(unsigned long long)visit->birth, visit->level, visit->dirty ? ", only in memory" : "");
+	fprintf(graph->to, "<b>%s</b> ", visit->level ? "inner node" : "leaf");
+	if (!node_unplaced(visit->addr))
+		fprintf(graph->to, "block %llu, ", (unsigned long long)visit->addr);
+	fprintf(graph->to, "birth %llu, level %u%s</td></tr>", (unsigned long long)visit->birth, visit->level,
+		visit->dirty ? ", only in memory" : "");
 	if (visit->level)
 		graph_inner(graph, visit);
 	else

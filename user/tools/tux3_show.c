@@ -205,7 +205,7 @@ static void show_node_contents(struct show *show, const struct disk_node *node)
 		show_u64(out, "from_ino", key.ino);
 		show_string(out, "type", item_type_name(key.type));
 		show_hex(out, "offset", key.offset);
-		show_u64(out, "block", le64_to_cpu(inner_branches_const(node)[i].addr));
+		show_node_addr(out, "block", le64_to_cpu(inner_branches_const(node)[i].addr));
 		show_u64(out, "birth", le64_to_cpu(inner_branches_const(node)[i].birth));
 		show_end(out);
 		stream_end(&show->stream);
@@ -226,7 +226,7 @@ static int show_visit(void *ctx, const struct tree_visit *visit)
 	if (visit->data) {
 		show_node(out, visit->data);
 		if (visit->dirty && !out->json)
-			show_printf(out, " (moved by the log, not on disk)");
+			show_printf(out, " (changed by the log, not on disk)");
 		stream_end(&walk->show->stream);
 		if (walk->contents)
 			show_node_contents(walk->show, visit->data);
@@ -235,9 +235,9 @@ static int show_visit(void *ctx, const struct tree_visit *visit)
 	walk->bad++;
 	show_begin(out, NULL);
 	show_string(out, "object", "bad-node");
-	show_u64(out, "addr", visit->addr);
+	show_node_addr(out, "addr", visit->addr);
 	show_u64(out, "level", visit->level);
-	show_u64(out, "parent", visit->parent_addr);
+	show_node_addr(out, "parent", visit->parent_addr);
 	show_string(out, "why", visit->why);
 	show_end(out);
 	stream_end(&walk->show->stream);
