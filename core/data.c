@@ -174,29 +174,6 @@ int data_verify(struct tux3_inode *inode, u64 block, u64 addr, const void *data,
 	return -EIO;
 }
 
-int data_seek(struct tux3_inode *inode, u64 block, bool hole, u64 *found)
-{
-	struct data_extent extent;
-	int err;
-
-	for (;;) {
-		if (block > TUX3_SIZE_MAX >> inode->vol->block_shift) {
-			*found = DATA_END;
-			return 0;
-		}
-		err = data_map(inode, block, DATA_END - block, &extent, NULL, 0);
-		if (err)
-			return err;
-		if (hole == (extent.kind == DATA_HOLE || extent.kind == DATA_UNWRITTEN)) {
-			*found = block;
-			return 0;
-		}
-		if (extent.count > DATA_END - block)
-			extent.count = DATA_END - block;
-		block += extent.count;
-	}
-}
-
 /* ---- changes, inside a delta ---- */
 
 void data_dirty(struct delta_op *op, struct tux3_inode *inode)

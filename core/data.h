@@ -57,8 +57,34 @@ int data_map_tree(struct tux3_inode *inode, struct data_extent *extent, __le32 *
 int data_read_inline(struct tux3_inode *inode, void *data, u32 size);
 /* Check one block read from disk; on mismatch prints file, block, address, expected and found; -EIO. */
 int data_verify(struct tux3_inode *inode, u64 block, u64 addr, const void *data, __le32 csum);
-/* The next file block >= block with data (or with none, hole true) in the tree; DATA_END: none.  Unwritten counts as hole. */
-int data_seek(struct tux3_inode *inode, u64 block, bool hole, u64 *found);
+
+/*
+ * A walk through a part of a file: where data is in the newest state, with what is dirty in the host's cache or
+ * preallocated, and not committed yet (data_look.c).  The caller holds the file's lock, shared at least; outside a delta.
+ */
+struct data_look {
+	/* What data_look_next() found: count blocks from block on. */
+	u64 block, count;
+	u64 addr;		/* MAPPED, UNWRITTEN: disk block of block; 0: not placed yet */
+	enum data_kind kind;
+	bool delayed;		/* MAPPED: dirty; UNWRITTEN: preallocated by a delta that is not committed */
+	/* Its own. */
+	struct tux3_inode *inode;
+	u64 next, end;
+	u64 window;
+	u64 dirty, dirty_end;	/* a run of dirty blocks; what is before it, or behind it and before known, is clean */
+	u64 known;
+};
+
+void data_look_begin(struct data_look *look, struct tux3_inode *inode, u64 block, u64 end);
+/* 1: the next run, which may be of the same kind as the last one; 0: there is no more; -EIO, -ENOMEM. */
+int data_look_next(struct data_look *look);
+/* Is this run data to SEEK_DATA?  What is preallocated and was never written is a hole there. */
+bool data_look_is_data(const struct data_look *look);
+/* Goes on to the next run with data (or with none, hole true): its first block, or DATA_END.  -EINTR: killed. */
+int data_look_seek(struct data_look *look, bool hole, u64 *found);
+/* How many of these blocks have nothing: no data, and no space preallocated for it. */
+int data_look_holes(struct tux3_inode *inode, u64 block, u64 count, u64 *holes);
 
 /* Inside a delta. */
 void data_dirty(struct delta_op *op, struct tux3_inode *inode);

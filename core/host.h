@@ -51,6 +51,12 @@ struct tux3_host_ops {
 	 * dead, so that no lookup by number finds it, and return true.  Its cached data may go.
 	 */
 	bool (*inode_kill)(struct tux3_inode *inode);
+
+	/*
+	 * The only one that the front end calls too, with the file's lock: the first run of cached blocks in [from, end)
+	 * that are dirty in any delta.  true and *block, *count (it may go on behind); false: there is none.
+	 */
+	bool (*data_dirty)(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count);
 };
 
 #endif

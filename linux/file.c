@@ -3,11 +3,10 @@
  * Regular files as the VFS calls them: the tables, and what is not reading, writing, mapping or resizing: open,
  * fsync, seek, fiemap.
  *
- * Where data is, for seek and fiemap, is what the tree has together with the blocks that are dirty in the cache.
- * Preallocated blocks that were not written yet are holes.  Blocks that were written count as data whatever is in them.
+ * Where data is, for seek and fiemap, is core/data_look.c's: one order of looking for both hosts.  To seek,
+ * preallocated blocks that were not written yet are holes.  Blocks that were written count as data whatever is in them.
  *
- * Locking: i_rwsem is held shared while we look, so that only the back end changes things: a block that was dirty may
- * have become mapped since, but none disappears, if the cache is looked at first.
+ * Locking: i_rwsem is held shared while we look, so that only the back end changes things.
  */
 #include <linux/fiemap.h>
 #include <linux/splice.h>
@@ -39,54 +38,20 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 
 /* ---- seeking ---- */
 
-/* The first block at or after this one with data, in the tree or in the cache. */
-static int next_data(struct tux3_node *node, u64 block, u64 *found)
-{
-	u64 dirty = folio_seek_dirty(node, block, true);
-	int err = data_seek(&node->core, block, false, found);
-
-	if (!err)
-		*found = min(*found, dirty);
-	return err;
-}
-
-/* A hole in both; end: it need not be looked for there. */
-static int next_hole(struct tux3_node *node, u64 block, u64 end, u64 *found)
-{
-	int err;
-
-	for (;;) {
-		u64 clean = folio_seek_dirty(node, block, false);
-
-		err = data_seek(&node->core, block, true, found);
-		if (err || *found >= end)
-			return err;
-		if (*found == block && clean == block)
-			return 0;
-		block = max(*found, clean);
-		if (block >= end) {
-			*found = block;
-			return 0;
-		}
-	}
-}
-
 static loff_t seek_data_or_hole(struct tux3_node *node, u64 offset, int whence)
 {
 	u32 shift = node->core.vol->block_shift;
-	u64 size = i_size_read(&node->vfs), found, last;
+	u64 size = i_size_read(&node->vfs), found;
+	struct data_look look;
 	int err;
 
 	if (offset >= size)
 		return -ENXIO;
-	last = (size - 1) >> shift;
-	if (whence == SEEK_DATA)
-		err = next_data(node, offset >> shift, &found);
-	else
-		err = next_hole(node, offset >> shift, last + 1, &found);
+	data_look_begin(&look, &node->core, offset >> shift, ((size - 1) >> shift) + 1);
+	err = data_look_seek(&look, whence == SEEK_HOLE, &found);
 	if (err)
 		return err;
-	if (found > last)
+	if (found == DATA_END)
 		return whence == SEEK_DATA ? -ENXIO : (loff_t)size;
 	return max(offset, found << shift);
 }
@@ -112,7 +77,6 @@ struct fiemap_walk {
 	struct fiemap_extent_info *info;
 	u64 block, count, addr;		/* an extent found, but not told: it may go on, or be the last. count 0: none */
 	u32 flags;			/* FIEMAP_EXTENT_... */
-	u64 dirty;			/* the first one at or after the current block, when last asked */
 };
 
 /* 0, 1: the user's buffer is full, or -errno. */
@@ -129,82 +93,67 @@ static int fiemap_tell(struct fiemap_walk *walk, u32 more_flags)
 				       walk->flags | more_flags);
 }
 
-static int fiemap_found(struct fiemap_walk *walk, u64 block, u64 count, u64 addr, u32 flags)
-{
-	int err;
-
-	if (walk->count && walk->flags == flags && walk->block + walk->count == block &&
-	    (!addr || walk->addr + walk->count == addr)) {
-		walk->count += count;
-		return 0;
-	}
-	err = fiemap_tell(walk, 0);
-	walk->block = block;
-	walk->count = count;
-	walk->addr = addr;
-	walk->flags = flags;
-	return err;
-}
-
-/* What is at this block: dirty in the cache, where the address is going to change, or as the tree says. */
-static int fiemap_step(struct fiemap_walk *walk, u64 block, u64 end, u64 *count)
+static u32 fiemap_flags(const struct data_look *look)
 {
 	static const u32 flags[] = {
 		[DATA_UNWRITTEN] = FIEMAP_EXTENT_UNWRITTEN,
 		[DATA_MAPPED] = 0,
 		[DATA_INLINE] = FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_NOT_ALIGNED,
 	};
-	struct data_extent extent;
+
+	return flags[look->kind] | (look->delayed ? FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN : 0);
+}
+
+static int fiemap_found(struct fiemap_walk *walk, const struct data_look *look)
+{
+	u32 flags = fiemap_flags(look);
 	int err;
 
-	if (walk->dirty < block || !block)
-		walk->dirty = folio_seek_dirty(walk->node, block, true);
-	if (walk->dirty == block) {
-		*count = min(folio_seek_dirty(walk->node, block, false), end) - block;
-		/* Or it has just been committed: the tree has it now. */
-		if (*count)
-			return fiemap_found(walk, block, *count, 0, FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN);
-	}
-	err = data_map(&walk->node->core, block, end - block, &extent, NULL, 0);
-	if (err)
-		return err;
-	*count = min(extent.count, end - block);
-	if (walk->dirty > block)
-		*count = min(*count, walk->dirty - block);
-	if (extent.kind == DATA_HOLE)
+	if (walk->count && walk->flags == flags && walk->block + walk->count == look->block &&
+	    (!look->addr || walk->addr + walk->count == look->addr)) {
+		walk->count += look->count;
 		return 0;
-	return fiemap_found(walk, block, *count, extent.addr, flags[extent.kind]);
+	}
+	err = fiemap_tell(walk, 0);
+	walk->block = look->block;
+	walk->count = look->count;
+	walk->addr = look->addr;
+	walk->flags = flags;
+	return err;
 }
 
 /* Does anything follow? */
 static int fiemap_goes_on(struct tux3_node *node, u64 block, u64 end, bool *goes_on)
 {
-	struct data_extent extent;
-	int err = 0;
+	struct data_look look;
+	int got;
 
-	*goes_on = folio_seek_dirty(node, block, true) != DATA_END;
-	for (; !err && !*goes_on && block < end; block += extent.count) {
-		err = data_map(&node->core, block, end - block, &extent, NULL, 0);
-		*goes_on = extent.kind != DATA_HOLE;
-	}
-	return err;
+	data_look_begin(&look, &node->core, block, end);
+	do {
+		got = data_look_next(&look);
+		cond_resched();
+	} while (got > 0 && look.kind == DATA_HOLE && !fatal_signal_pending(current));
+	*goes_on = got > 0;
+	return min(got, 0);
 }
 
 static int fiemap_walk(struct fiemap_walk *walk, u64 block, u64 end, u64 stop)
 {
+	struct data_look look;
 	bool goes_on;
-	u64 count;
 	int err;
 
-	for (; block < stop; block += count) {
-		err = fiemap_step(walk, block, stop, &count);
+	data_look_begin(&look, &walk->node->core, block, stop);
+	while ((err = data_look_next(&look)) > 0) {
+		err = look.kind == DATA_HOLE ? 0 : fiemap_found(walk, &look);
 		if (err)
 			return min(err, 0);
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();
 	}
-	err = fiemap_goes_on(walk->node, stop, end, &goes_on);
+	if (!err)
+		err = fiemap_goes_on(walk->node, stop, end, &goes_on);
 	if (!err)
 		err = fiemap_tell(walk, goes_on ? 0 : FIEMAP_EXTENT_LAST);
 	return min(err, 0);
@@ -216,6 +165,9 @@ static int file_fiemap(struct inode *inode, struct fiemap_extent_info *info, u64
 	u32 shift = vol_of(inode)->block_shift;
 	int err = fiemap_prep(inode, info, start, &len, 0);
 
+	/* What is dirty was written by that; what is only preallocated has no pages. */
+	if (!err && info->fi_flags & FIEMAP_FLAG_SYNC)
+		err = delta_commit_inode(core_of(inode));
 	if (err)
 		return err;
 	inode_lock_shared(inode);

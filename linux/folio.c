@@ -393,52 +393,68 @@ u64 folio_dirty_blocks(struct tux3_node *node)
 	return READ_ONCE(node->dirty_blocks[0]) + READ_ONCE(node->dirty_blocks[1]);
 }
 
-/*
- * Looks for the block in one folio, *block being where to go on.  true: found, it is *block.  data_lock held.
- */
-static bool seek_in_folio(struct tux3_node *node, struct folio *folio, bool dirty, u64 *block)
+struct dirty_run {
+	u64 from;		/* where it is looked for */
+	u64 block, stop;	/* what was found so far; stop 0: nothing */
+};
+
+/* Adds what one folio, which comes after the last one, has of the run.  false: that was its end.  data_lock held. */
+static bool run_add_folio(struct dirty_run *run, struct tux3_node *node, struct folio *folio)
 {
 	struct folio_state *state = folio_get_private(folio);
 	u64 first = folio_block(node, folio), bits;
-	u32 blocks = folio_blocks(node, folio), skip;
+	u32 blocks = folio_blocks(node, folio);
 
-	if (folio->mapping != node->vfs.i_mapping || *block >= first + blocks)
-		return false;
-	if (*block < first) {
-		if (!dirty)
-			return true;	/* what is not in the cache is not dirty */
-		*block = first;
-	}
-	skip = *block - first;
+	if (folio->mapping != node->vfs.i_mapping || first + blocks <= run->from)
+		return true;
 	bits = state ? state->dirty[0] | state->dirty[1] : 0;
-	if (!dirty)
-		bits = ~bits & folio_mask(0, blocks);
-	bits >>= skip;
-	*block += bits ? __ffs64(bits) : blocks - skip;
-	return bits;
+	if (first < run->from)
+		bits &= ~0ULL << (run->from - first);
+	if (!run->stop) {
+		if (!bits)
+			return true;
+		run->block = run->stop = first + __ffs64(bits);
+	}
+	if (first > run->stop)
+		return false;
+	bits = ~(bits >> (run->stop - first));
+	run->stop += bits ? min_t(u64, __ffs64(bits), first + blocks - run->stop) : 64;
+	return run->stop == first + blocks;
 }
 
 /* By the page cache: the lists are in no order, and one is the back end's. */
-u64 folio_seek_dirty(struct tux3_node *node, u64 from, bool dirty)
+bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count)
 {
-	pgoff_t index = from << (node->core.vol->block_shift - PAGE_SHIFT);
+	u32 shift = node->core.vol->block_shift - PAGE_SHIFT, i;
+	pgoff_t index = from << shift, last = ((end - 1) << shift) | ((1UL << shift) - 1);
+	struct dirty_run run = { .from = from };
 	struct folio_batch batch;
-	bool found = false;
-	u64 block = from;
-	u32 i;
+	bool more = true;
 
 	if (!folio_dirty_blocks(node))
-		return dirty ? DATA_END : from;
+		return false;
 	folio_batch_init(&batch);
-	while (!found && filemap_get_folios(node->vfs.i_mapping, &index, ULONG_MAX, &batch)) {
+	while (more && filemap_get_folios(node->vfs.i_mapping, &index, last, &batch)) {
 		spin_lock(&node->data_lock);
-		for (i = 0; i < folio_batch_count(&batch) && !found; i++)
-			found = seek_in_folio(node, batch.folios[i], dirty, &block);
+		for (i = 0; i < folio_batch_count(&batch) && more; i++)
+			more = run_add_folio(&run, node, batch.folios[i]);
 		spin_unlock(&node->data_lock);
 		folio_batch_release(&batch);
 		cond_resched();
 	}
-	return found || !dirty ? block : DATA_END;
+	/* A folio may reach beyond the end. */
+	if (!run.stop || run.block >= end)
+		return false;
+	*block = run.block;
+	*count = min(run.stop, end) - run.block;
+	return true;
+}
+
+bool folio_block_dirty(struct tux3_node *node, u64 block)
+{
+	u64 found, count;
+
+	return folio_find_dirty(node, block, block + 1, &found, &count);
 }
 
 /* ---- address space operations ---- */

@@ -140,8 +140,9 @@ void folio_forget_dirty(struct delta_op *op, struct tux3_node *node, u64 from, u
 u64 folio_dirty_mask(struct tux3_node *node, struct folio *folio, unsigned int slot);
 /* Blocks dirty in any delta, for stat. */
 u64 folio_dirty_blocks(struct tux3_node *node);
-/* The first block >= from that is dirty in any delta (dirty true) or in none (false); DATA_END: there is none. */
-u64 folio_seek_dirty(struct tux3_node *node, u64 from, bool dirty);
+/* The first run of blocks in [from, end) that are dirty in any delta; false: none.  And is this block? */
+bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count);
+bool folio_block_dirty(struct tux3_node *node, u64 block);
 
 /* ---- the page cache's side: address space operations ---- */
 

@@ -232,7 +232,7 @@ static int resize_tail(struct resize *resize, u64 size)
 
 	if (!(size & mask))
 		return 0;
-	if (folio_seek_dirty(resize->node, block, false) != block)
+	if (folio_block_dirty(resize->node, block))
 		return resize_add_edge(resize, block, size & mask, mask + 1, false);
 	folio = resize_get_cached(resize, block);
 	if (!folio)
@@ -412,31 +412,6 @@ int file_truncate(struct inode *inode, loff_t size)
 
 /* ---- fallocate ---- */
 
-/* How many of these blocks are holes, and nothing dirty fills them anyway; too many, if that was just committed. */
-static int count_holes(struct tux3_node *node, u64 block, u64 count, u64 *holes)
-{
-	u64 end = block + count, n, dirty;
-	struct data_extent extent;
-	int err;
-
-	for (*holes = 0; block < end; block += n) {
-		err = data_map(&node->core, block, end - block, &extent, NULL, 0);
-		if (err)
-			return err;
-		n = min(extent.count, end - block);
-		if (extent.kind != DATA_HOLE)
-			continue;
-		dirty = folio_seek_dirty(node, block, true);
-		if (dirty == block) {
-			n = min(max(folio_seek_dirty(node, block, false) - block, 1ULL), n);
-			continue;
-		}
-		n = min(n, dirty - block);
-		*holes += n;
-	}
-	return 0;
-}
-
 /*
  * One delta: at most DATA_BATCH_MAX blocks.  All of them are named to the core, which fills what is a
  * hole when it commits: that is no more than what was counted, since only this thread changes the file but for faults,
@@ -451,7 +426,7 @@ static int alloc_batch(struct inode *inode, u64 block, u64 count, u64 new_size)
 
 	resize_init(&resize, inode);
 	new_size = max(new_size, resize.size);
-	err = count_holes(resize.node, block, count, &holes);
+	err = data_look_holes(&resize.node->core, block, count, &holes);
 	if (err || (!holes && new_size == resize.size))
 		goto out;
 	err = resize_rules(&resize, new_size);

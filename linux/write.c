@@ -137,7 +137,7 @@ static int block_is_hole(struct tux3_node *node, u64 block, bool *hole)
 
 	*hole = false;
 	/* Is it dirty?  Before the tree, for it may get there any time. */
-	if (folio_seek_dirty(node, block, false) != block)
+	if (folio_block_dirty(node, block))
 		return 0;
 	err = data_map(&node->core, block, 1, &extent, NULL, 0);
 	*hole = extent.kind == DATA_HOLE || extent.kind == DATA_UNWRITTEN;

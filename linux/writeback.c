@@ -684,6 +684,11 @@ void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 	spin_unlock(&node->data_lock);
 }
 
+static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count)
+{
+	return folio_find_dirty(core_node(inode), from, end, block, count);
+}
+
 const struct tux3_host_ops vfs_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
@@ -693,6 +698,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_copy = host_data_copy,
 	.data_aborted = host_data_aborted,
 	.data_done = host_data_done,
+	.data_dirty = host_data_dirty,
 };
 
 /* ---- strays ---- */

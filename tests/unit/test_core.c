@@ -87,6 +87,13 @@ static bool host_kill(struct tux3_inode *inode)
 	return node->dead;
 }
 
+static bool host_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count)
+{
+	*block = DATA_BLOCK;
+	*count = 1;
+	return container_of(inode, struct node, inode)->dirty && from <= DATA_BLOCK && DATA_BLOCK < end;
+}
+
 static const struct tux3_host_ops host = {
 	.inode_grab = host_grab,
 	.inode_release = host_release,
@@ -95,6 +102,7 @@ static const struct tux3_host_ops host = {
 	.data_copy = host_copy,
 	.data_done = host_done,
 	.inode_kill = host_kill,
+	.data_dirty = host_dirty,
 };
 
 static void node_put(struct node *node)

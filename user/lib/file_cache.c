@@ -832,31 +832,36 @@ void file_cache_clean(struct tux3_node *node, u64 delta)
 	file_cache_trim(node->volume, 0);
 }
 
-u64 file_cache_seek_dirty(struct tux3_node *node, u64 block, bool dirty)
+bool file_cache_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count)
 {
 	struct file_cache *cache = &node->file;
 	struct file_chunk *chunk;
-	u64 found = DATA_END;
+	u64 stop = 0;
+	bool found = false;
 
 	spin_lock(&cache->lock);
-	for (;;) {
-		u64 bits = 0;
+	chunk = cache->dirty_blocks ? chunk_from(cache, from >> CHUNK_SHIFT) : NULL;
+	for (; chunk && chunk->index << CHUNK_SHIFT < end; chunk = chunk_next(chunk)) {
+		u64 start = chunk->index << CHUNK_SHIFT;
+		u64 bits = chunk->present & (chunk->dirty[0] | chunk->dirty[1]) &
+			   range_mask(chunk->index, from, end - from);
 
-		chunk = chunk_from(cache, block >> CHUNK_SHIFT);
-		if (chunk && (dirty || chunk->index == block >> CHUNK_SHIFT))
-			bits = chunk->present & (chunk->dirty[0] | chunk->dirty[1]);
-		if (!chunk && dirty)
-			break;
-		if (dirty && chunk->index > block >> CHUNK_SHIFT)
-			block = chunk->index << CHUNK_SHIFT;
-		bits = (dirty ? bits : ~bits) & ~0ULL << slot_of(block);
-		if (bits) {
-			found = (block & ~(u64)(CHUNK_BLOCKS - 1)) + __builtin_ctzll(bits);
-			break;
+		if (!found && bits) {
+			found = true;
+			*block = stop = start + __builtin_ctzll(bits);
 		}
-		block = ((block >> CHUNK_SHIFT) + 1) << CHUNK_SHIFT;
+		if (!found)
+			continue;
+		if (start > stop)
+			break;
+		bits = ~(bits >> slot_of(stop));
+		stop += bits ? __builtin_ctzll(bits) : CHUNK_BLOCKS;
+		if (stop < start + CHUNK_BLOCKS)
+			break;
 	}
 	spin_unlock(&cache->lock);
+	if (found)
+		*count = stop - *block;
 	return found;
 }
 

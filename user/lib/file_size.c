@@ -200,31 +200,6 @@ int tux3_truncate(struct tux3_node *node, uint64_t size)
 
 /* ---- fallocate ---- */
 
-/* How many of these blocks are holes, and nothing dirty fills them anyway. */
-static int count_holes(struct tux3_node *node, u64 block, u64 count, u64 *holes)
-{
-	u64 end = block + count, n, dirty;
-	struct data_extent extent;
-	int err;
-
-	for (*holes = 0; block < end; block += n) {
-		err = data_map(&node->inode, block, end - block, &extent, NULL, 0);
-		if (err)
-			return err;
-		n = min(extent.count, end - block);
-		if (extent.kind != DATA_HOLE)
-			continue;
-		dirty = file_cache_seek_dirty(node, block, true);
-		if (dirty == block) {
-			n = min(block + n, file_cache_seek_dirty(node, block, false)) - block;
-			continue;
-		}
-		n = min(n, dirty - block);
-		*holes += n;
-	}
-	return 0;
-}
-
 /*
  * One delta: at most DATA_BATCH_MAX blocks.  All of them are named to the core, which fills what is a
  * hole when it commits: that is no more than what was counted, since only this thread changes the file.
@@ -239,7 +214,7 @@ static int alloc_batch(struct tux3_node *node, u64 block, u64 count, u64 new_siz
 
 	resize_init(&resize, node);
 	new_size = max(new_size, resize.attr.size);
-	err = count_holes(node, block, count, &holes);
+	err = data_look_holes(&node->inode, block, count, &holes);
 	if (err || (!holes && new_size == resize.attr.size))
 		goto out;
 	err = resize_rules(&resize, new_size);

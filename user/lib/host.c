@@ -80,6 +80,11 @@ static void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 	file_cache_clean(node_of(inode), delta);
 }
 
+static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count)
+{
+	return file_cache_find_dirty(node_of(inode), from, end, block, count);
+}
+
 const struct tux3_host_ops lib_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
@@ -88,4 +93,5 @@ const struct tux3_host_ops lib_host_ops = {
 	.data_write = host_data_write,
 	.data_copy = host_data_copy,
 	.data_done = host_data_done,
+	.data_dirty = host_data_dirty,
 };

@@ -260,8 +260,8 @@ void file_drop_finish(struct tux3_node *node, struct file_drop *drop);
 int file_cache_next_dirty(struct tux3_node *node, u64 delta, u64 from, u64 *block, u64 *count);
 void file_cache_back_buffers(struct tux3_node *node, u64 delta, u64 block, u32 count, void **buffers);
 void file_cache_clean(struct tux3_node *node, u64 delta);
-/* The first block >= block that is (not) present and dirty; DATA_END: none.  */
-u64 file_cache_seek_dirty(struct tux3_node *node, u64 block, bool dirty);
+/* The first run of blocks in [from, end) that are present, and dirty in any delta; false: none. */
+bool file_cache_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count);
 u64 file_cache_dirty_blocks(struct tux3_node *node);
 
 /* ---- file_fill.c ---- */

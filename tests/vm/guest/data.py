@@ -14,6 +14,7 @@ import fcntl
 import mmap
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -268,9 +269,30 @@ def seek(folder):
     os.close(fd)
 
 
-def fiemap_of(fd):
+def seek_race(folder):
+    """Another process syncs: what is being committed is data all the time, and what never was written is a hole."""
+    for turn in range(4):
+        fd = os.open(f"{folder}/seek-race", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.ftruncate(fd, 600 * BLOCK)
+        child = os.fork()
+        if not child:
+            while os.getppid() != 1:
+                os.fsync(fd)
+        try:
+            for block in range(0, 600, 2):
+                os.pwrite(fd, b"x" * BLOCK, block * BLOCK)
+                for _ in range(5):
+                    assert os.lseek(fd, block * BLOCK, os.SEEK_DATA) == block * BLOCK, (turn, block)
+                    assert os.lseek(fd, block * BLOCK, os.SEEK_HOLE) == (block + 1) * BLOCK, (turn, block)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        os.close(fd)
+
+
+def fiemap_of(fd, flags=0):
     """[(first byte, bytes, disk byte, flags)]"""
-    request = bytearray(struct.pack("=QQIIII", 0, (1 << 64) - 1, 0, 0, 100, 0) + bytes(100 * 56))
+    request = bytearray(struct.pack("=QQIIII", 0, (1 << 64) - 1, flags, 0, 100, 0) + bytes(100 * 56))
     fcntl.ioctl(fd, 0xC020660B, request)
     count = struct.unpack_from("=I", request, 20)[0]
     found = []
@@ -300,6 +322,15 @@ def fiemap(folder):
     os.pwrite(fd, b"y" * BLOCK, 5 * BLOCK)
     found = fiemap_of(fd)
     assert [(entry[0], entry[3]) for entry in found[:3]] == [(0, 0), (5 * BLOCK, delayed), (6 * BLOCK, 0)], found
+    os.close(fd)
+    # What is preallocated is seen before it is committed.
+    fd = os.open(f"{folder}/fiemap-prealloc", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    fallocate(fd, KEEP_SIZE, 0, 1280 * BLOCK)
+    os.ftruncate(fd, 1792 * BLOCK)
+    assert fiemap_of(fd) == [(0, 1280 * BLOCK, 0, unwritten | delayed | last)], fiemap_of(fd)
+    found = fiemap_of(fd, 1)
+    assert sum(entry[1] for entry in found) == 1280 * BLOCK, found
+    assert all(entry[2] and entry[3] & ~last == unwritten for entry in found), found
     os.close(fd)
 
 
@@ -545,8 +576,8 @@ def full(folder):
         os.close(path)
 
 
-CHECKS = {"far": far, "seek": seek, "fiemap": fiemap, "modes": modes, "direct": direct, "self": self_write,
-          "race": race, "full": full, "damaged": damaged}
+CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "fiemap": fiemap, "modes": modes, "direct": direct,
+          "self": self_write, "race": race, "full": full, "damaged": damaged}
 
 
 def main():
