@@ -32,6 +32,7 @@
 
 #define FEW_PARTS	18u
 #define PARTS_MAX	(DATA_BATCH_MAX + 2)
+#define WRITE_COMMITS_MAX 4u		/* for want of memory, before a batch */
 #define GROWN_BYTES	(64u << 10)	/* folios for small writes at the end of a file are at most so large */
 
 struct write_batch {
@@ -39,6 +40,8 @@ struct write_batch {
 	struct address_space *mapping;
 	u32 shift;			/* of blocks */
 	u32 flags;			/* TUX3_ATTR_... */
+	gfp_t gfp;			/* for folios */
+	bool must_go;			/* as many folios as can be had will do */
 	u64 pos, end;			/* bytes */
 	u64 size;			/* of the file, before */
 	u64 cost;
@@ -69,14 +72,15 @@ static unsigned int write_order(struct write_batch *batch, u64 at)
 }
 
 /*
- * A new folio for the byte at, locked.  Large ones only if they come easily.  zeroed: its memory is.
- * -EEXIST: there is one now.
+ * A new folio for the byte at, locked.  Large ones only if they come easily: memory, and room in the memory cgroup.
+ * For the smallest gfp says how hard to try.  zeroed: its memory is.  -EEXIST: there is one now.
  */
-static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsigned int order, bool *zeroed)
+static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsigned int order, gfp_t gfp,
+				     bool *zeroed)
 {
 	unsigned int min = mapping_min_folio_order(mapping);
 	pgoff_t index = round_down(at >> PAGE_SHIFT, 1UL << min);
-	gfp_t gfp = mapping_gfp_mask(mapping) | __GFP_WRITE, with;
+	gfp_t with;
 	struct folio *folio;
 	int err;
 
@@ -91,19 +95,20 @@ static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsi
 				return ERR_PTR(-ENOMEM);
 			continue;
 		}
-		err = filemap_add_folio(mapping, folio, index, gfp);
+		err = filemap_add_folio(mapping, folio, index, with);
 		if (!err) {
 			*zeroed = want_init_on_alloc(with);
 			return folio;
 		}
 		folio_put(folio);
-		if (err != -EEXIST || order == min)
+		if ((err != -EEXIST && err != -ENOMEM) || order == min)
 			return ERR_PTR(err);
 	}
 }
 
 /* The folio for the byte at, with a reference: up to date and not locked, or not up to date and locked. */
-static struct folio *write_get_folio(struct address_space *mapping, u64 at, unsigned int order, bool *zeroed)
+static struct folio *write_get_folio(struct address_space *mapping, u64 at, unsigned int order, gfp_t gfp,
+				     bool *zeroed)
 {
 	struct folio *folio;
 
@@ -111,7 +116,7 @@ static struct folio *write_get_folio(struct address_space *mapping, u64 at, unsi
 	for (;;) {
 		folio = filemap_get_folio(mapping, at >> PAGE_SHIFT);
 		if (IS_ERR(folio)) {
-			folio = write_new_folio(mapping, at, order, zeroed);
+			folio = write_new_folio(mapping, at, order, gfp | __GFP_WRITE, zeroed);
 			if (folio == ERR_PTR(-EEXIST))
 				continue;
 			return folio;
@@ -159,7 +164,7 @@ struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole)
 		if (err || hole)
 			return ERR_PTR(err);
 	}
-	folio = write_get_folio(node->vfs.i_mapping, pos, 0, &zeroed);
+	folio = write_get_folio(node->vfs.i_mapping, pos, 0, mapping_gfp_mask(node->vfs.i_mapping), &zeroed);
 	if (IS_ERR(folio) || folio_test_uptodate(folio))
 		return folio;
 	err = folio_fill(node, folio, 0);
@@ -172,10 +177,12 @@ struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole)
 
 /* ---- a batch ---- */
 
-static void batch_init(struct write_batch *batch, struct tux3_node *node, u64 pos, u64 end)
+static void batch_init(struct write_batch *batch, struct tux3_node *node, u64 pos, u64 end, bool must_go)
 {
 	batch->node = node;
 	batch->mapping = node->vfs.i_mapping;
+	batch->must_go = must_go;
+	batch->gfp = mapping_gfp_mask(batch->mapping) | (must_go ? 0 : __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	batch->shift = node->core.vol->block_shift;
 	batch->flags = READ_ONCE(node->core.attr.flags);
 	batch->pos = pos;
@@ -298,7 +305,7 @@ static int add_part(struct write_batch *batch, u64 at)
 
 	if (!part)
 		return -ENOMEM;
-	folio = write_get_folio(batch->mapping, at, write_order(batch, at), &zeroed);
+	folio = write_get_folio(batch->mapping, at, write_order(batch, at), batch->gfp, &zeroed);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
 	if (!folio_test_uptodate(folio)) {
@@ -321,7 +328,7 @@ static int add_part(struct write_batch *batch, u64 at)
 	return 0;
 }
 
-/* All folios; or as many as can be had, at least one. */
+/* All folios; or if it must go on, as many as can be had, at least one. */
 static int add_parts(struct write_batch *batch)
 {
 	u64 at = batch->pos;
@@ -332,7 +339,7 @@ static int add_parts(struct write_batch *batch)
 
 		err = add_part(batch, at);
 		if (err) {
-			if (batch->count == batch->extras)
+			if (batch->count == batch->extras || (err == -ENOMEM && !batch->must_go))
 				return err;
 			batch->end = at;
 			return 0;
@@ -559,12 +566,12 @@ static ssize_t batch_commit(struct write_batch *batch, const struct iov_iter *fr
 }
 
 /* One delta.  Returns how many bytes of [pos, end) were written; 0: user memory must be faulted in. */
-static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, u64 pos, u64 end)
+static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, u64 pos, u64 end, bool must_go)
 {
 	struct write_batch batch;
 	ssize_t done;
 
-	batch_init(&batch, node, pos, end);
+	batch_init(&batch, node, pos, end, must_go);
 	done = add_extras(&batch);
 	if (!done)
 		done = add_parts(&batch);
@@ -588,13 +595,18 @@ static u64 batch_end(struct tux3_node *node, u64 pos, u64 end, u32 max)
 	return (first - first % max + max) << shift;
 }
 
-/* On a volume that is nearly full smaller batches may still fit: down to a block. */
+/*
+ * On a volume that is nearly full smaller batches may still fit: down to a block.  Where memory is short, most of all
+ * that of the caller's cgroup, it is our dirty pages that fill it, and reclaim cannot write single ones: after a
+ * commit it can drop them.  Only when that was of no use the caller competes for memory like anybody, and may meet the OOM killer.
+ */
 static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 offset)
 {
 	struct address_space *mapping = node->vfs.i_mapping;
 	u64 pos = offset, end = offset + iov_iter_count(from), stop;
 	u32 max = DATA_BATCH_MAX;
 	bool faulted = false;
+	u32 commits = 0;
 	ssize_t done = 0;
 
 	while (pos < end) {
@@ -602,13 +614,19 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 		/* The memory went away again after it was faulted in: a page at a time, then. */
 		if (unlikely(faulted))
 			stop = min(stop, round_down(pos, PAGE_SIZE) + PAGE_SIZE);
-		done = write_batch(node, from, pos, stop);
+		done = write_batch(node, from, pos, stop, commits == WRITE_COMMITS_MAX);
 		if (unlikely(!done)) {
 			if (fault_in_iov_iter_readable(from, stop - pos) == stop - pos) {
 				done = -EFAULT;
 				break;
 			}
 			faulted = true;
+		} else if (done == -ENOMEM && commits < WRITE_COMMITS_MAX && !fatal_signal_pending(current)) {
+			commits++;
+			done = delta_commit(node->core.vol);
+			if (done)
+				break;
+			continue;
 		} else if (done == -ENOSPC && max > 1) {
 			max /= 2;
 			continue;
@@ -618,6 +636,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			iov_iter_advance(from, done);
 			pos += done;
 			faulted = false;
+			commits = 0;
 		}
 		balance_dirty_pages_ratelimited(mapping);
 		if (pos < end && fatal_signal_pending(current)) {
