@@ -47,6 +47,9 @@ int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct fil
 		mask |= OP_ATTR_PROJID;
 	if (!mask)
 		return 0;
+	/* As everything else of an immutable inode, unless it stops being one. */
+	if (mask & OP_ATTR_PROJID && attr.flags & flags & TUX3_ATTR_IMMUTABLE)
+		return -EPERM;
 	attr.flags = flags;
 	attr.projid = fa->fsx_projid;
 	err = op_setattr(core_of(inode), &attr, mask);

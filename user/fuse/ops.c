@@ -38,7 +38,7 @@ static void init(void *userdata, struct fuse_conn_info *conn)
 	want(conn, FUSE_CAP_IOCTL_DIR, true);
 	want(conn, FUSE_CAP_READDIRPLUS, mount_state.readdirplus);
 	want(conn, FUSE_CAP_READDIRPLUS_AUTO, mount_state.readdirplus);
-	/* O_TRUNC comes as setattr: opening needs no request then. */
+	/* O_TRUNC comes as setattr, which knows whose setuid bit stays. */
 	want(conn, FUSE_CAP_ATOMIC_O_TRUNC, false);
 	/* A node id is an address: the kernel must never make one up from a file handle of NFS. */
 	want(conn, FUSE_CAP_EXPORT_SUPPORT, false);
@@ -57,7 +57,7 @@ static void init(void *userdata, struct fuse_conn_info *conn)
 	conn->time_gran = 1;
 }
 
-/* "Not implemented" tells the kernel to open files and directories without asking from now on. */
+/* "Not implemented" tells the kernel to open directories without asking from now on. */
 static void open_without_asking(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
@@ -66,8 +66,7 @@ static void open_without_asking(fuse_req_t req, fuse_ino_t ino, struct fuse_file
 }
 
 /*
- * Left out on purpose: create (mknod and an open without asking is one round trip less, for there is
- * no release), flush, access, poll, bmap, getlk, setlk, flock, copy_file_range (the kernel copies).
+ * Left out on purpose: flush, access, poll, bmap, getlk, setlk, flock, copy_file_range (the kernel copies).
  */
 const struct fuse_lowlevel_ops fuse_ops = {
 	.init		= init,
@@ -84,7 +83,9 @@ const struct fuse_lowlevel_ops fuse_ops = {
 	.symlink	= serve_symlink,
 	.rename		= serve_rename,
 	.link		= serve_link,
-	.open		= open_without_asking,
+	.create		= serve_create,
+	.open		= serve_open,
+	.release	= serve_release,
 	.opendir	= open_without_asking,
 	.read		= serve_read,
 	.write		= serve_write,
@@ -165,4 +166,10 @@ int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node)
 	};
 	fill_stat(&entry->attr, &stat);
 	return 0;
+}
+
+void attributes_changed(fuse_ino_t ino)
+{
+	/* An offset of -1: no pages. */
+	fuse_lowlevel_notify_inval_inode(mount_state.session, ino, -1, 0);
 }

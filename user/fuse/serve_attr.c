@@ -249,29 +249,81 @@ void serve_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	fuse_reply_err(req, -tux3_removexattr(node_of(ino), &cred, name));
 }
 
-/* ---- chattr, lsattr, project ids: the kernel has checked who asks ---- */
+/*
+ * ---- chattr, lsattr, project ids ----
+ *
+ * The kernel compares what is asked for with what we say is there, and refuses immutable and append-only to who has not
+ * CAP_LINUX_IMMUTABLE.  It asks for struct fsxattr to compare, also where the flags come by FS_IOC_SETFLAGS.
+ */
 
-static int set_fsxattr(fuse_req_t req, struct tux3_node *node, const struct fsxattr *fsx)
+static const struct {
+	uint32_t flag, xflag;
+} xflags[] = {
+	{ FS_IMMUTABLE_FL,	FS_XFLAG_IMMUTABLE },
+	{ FS_APPEND_FL,		FS_XFLAG_APPEND },
+	{ FS_NODUMP_FL,		FS_XFLAG_NODUMP },
+	{ FS_NOATIME_FL,	FS_XFLAG_NOATIME },
+};
+
+static uint32_t flags_to_xflags(uint32_t flags)
 {
-	struct tux3_stat stat = { .projid = fsx->fsx_projid };
-	struct tux3_cred cred;
+	uint32_t result = 0;
 
-	/* Flags come by FS_IOC_SETFLAGS; extent size hints and inheritance of projects we do not have. */
-	if (fsx->fsx_extsize || fsx->fsx_cowextsize)
-		return -EOPNOTSUPP;
-	request_cred(req, &cred);
-	return tux3_setattr(node, &cred, &stat, TUX3_SET_PROJID);
+	for (size_t i = 0; i < sizeof(xflags) / sizeof(xflags[0]); i++)
+		if (flags & xflags[i].flag)
+			result |= xflags[i].xflag;
+	return result;
 }
 
-static int set_flags(fuse_req_t req, struct tux3_node *node, unsigned int flags)
+static uint32_t flags_from_xflags(uint32_t bits)
 {
-	struct tux3_stat stat = { 0 };
+	uint32_t result = 0;
+
+	for (size_t i = 0; i < sizeof(xflags) / sizeof(xflags[0]); i++)
+		if (bits & xflags[i].xflag)
+			result |= xflags[i].flag;
+	return result;
+}
+
+/* flags as FS_IOC_SETFLAGS has them.  Nothing that we do not keep is dropped in silence. */
+static int set_flags(fuse_req_t req, struct tux3_node *node, const struct tux3_stat *old, uint32_t flags, uint32_t projid)
+{
+	struct tux3_stat stat = { .projid = projid };
 	struct tux3_cred cred;
+	uint32_t set = 0;
+	int err;
 
 	if (!attr_flags_from_ioctl(flags, &stat.flags))
 		return -EOPNOTSUPP;
+	if (flags != attr_flags_to_ioctl(old->flags))
+		set |= TUX3_SET_FLAGS;
+	if (projid != old->projid)
+		set |= TUX3_SET_PROJID;
+	if (!set)
+		return 0;
 	request_cred(req, &cred);
-	return tux3_setattr(node, &cred, &stat, TUX3_SET_FLAGS);
+	err = tux3_setattr(node, &cred, &stat, set);
+	if (!err)
+		attributes_changed(ino_of(node));
+	return err;
+}
+
+static int set_fsxattr(fuse_req_t req, struct tux3_node *node, const struct tux3_stat *old, const struct fsxattr *fsx)
+{
+	uint32_t flags = flags_from_xflags(fsx->fsx_xflags);
+
+	/* Extent size hints and inheritance of projects we do not have. */
+	if (fsx->fsx_extsize || fsx->fsx_cowextsize || fsx->fsx_xflags != flags_to_xflags(flags))
+		return -EOPNOTSUPP;
+	return set_flags(req, node, old, flags, fsx->fsx_projid);
+}
+
+static void reply_changed(fuse_req_t req, int err)
+{
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_ioctl(req, 0, NULL, 0);
 }
 
 void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, struct fuse_file_info *fi,
@@ -293,21 +345,14 @@ void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, st
 		fuse_reply_ioctl(req, 0, &inode_flags, sizeof(inode_flags));
 	} else if (cmd == (unsigned int)FS_IOC_SETFLAGS && in_size >= sizeof(inode_flags)) {
 		memcpy(&inode_flags, in, sizeof(inode_flags));
-		err = set_flags(req, node, inode_flags);
-		if (err)
-			fuse_reply_err(req, -err);
-		else
-			fuse_reply_ioctl(req, 0, NULL, 0);
+		reply_changed(req, set_flags(req, node, &stat, inode_flags, stat.projid));
 	} else if (cmd == (unsigned int)FS_IOC_FSGETXATTR && out_size >= sizeof(fsx)) {
+		fsx.fsx_xflags = flags_to_xflags(attr_flags_to_ioctl(stat.flags));
 		fsx.fsx_projid = stat.projid;
 		fuse_reply_ioctl(req, 0, &fsx, sizeof(fsx));
 	} else if (cmd == (unsigned int)FS_IOC_FSSETXATTR && in_size >= sizeof(fsx)) {
 		memcpy(&fsx, in, sizeof(fsx));
-		err = set_fsxattr(req, node, &fsx);
-		if (err)
-			fuse_reply_err(req, -err);
-		else
-			fuse_reply_ioctl(req, 0, NULL, 0);
+		reply_changed(req, set_fsxattr(req, node, &stat, &fsx));
 	} else {
 		fuse_reply_err(req, ENOTTY);
 	}

@@ -8,6 +8,40 @@
 #include "tux3_fuse.h"
 #include "user/lib/internal.h"
 
+/* No file handles: all that is kept of an open file is in its inode. */
+void fill_open(struct fuse_file_info *fi)
+{
+	fi->fh = 0;
+	fi->keep_cache = 1;
+	fi->noflush = 1;
+}
+
+/*
+ * The kernel has checked modes and ACLs.  What it does not know is that a file is immutable or append-only: without being
+ * asked for each open, it would let anybody have pages of such a file to write to.
+ */
+void serve_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct tux3_cred cred;
+	int err;
+
+	request_cred(req, &cred);
+	err = tux3_may_open(node_of(ino), &cred, fi->flags);
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
+	fill_open(fi);
+	fuse_reply_open(req, fi);
+}
+
+void serve_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)fi;
+	fuse_reply_err(req, 0);
+}
+
 void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	char *data = worker_reply_buffer();
@@ -35,9 +69,9 @@ void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 		fuse_reply_err(req, -err);
 		return;
 	}
-	/* The kernel was told of the write before, and sends its time after: this is only when it lets go of it. */
-	if (mount_state.writeback && fi->writepage)
-		len = tux3_write_keep_times(node, data, size, off);
+	/* Out of the kernel's cache: with writeback its time was taken when it got in there, and comes by setattr. */
+	if (fi->writepage)
+		len = tux3_write_cached(node, data, size, off, mount_state.writeback);
 	else
 		len = tux3_write(node, data, size, off);
 	if (len < 0)
@@ -51,9 +85,9 @@ void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file
 	int err = tux3_fsync(node_of(ino), data_only);
 
 	(void)fi;
-	/* The count of blocks is known now: -1 is attributes only. */
+	/* The count of blocks is known now. */
 	if (!err)
-		fuse_lowlevel_notify_inval_inode(mount_state.session, ino, -1, 0);
+		attributes_changed(ino);
 	fuse_reply_err(req, -err);
 }
 

@@ -85,6 +85,30 @@ void serve_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 	reply_node(req, node, err);
 }
 
+/* The kernel has the directory's lock, and has looked: an existing file comes by open. */
+void serve_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+	struct fuse_entry_param entry;
+	struct tux3_node *node;
+	struct tux3_cred cred;
+	int err;
+
+	request_cred(req, &cred);
+	err = tux3_mknod(node_of(parent), &cred, name, S_IFREG | (mode & ~S_IFMT), 0, 0, &node);
+	if (!err) {
+		err = fill_entry(&entry, node);
+		if (err)
+			tux3_node_put(node, 1);
+	}
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
+	fill_open(fi);
+	if (fuse_reply_create(req, &entry, fi))
+		tux3_node_put(node, 1);
+}
+
 void serve_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	serve_mknod(req, parent, name, S_IFDIR | (mode & ~S_IFMT), 0);

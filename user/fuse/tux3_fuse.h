@@ -13,8 +13,8 @@
  *	serve_data.c	read, write, fallocate, seek, fsync
  *
  * A FUSE node id is the address of a struct tux3_node (1: the root).  Each reply that tells the kernel a
- * node id gives it one reference; the kernel returns them with "forget".  No file handles exist: the
- * kernel opens and closes files without telling us.
+ * node id gives it one reference; the kernel returns them with "forget".  No file handles exist: we are
+ * only asked whether a file may be opened, and directories are opened without that.
  *
  * The mount is the only writer of the volume, so nothing the kernel has cached ever goes stale by itself.
  */
@@ -95,12 +95,15 @@ void request_cred(fuse_req_t req, struct tux3_cred *cred);
 void fill_stat(struct stat *to, const struct tux3_stat *from);
 double attr_timeout(struct tux3_node *node);
 int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node);
+/* We changed attributes that the kernel has in its cache, by a request after which it does not ask for them. */
+void attributes_changed(fuse_ino_t ino);
 
 void serve_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void serve_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count);
 void serve_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *list);
 void serve_readlink(fuse_req_t req, fuse_ino_t ino);
 void serve_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void serve_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
 void serve_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
 void serve_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 void serve_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
@@ -122,6 +125,9 @@ void serve_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, struct fuse_file_info *fi,
 		 unsigned int flags, const void *in, size_t in_size, size_t out_size);
 
+void fill_open(struct fuse_file_info *fi);
+void serve_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void serve_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off, struct fuse_file_info *fi);
 void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);

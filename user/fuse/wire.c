@@ -23,6 +23,7 @@
 
 #include "ring.h"
 #include "tux3_fuse.h"
+#include "core/format.h"
 
 #define OPCODE_STATX 52u
 #define FLAGS2_OVER_IO_URING (1u << (41 - 32))
@@ -88,7 +89,7 @@ static void wire_tmpfile(int fd, const struct fuse_in_header *head, const struct
 	struct {
 		struct fuse_entry_out entry;
 		struct fuse_open_out open;
-	} out = { .open.open_flags = FOPEN_KEEP_CACHE };
+	} out = { .open.open_flags = FOPEN_KEEP_CACHE | FOPEN_NOFLUSH };
 	struct tux3_node *node;
 	struct tux3_cred cred;
 	struct tux3_stat stat;
@@ -119,6 +120,13 @@ static struct wire_time wire_time(struct timespec time)
 	return (struct wire_time) { .sec = time.tv_sec, .nsec = time.tv_nsec };
 }
 
+static uint64_t statx_attributes(uint32_t flags)
+{
+	return (flags & TUX3_ATTR_IMMUTABLE ? STATX_ATTR_IMMUTABLE : 0) |
+	       (flags & TUX3_ATTR_APPEND ? STATX_ATTR_APPEND : 0) | (flags & TUX3_ATTR_NODUMP ? STATX_ATTR_NODUMP : 0);
+}
+
+/* Linux does not pass on the attributes, as of 6.18. */
 static void wire_statx(int fd, const struct fuse_in_header *head)
 {
 	struct tux3_node *node = node_of(head->nodeid);
@@ -134,6 +142,7 @@ static void wire_statx(int fd, const struct fuse_in_header *head)
 	out.stat = (struct wire_statx) {
 		.mask = STATX_BASIC_STATS | STATX_BTIME,
 		.block_size = stat.block_size,
+		.attributes = statx_attributes(stat.flags), .attributes_mask = statx_attributes(~0u),
 		.nlink = stat.nlink, .uid = stat.uid, .gid = stat.gid, .mode = stat.mode,
 		.ino = stat.ino, .size = stat.size, .blocks_512 = stat.blocks_512,
 		.atime = wire_time(stat.atime), .btime = wire_time(stat.btime),

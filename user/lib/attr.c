@@ -87,20 +87,38 @@ static int may_set_owner(const struct tux3_cred *cred, const struct tux3_attr *a
 	return 0;
 }
 
+/* The flags themselves can be changed at any time; what is set with them must be allowed before or after. */
+static int flags_allow(const struct tux3_attr *attr, const struct tux3_stat *stat, u32 set)
+{
+	static const struct {
+		u32 set;
+		enum inode_use use;
+	} uses[] = {
+		{ TUX3_SET_MODE | TUX3_SET_UID | TUX3_SET_GID | TUX3_SET_ATIME | TUX3_SET_MTIME, USE_ATTRIBUTE },
+		{ TUX3_SET_ATIME_NOW | TUX3_SET_MTIME_NOW | TUX3_SET_CTIME, USE_WRITE },
+		{ TUX3_SET_SIZE, USE_OVERWRITE },
+		{ TUX3_SET_PROJID, USE_PROJECT },
+	};
+	struct tux3_attr either = *attr;
+	u32 i;
+
+	if (set & TUX3_SET_FLAGS)
+		either.flags &= stat->flags;
+	for (i = 0; i < ARRAY_SIZE(uses); i++)
+		if (set & uses[i].set && perm_check_flags(&either, uses[i].use))
+			return -EPERM;
+	return 0;
+}
+
 static int may_set(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_attr *attr,
 		   const struct tux3_stat *stat, u32 set)
 {
 	bool owner = cred_owns(cred, attr);
 	u32 locked = TUX3_ATTR_IMMUTABLE | TUX3_ATTR_APPEND;
-	int err = 0;
+	int err = flags_allow(attr, stat, set);
 
-	if (attr->flags & TUX3_ATTR_IMMUTABLE && set & ~TUX3_SET_FLAGS)
-		return -EPERM;
-	if (attr->flags & TUX3_ATTR_APPEND &&
-	    set & ~(TUX3_SET_FLAGS | TUX3_SET_ATIME_NOW | TUX3_SET_MTIME_NOW | TUX3_SET_CTIME))
-		return -EPERM;
-	if (!cred_checks(cred))
-		return 0;
+	if (err || !cred_checks(cred))
+		return err;
 	if (set & (TUX3_SET_MODE | TUX3_SET_ATIME | TUX3_SET_MTIME | TUX3_SET_CTIME | TUX3_SET_FLAGS |
 		   TUX3_SET_PROJID) && !owner)
 		return -EPERM;

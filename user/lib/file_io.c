@@ -41,11 +41,9 @@ bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr)
 	       (attr->size && attr->size <= data_inline_max(node->volume->block_size));
 }
 
-int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr)
+int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr, enum inode_use use)
 {
-	if (node->volume->vol->read_only)
-		return -EROFS;
-	return attr->flags & TUX3_ATTR_IMMUTABLE ? -EPERM : 0;
+	return node->volume->vol->read_only ? -EROFS : perm_check_flags(attr, use);
 }
 
 /* Wait where no lock is held for the turn of those who write faster than the device. */
@@ -358,10 +356,12 @@ static ssize_t write_locked(struct tux3_node *node, const char *data, size_t siz
 
 #define WRITE_APPEND		1u
 #define WRITE_KEEP_TIMES	2u
+#define WRITE_ALLOWED		4u	/* long ago: flags that were set since do not count */
 
 static ssize_t file_write(struct tux3_node *node, const void *data, size_t size, u64 offset, unsigned int flags)
 {
 	struct tux3_attr attr;
+	enum inode_use use;
 	ssize_t done;
 	int err;
 
@@ -372,11 +372,12 @@ static ssize_t file_write(struct tux3_node *node, const void *data, size_t size,
 		return err;
 	down_write(&node->lock);
 	inode_get_attr(&node->inode, &attr);
-	err = file_check_changeable(node, &attr);
 	if (flags & WRITE_APPEND)
 		offset = attr.size;
-	else if (!err && attr.flags & TUX3_ATTR_APPEND && offset < attr.size)
-		err = -EPERM;
+	if (flags & WRITE_ALLOWED)
+		attr.flags = 0;
+	use = offset < attr.size ? USE_OVERWRITE : USE_APPEND;
+	err = file_check_changeable(node, &attr, use);
 	if (!err && size && offset >= TUX3_SIZE_MAX)
 		err = -EFBIG;
 	if (err) {
@@ -395,9 +396,9 @@ ssize_t tux3_write(struct tux3_node *node, const void *data, size_t size, uint64
 	return file_write(node, data, size, offset, 0);
 }
 
-ssize_t tux3_write_keep_times(struct tux3_node *node, const void *data, size_t size, u64 offset)
+ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times)
 {
-	return file_write(node, data, size, offset, WRITE_KEEP_TIMES);
+	return file_write(node, data, size, offset, WRITE_ALLOWED | (keep_times ? WRITE_KEEP_TIMES : 0));
 }
 
 ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size)

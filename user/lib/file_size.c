@@ -179,9 +179,7 @@ int file_truncate_locked(struct tux3_node *node, u64 size)
 	if (size > TUX3_SIZE_MAX)
 		return -EFBIG;
 	resize_init(&resize, node);
-	err = file_check_changeable(node, &resize.attr);
-	if (!err && resize.attr.flags & TUX3_ATTR_APPEND)
-		err = -EPERM;
+	err = file_check_changeable(node, &resize.attr, USE_OVERWRITE);
 	if (!err)
 		err = size < resize.attr.size ? truncate_down(&resize, size) : truncate_up(&resize, size);
 	resize_exit(&resize);
@@ -319,11 +317,9 @@ static int fallocate_locked(struct tux3_node *node, int mode, u64 offset, u64 en
 	int err;
 
 	inode_get_attr(&node->inode, &attr);
-	err = file_check_changeable(node, &attr);
+	err = file_check_changeable(node, &attr, mode & ~FALLOC_FL_KEEP_SIZE ? USE_OVERWRITE : USE_APPEND);
 	if (err)
 		return err;
-	if (attr.flags & TUX3_ATTR_APPEND && mode & ~FALLOC_FL_KEEP_SIZE)
-		return -EPERM;
 	switch (mode & ~FALLOC_FL_KEEP_SIZE) {
 	case 0:
 		return alloc_range(node, offset, end, keep_size);

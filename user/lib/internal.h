@@ -16,8 +16,11 @@ int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_opti
  * what it looked up when it unmounts.  No other thread is in the library.
  */
 void tux3_put_all(struct tux3 *volume);
-/* As tux3_write, but mtime and ctime stay: for FUSE, where the kernel sets those of what it had in its cache. */
-ssize_t tux3_write_keep_times(struct tux3_node *node, const void *data, size_t size, u64 offset);
+/*
+ * As tux3_write, for what somebody wrote to a cache of the caller's before: whether the file is immutable or append-only
+ * by now does not matter.  keep_times: nor is now when it was changed, and mtime and ctime come another way.
+ */
+ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times);
 /* Some change of it is not durable yet: stat's count of blocks is a guess that the commit puts right. */
 bool tux3_node_pending(struct tux3_node *node);
 struct volume *tux3_core(struct tux3 *volume);

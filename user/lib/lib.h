@@ -15,7 +15,7 @@
  *	names.c		lookup, creation, removal, readdir
  *	rename.c	rename, and locking several directories
  *	attr.c		stat, setattr, atime
- *	perm.c		may these credentials do this?
+ *	perm.c		may these credentials do this, and do the inode's flags allow it?
  *	acl.c		POSIX ACLs
  *	xattr.c		extended attributes and their namespaces
  *	path.c		paths
@@ -272,13 +272,37 @@ int file_fill(struct tux3_node *node, u64 block, u64 want, u64 size, u64 *hole);
 int file_fill_block(struct tux3_node *node, u64 block, u64 size, bool zero, bool *hole);
 u64 file_readahead(struct tux3_node *node, u64 block, u64 count);	/* blocks to read, >= count */
 
+/* ---- perm.c: the flags ---- */
+
+/* What is done to an inode, and the flags that forbid it. */
+#define USE_NEVER_IMMUTABLE	TUX3_ATTR_IMMUTABLE
+#define USE_NEVER_LOCKED	(TUX3_ATTR_IMMUTABLE | TUX3_ATTR_APPEND)
+#define INODE_USES(X) \
+	X(WRITE,	USE_NEVER_IMMUTABLE,	"asked for with write permission: names are made in it, times become now") \
+	X(APPEND,	USE_NEVER_IMMUTABLE,	"data is added at its end, or blocks are preallocated") \
+	X(OVERWRITE,	USE_NEVER_LOCKED,	"what it holds is changed, cut off or punched out") \
+	X(REMOVE_FROM,	USE_NEVER_LOCKED,	"a name in it goes") \
+	X(NAME,		USE_NEVER_LOCKED,	"it gets another name, or loses one") \
+	X(ATTRIBUTE,	USE_NEVER_LOCKED,	"its mode, owner, ACLs, extended attributes, or times as given") \
+	X(PROJECT,	USE_NEVER_IMMUTABLE,	"its project")
+
+enum inode_use {
+#define X(NAME, flags, what) USE_##NAME,
+	INODE_USES(X)
+#undef X
+};
+
+/* The only place that knows what immutable and append-only mean.  0 or -EPERM. */
+int perm_check_flags(const struct tux3_attr *attr, enum inode_use use);
+
 /* ---- file_io.c, file_size.c ---- */
 
 /* Could the data be inline, so that block 0 must be made dirty by any change?  See core/data.h. */
 bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr);
 /* With node->lock held for writing. */
 int file_truncate_locked(struct tux3_node *node, u64 size);
-int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr);
+/* -EROFS, or -EPERM because of the inode's flags. */
+int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr, enum inode_use use);
 
 /* ---- names.c, rename.c ---- */
 

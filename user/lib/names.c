@@ -117,8 +117,11 @@ int names_may_remove(struct tux3_node *dir, const struct tux3_cred *cred, struct
 		return err;
 	inode_get_attr(&dir->inode, &attr);
 	inode_get_attr(&victim->inode, &victim_attr);
-	if (attr.flags & TUX3_ATTR_APPEND || victim_attr.flags & (TUX3_ATTR_APPEND | TUX3_ATTR_IMMUTABLE))
-		return -EPERM;
+	err = perm_check_flags(&attr, USE_REMOVE_FROM);
+	if (!err)
+		err = perm_check_flags(&victim_attr, USE_NAME);
+	if (err)
+		return err;
 	if (attr.mode & S_ISVTX && !cred_owns(cred, &attr) && !cred_owns(cred, &victim_attr))
 		return -EPERM;
 	return 0;
@@ -370,8 +373,8 @@ int tux3_link(struct tux3_node *node, const struct tux3_cred *cred, struct tux3_
 	mutex_lock(&node->link_lock);
 	err = names_may_add(dir, cred);
 	inode_get_attr(&node->inode, &attr);
-	if (!err && attr.flags & (TUX3_ATTR_IMMUTABLE | TUX3_ATTR_APPEND))
-		err = -EPERM;
+	if (!err)
+		err = perm_check_flags(&attr, USE_NAME);
 	if (!err && !attr.nlink && !node->linkable)
 		err = -ENOENT;
 	if (!err)

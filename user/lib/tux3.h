@@ -143,6 +143,8 @@ TUX3_API int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat);
 #define TUX3_SET_PROJID	1024u
 /* chown by the unprivileged clears setuid/setgid; chmod updates the access ACL's mask as POSIX.1e says. */
 TUX3_API int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat, uint32_t set);
+/* May cred open a file with these flags of open(2), or do its permissions, or its being immutable or append-only, forbid it? */
+TUX3_API int tux3_may_open(struct tux3_node *node, const struct tux3_cred *cred, int flags);
 TUX3_API int tux3_access(struct tux3_node *node, const struct tux3_cred *cred, int mask);	/* R_OK W_OK X_OK */
 
 /* ---- names: dir is a directory, name one component ("." and ".." work in lookup) ---- */

@@ -61,7 +61,7 @@ static int may_change(struct tux3_node *node, const struct tux3_cred *cred, enum
 	struct tux3_attr attr;
 
 	inode_get_attr(&node->inode, &attr);
-	if (attr.flags & (TUX3_ATTR_IMMUTABLE | TUX3_ATTR_APPEND))
+	if (perm_check_flags(&attr, USE_ATTRIBUTE))
 		return -EPERM;
 	if (!cred_checks(cred))
 		return 0;
