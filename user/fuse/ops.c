@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include "tux3_fuse.h"
@@ -119,6 +120,44 @@ void request_cred(fuse_req_t req, struct tux3_cred *cred)
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 
 	fill_cred(cred, ctx->uid, ctx->gid, ctx->umask);
+}
+
+#define GROUPS_MAX 65536	/* the kernel's limit */
+_Static_assert(GROUPS_MAX * sizeof(gid_t) <= REQUEST_MAX, "all groups fit the worker's buffer");
+
+/*
+ * With the caller's groups, if it depends on them what becomes of setgid: they are not in the request, and reading them
+ * from /proc takes longer than all the rest.
+ */
+void request_changer(fuse_req_t req, struct tux3_node *node, struct tux3_cred *cred)
+{
+	gid_t *groups = worker_buffer();
+	int count;
+
+	request_cred(req, cred);
+	/* The kernel has looked for CAP_FSETID where it says so. */
+	if (request_extra.kill_suidgid)
+		cred->capable = false;
+	if (cred->capable || !(tux3_node_mode(node) & S_ISGID))
+		return;
+	count = fuse_req_getgroups(req, GROUPS_MAX, groups);
+	if (count <= 0)
+		return;
+	cred->groups = groups;
+	cred->group_count = count < GROUPS_MAX ? count : GROUPS_MAX;
+}
+
+/* The caller is going to change the file's data.  -errno, or not negative. */
+int kill_privileges(fuse_req_t req, struct tux3_node *node)
+{
+	struct tux3_cred cred;
+	int killed;
+
+	request_changer(req, node, &cred);
+	killed = tux3_kill_privileges(node, &cred);
+	if (killed > 0)
+		attributes_changed(ino_of(node));
+	return killed;
 }
 
 void fill_stat(struct stat *to, const struct tux3_stat *from)

@@ -37,15 +37,6 @@ void serve_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	reply_stat(req, node_of(ino));
 }
 
-/* What chown takes from a file: setuid, and setgid where it means "run as the group". */
-static uint32_t mode_after_chown(uint32_t mode)
-{
-	mode &= ~S_ISUID;
-	if (mode & S_IXGRP)
-		mode &= ~S_ISGID;
-	return mode;
-}
-
 static uint32_t setattr_mask(int valid)
 {
 	static const struct {
@@ -89,25 +80,15 @@ void serve_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int valid,
 		.ctime = attr->st_ctim,
 	};
 	struct tux3_cred cred;
-	uint32_t mode;
 	int err = 0;
 
 	(void)fi;
-	request_cred(req, &cred);
-	if ((set & (TUX3_SET_UID | TUX3_SET_GID)) && !(set & TUX3_SET_MODE)) {
-		mode = tux3_node_mode(node);
-		if (!S_ISDIR(mode) && mode_after_chown(mode) != mode) {
-			stat.mode = mode_after_chown(mode);
-			set |= TUX3_SET_MODE;
-		}
-	}
-	if (set & TUX3_SET_MODE)
-		stat.mode = (stat.mode & ~S_IFMT) | (tux3_node_mode(node) & S_IFMT);
-	if (set)
+	if (set & (TUX3_SET_SIZE | TUX3_SET_UID | TUX3_SET_GID))
+		err = kill_privileges(req, node);
+	request_changer(req, node, &cred);
+	if (err >= 0 && set)
 		err = tux3_setattr(node, &cred, &stat, set);
-	if (!err && (set & TUX3_SET_SIZE) && request_extra.kill_suidgid)
-		err = tux3_kill_privileges(node);
-	if (err)
+	if (err < 0)
 		fuse_reply_err(req, -err);
 	else
 		reply_stat(req, node);
@@ -141,50 +122,17 @@ void serve_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-static bool in_group(fuse_req_t req, gid_t gid)
-{
-	gid_t few[64], *groups = few;
-	int count = fuse_req_getgroups(req, 64, few);
-	bool found = fuse_req_ctx(req)->gid == gid;
-
-	if (count > 64) {
-		groups = calloc(count, sizeof(*groups));
-		if (!groups)
-			return found;
-		count = fuse_req_getgroups(req, count, groups);
-	}
-	for (int i = 0; i < count && !found; i++)
-		found = groups[i] == gid;
-	if (groups != few)
-		free(groups);
-	return found;
-}
-
-/* A new access ACL is a chmod: who is not in the file's group may not keep setgid by it. */
-static int acl_drop_setgid(fuse_req_t req, struct tux3_node *node, struct tux3_cred *cred)
-{
-	struct tux3_stat stat;
-	int err;
-
-	if (cred->capable || !(tux3_node_mode(node) & S_ISGID))
-		return 0;
-	err = tux3_stat_node(node, &stat);
-	if (err || S_ISDIR(stat.mode) || in_group(req, stat.gid))
-		return err;
-	stat.mode &= ~S_ISGID;
-	return tux3_setattr(node, cred, &stat, TUX3_SET_MODE);
-}
-
 void serve_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
 	struct tux3_node *node = node_of(ino);
 	struct tux3_cred cred;
 	int err;
 
-	request_cred(req, &cred);
+	if (!strcmp(name, XATTR_ACL_ACCESS))
+		request_changer(req, node, &cred);	/* it is a chmod: setgid is for those in the group */
+	else
+		request_cred(req, &cred);
 	err = tux3_setxattr(node, &cred, name, value, size, flags);
-	if (!err && !strcmp(name, XATTR_ACL_ACCESS))
-		err = acl_drop_setgid(req, node, &cred);
 	fuse_reply_err(req, -err);
 }
 

@@ -63,9 +63,10 @@ void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	ssize_t len;
 	int err = 0;
 
-	if (request_extra.kill_suidgid)
-		err = tux3_kill_privileges(node);
-	if (err) {
+	/* What leaves the kernel's cache got in there by a write that was looked at, or by a mapping. */
+	if (!fi->writepage || request_extra.kill_suidgid)
+		err = kill_privileges(req, node);
+	if (err < 0) {
 		fuse_reply_err(req, -err);
 		return;
 	}
@@ -101,8 +102,13 @@ void serve_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_f
 
 void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t length, struct fuse_file_info *fi)
 {
+	struct tux3_node *node = node_of(ino);
+	int err = kill_privileges(req, node);
+
 	(void)fi;
-	fuse_reply_err(req, -tux3_fallocate(node_of(ino), mode, off, length));
+	if (err >= 0)
+		err = tux3_fallocate(node, mode, off, length);
+	fuse_reply_err(req, -err);
 }
 
 void serve_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)

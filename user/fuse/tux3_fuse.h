@@ -92,6 +92,8 @@ static inline fuse_ino_t ino_of(struct tux3_node *node)
 /* ---- shared by the operations ---- */
 void fill_cred(struct tux3_cred *cred, uint32_t uid, uint32_t gid, uint32_t umask);
 void request_cred(fuse_req_t req, struct tux3_cred *cred);
+void request_changer(fuse_req_t req, struct tux3_node *node, struct tux3_cred *cred);
+int kill_privileges(fuse_req_t req, struct tux3_node *node);
 void fill_stat(struct stat *to, const struct tux3_stat *from);
 double attr_timeout(struct tux3_node *node);
 int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node);

@@ -133,10 +133,14 @@ static int may_set(struct tux3_node *node, const struct tux3_cred *cred, const s
 
 /* ---- setting ---- */
 
-static u32 without_privileges(u32 mode)
+/* The mode without setuid, and without setgid where it means "run as the group" or cred is not in that group. */
+static u32 without_privileges(const struct tux3_attr *attr, const struct tux3_cred *cred)
 {
-	mode &= ~S_ISUID;
-	return mode & S_IXGRP ? mode & ~S_ISGID : mode;
+	u32 mode = attr->mode & ~S_ISUID;
+
+	if (mode & S_IXGRP || (cred && !cred->capable && !cred_in_group(cred, attr->gid)))
+		mode &= ~S_ISGID;
+	return mode;
 }
 
 /* The mode that results, if it changes: SET_MODE, or what a change of owner takes away. */
@@ -150,8 +154,8 @@ static bool new_mode(const struct tux3_cred *cred, const struct tux3_attr *attr,
 		*mode = (attr->mode & S_IFMT) | (stat->mode & 07777);
 		if (cred_checks(cred) && !cred->capable && !cred_in_group(cred, gid))
 			*mode &= ~S_ISGID;
-	} else if (set & (TUX3_SET_UID | TUX3_SET_GID) && cred && !cred->capable && !S_ISDIR(attr->mode)) {
-		*mode = without_privileges(*mode);
+	} else if (set & (TUX3_SET_UID | TUX3_SET_GID) && cred && !S_ISDIR(attr->mode)) {
+		*mode = without_privileges(attr, cred);
 	}
 	return set & TUX3_SET_MODE || *mode != attr->mode;
 }
@@ -266,26 +270,62 @@ int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const str
 	return err;
 }
 
-int tux3_kill_privileges(struct tux3_node *node)
+static bool has_capability(struct tux3_node *node, const struct tux3_attr *attr)
+{
+	return attr->flags & TUX3_ATTR_XATTRS && !READ_ONCE(node->no_capability);
+}
+
+static bool mode_to_kill(const struct tux3_attr *attr, const struct tux3_cred *cred, u32 *mode)
+{
+	*mode = attr->mode;
+	if (!(cred && cred->capable) && attr->mode & (S_ISUID | S_ISGID))
+		*mode = without_privileges(attr, cred);
+	return *mode != attr->mode;
+}
+
+/* With node->lock.  0, 1: there was something to take away. */
+static int kill_locked(struct tux3_node *node, const struct tux3_cred *cred)
 {
 	struct tux3_attr attr;
-	int err = 0;
+	int err, killed = 0;
 	u32 mode;
 
-	down_write(&node->lock);
 	inode_get_attr(&node->inode, &attr);
-	mode = without_privileges(attr.mode);
-	if (S_ISREG(attr.mode) && mode != attr.mode) {
+	err = file_check_changeable(node, &attr, USE_WRITE);
+	if (err)
+		return err;
+	if (mode_to_kill(&attr, cred, &mode)) {
 		attr.mode = mode;
 		err = op_setattr(&node->inode, &attr, OP_ATTR_MODE);
+		killed = 1;
 	}
-	if (!err && attr.flags & TUX3_ATTR_XATTRS) {
-		err = xattr_set(&node->inode, "security.capability", NULL, 0, 0, NULL);
-		if (err == -ENODATA)
+	if (!err && has_capability(node, &attr)) {
+		err = xattr_set(&node->inode, CAPABILITY_NAME, NULL, 0, 0, NULL);
+		if (!err)
+			killed = 1;
+		else if (err == -ENODATA)
 			err = 0;
+		WRITE_ONCE(node->no_capability, !err);
 	}
+	return err ? err : killed;
+}
+
+int tux3_kill_privileges(struct tux3_node *node, const struct tux3_cred *cred)
+{
+	struct tux3_attr attr;
+	int result;
+	u32 mode;
+
+	if (!S_ISREG(node_type(node)))
+		return 0;
+	/* Mostly there is nothing, and no lock to wait for. */
+	inode_get_attr(&node->inode, &attr);
+	if (!mode_to_kill(&attr, cred, &mode) && !has_capability(node, &attr))
+		return 0;
+	down_write(&node->lock);
+	result = kill_locked(node, cred);
 	up_write(&node->lock);
-	return err;
+	return result;
 }
 
 /* ---- atime ---- */

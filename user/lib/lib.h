@@ -167,6 +167,7 @@ struct tux3_node {
 	u32 forgetting;			/* shard lock: threads in op_forget for it */
 	u64 users;			/* shard lock: references of callers */
 	u64 pins;			/* shard lock: references of deltas */
+	bool no_capability;		/* lock to set, atomic to read: it is known to have no security.capability */
 	bool linkable;			/* link_lock: made by tux3_tmpfile, may get a first name */
 	struct rw_semaphore lock;
 	struct mutex link_lock;
@@ -349,6 +350,7 @@ int perm_check(struct tux3_node *node, const struct tux3_cred *cred, int mask);
 
 #define ACL_ACCESS_NAME		"system.posix_acl_access"
 #define ACL_DEFAULT_NAME	"system.posix_acl_default"
+#define CAPABILITY_NAME		"security.capability"
 
 struct acl_entry {
 	u16 tag, perm;

@@ -106,7 +106,7 @@ struct tux3_cred {
 	const uint32_t *groups;		/* supplementary */
 	uint32_t group_count;
 	uint32_t umask;			/* applied to modes of new files unless the directory has a default ACL */
-	bool no_permission_checks;	/* ownership of new files only: for FUSE with default_permissions */
+	bool no_permission_checks;	/* ownership of new files, and who keeps setuid and setgid: for FUSE with default_permissions */
 	bool capable;			/* may do what CAP_FOWNER, CAP_DAC_OVERRIDE, CAP_FSETID allow (root) */
 };
 
@@ -141,7 +141,7 @@ TUX3_API int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat);
 #define TUX3_SET_MTIME_NOW 256u
 #define TUX3_SET_FLAGS	512u
 #define TUX3_SET_PROJID	1024u
-/* chown by the unprivileged clears setuid/setgid; chmod updates the access ACL's mask as POSIX.1e says. */
+/* chown clears setuid/setgid; chmod updates the access ACL's mask as POSIX.1e says. */
 TUX3_API int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat, uint32_t set);
 /* May cred open a file with these flags of open(2), or do its permissions, or its being immutable or append-only, forbid it? */
 TUX3_API int tux3_may_open(struct tux3_node *node, const struct tux3_cred *cred, int flags);
@@ -198,8 +198,12 @@ TUX3_API int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, u
 /* whence SEEK_DATA or SEEK_HOLE.  -ENXIO.  What is preallocated but was never written is a hole. */
 TUX3_API int64_t tux3_seek(struct tux3_node *node, uint64_t offset, int whence);
 TUX3_API int tux3_fsync(struct tux3_node *node, bool data_only);
-/* A file changed by truncate or write clears setuid/setgid and file capabilities: call where the caller's rights ask for it. */
-TUX3_API int tux3_kill_privileges(struct tux3_node *node);
+/*
+ * What a change of its data by cred takes from a file: setuid and setgid, unless cred is capable (setgid that is no
+ * "run as the group" stays if cred is in the group), and file capabilities in any case.  Call before tux3_write and its
+ * like.  1: there was something.
+ */
+TUX3_API int tux3_kill_privileges(struct tux3_node *node, const struct tux3_cred *cred);
 
 /* ---- extended attributes: names with their prefix ---- */
 

@@ -143,7 +143,7 @@ static int set_acl(struct tux3_node *node, const struct tux3_cred *cred, const c
 	inode_get_attr(&node->inode, &attr);
 	if (acl && ns == NS_ACL_ACCESS) {
 		same = acl_to_mode(acl, &attr.mode);
-		if (cred_checks(cred) && !cred->capable && !cred_in_group(cred, attr.gid))
+		if (cred && !cred->capable && !cred_in_group(cred, attr.gid))
 			attr.mode &= ~S_ISGID;
 	}
 	if (acl && !same) {
@@ -173,6 +173,8 @@ static int change_xattr(struct tux3_node *node, const struct tux3_cred *cred, co
 		err = set_acl(node, cred, name, ns, value, size, flags);
 	else if (!err)
 		err = xattr_set(&node->inode, name, value, size, flags, NULL);
+	if (ns == NS_SECURITY)
+		WRITE_ONCE(node->no_capability, false);
 	up_write(&node->lock);
 	return err;
 }
