@@ -70,6 +70,7 @@ static int commit_orphan(struct tux3_inode *inode, bool orphan)
 static int commit_kill(struct tux3_inode *inode, const struct tux3_attr *attr)
 {
 	struct volume *vol = inode->vol;
+	bool is_long = delete_is_long(vol, inode->blocks);
 	int err = 0;
 
 	inode->deleted = true;
@@ -78,12 +79,12 @@ static int commit_kill(struct tux3_inode *inode, const struct tux3_attr *attr)
 		return 0;
 	}
 	/* Of a long delete no slice may get its turn in this commit: the tree must say that there is no name. */
-	if (!inode->orphan_in_tree && delete_is_long(vol, inode->blocks))
+	if (!inode->orphan_in_tree && is_long)
 		err = commit_attr(inode, attr);
 	if (!err)
 		err = delete_inode(vol, inode->ino, inode->blocks, inode->orphan_in_tree);
 	/* A long delete gives the number back when it is over. */
-	inode->number_returned = delete_in_progress(vol, inode->ino);
+	inode->number_returned = is_long && !err;
 	return err;
 }
 
@@ -152,13 +153,14 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 {
 	struct volume *vol = inode->vol;
 	struct inode_slot *slot = &inode->slot[delta & 1];
-	LIST_HEAD(ranges);
+	struct rb_root removed, prealloc;
 	u32 dirty = slot->dirty;
 	bool last;
 
 	/* Before the host drops clean data: what was removed and then written again is in the tree, not a hole. */
 	spin_lock(&inode->lock);
-	list_splice_init(&slot->removed, &ranges);
+	removed = slot->removed;
+	slot->removed = RB_ROOT;
 	spin_unlock(&inode->lock);
 	if (dirty & INODE_DIRTY_NAMES)
 		name_done(inode, delta);
@@ -171,10 +173,12 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	slot->frozen = false;
 	slot->taken = false;
 	slot->cut = DATA_END;
-	list_splice_init(&slot->prealloc, &ranges);
+	prealloc = slot->prealloc;
+	slot->prealloc = RB_ROOT;
 	last = !inode->slot[~delta & 1].dirty;
 	spin_unlock(&inode->lock);
-	file_ranges_free(&ranges);
+	file_ranges_free(&removed);
+	file_ranges_free(&prealloc);
 	if (inode->deleted && last && !inode->number_returned) {
 		inode->number_returned = true;
 		ialloc_free(vol, inode->ino);

@@ -24,7 +24,7 @@ static bool data_removed(struct tux3_inode *inode, u64 block, u64 *count)
 		bool in = file_ranges_find(&inode->slot[i].removed, block, &here);
 
 		if (in && !removed)
-			*count = here;		/* the first list that has it decides how far */
+			*count = here;		/* the first set that has it decides how far */
 		else if (in)
 			*count = max(*count, here);
 		else if (!removed)
@@ -198,6 +198,8 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
 		WRITE_ONCE(inode->cutting, true);
 	}
 	add = file_ranges_add(&slot->removed, block, count, add);
+	if (!add)
+		delta_add_change(op, sizeof(*add));
 	cut = file_ranges_cut(&slot->prealloc, block, count, cut);
 	spin_unlock(&inode->lock);
 	kfree(add);
@@ -225,6 +227,8 @@ int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
 	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
 	WRITE_ONCE(inode->attr.flags, inode->attr.flags | TUX3_ATTR_PREALLOC);
 	add = file_ranges_add(&slot->prealloc, block, count, add);
+	if (!add)
+		delta_add_change(op, sizeof(*add));
 	spin_unlock(&inode->lock);
 	kfree(add);
 	return 0;

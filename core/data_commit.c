@@ -214,12 +214,12 @@ static int data_commit_cut(struct data_commit *dc, u64 block)
 
 static int data_commit_removed(struct data_commit *dc)
 {
-	struct list_head *removed = &dc->inode->slot[dc->delta & 1].removed;
+	const struct rb_root *removed = &dc->inode->slot[dc->delta & 1].removed;
 	struct file_range *range;
 	int err = 0;
 
-	/* The list is that of the back delta: nobody changes it. */
-	list_for_each_entry(range, removed, link) {
+	/* The set is that of the back delta: nobody changes it. */
+	for (range = file_ranges_first(removed); range; range = file_ranges_next(range)) {
 		if (dc->was_inline && !range->block)
 			err = inline_delete(dc);
 		if (err)
@@ -241,7 +241,7 @@ static int data_commit_prealloc(struct data_commit *dc)
 	u64 addr;
 	int err = 0;
 
-	list_for_each_entry(range, &dc->inode->slot[dc->delta & 1].prealloc, link) {
+	for (range = file_ranges_first(&dc->inode->slot[dc->delta & 1].prealloc); range; range = file_ranges_next(range)) {
 		struct data_extent extent = { .block = range->block };
 		u64 end = range->block + range->count;
 

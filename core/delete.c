@@ -4,6 +4,9 @@
  * goes in slices, over several commits, so that none of them gets long: an ORPHAN item stands for what is left to do,
  * so that after a crash in between the next mount goes on.
  *
+ * What goes into one commit is limited, however many inodes there are: they take turns.  Truncates, for which somebody
+ * waits, and deletes take turns with each other.
+ *
  * While a cut is under way the host lets nobody change the file (data_cut_wait), so that nothing new gets
  * into the range that is going.
  *
@@ -12,7 +15,8 @@
 #include "volume.h"
 #include "data.h"
 
-#define WORKS_MAX 1024u		/* slices in one commit */
+#define WORKS_MAX	1024u	/* inodes that get a slice in one commit */
+#define SLICES_MAX	16u	/* all slices of a commit together, in full ones */
 
 struct delete_work {
 	struct list_head link;
@@ -20,19 +24,9 @@ struct delete_work {
 	u32 kind;		/* TUX3_ORPHAN_... */
 	struct tux3_inode *inode;	/* TRUNCATE: pinned; NULL if it goes on from before a crash */
 	u64 next;		/* file block where the next slice starts */
+	u64 turn;		/* the delta in which it had its last slice */
 	bool done;		/* finished in the commit being made */
 };
-
-bool delete_in_progress(struct volume *vol, u64 ino)
-{
-	struct delete_work *work;
-
-	list_for_each_entry(work, &vol->delta.deletes, link) {
-		if (work->ino == ino && work->kind == TUX3_ORPHAN_DELETE)
-			return true;
-	}
-	return false;
-}
 
 /* kind 0: remove it. */
 static int delete_orphan_item(struct volume *vol, u64 ino, u32 kind, u64 block)
@@ -79,7 +73,7 @@ static struct delete_work *delete_queue(struct volume *vol, u64 ino, u32 kind, u
 		work->ino = ino;
 		work->kind = kind;
 		work->next = block;
-		list_add_tail(&work->link, &vol->delta.deletes);
+		list_add_tail(&work->link, kind == TUX3_ORPHAN_TRUNCATE ? &vol->delta.cuts : &vol->delta.deletes);
 	}
 	return work;
 }
@@ -183,49 +177,69 @@ static int slice_finish(struct volume *vol, struct delete_work *work)
 	return delete_orphan_item(vol, work->ino, 0, 0);
 }
 
-/* Free the next extents of one inode, or finish it. */
-static int delete_slice(struct volume *vol, struct delete_work *work)
+/* Free the next extents of one inode, at most *left, or finish it. */
+static int delete_slice(struct volume *vol, struct delete_work *work, u32 *left)
 {
 	struct tree_key from = tree_key(work->ino, TUX3_ITEM_EXTENT, work->next);
 	struct tree_key to = tree_key(work->ino, TUX3_ITEM_EXTENT, U64_MAX);
-	struct slice slice = { .left = vol->opts.slice_extents };
+	u32 limit = min(vol->opts.slice_extents, *left);
+	struct slice slice = { .left = limit };
 	int more = tree_scan(vol, &from, &to, slice_count, &slice), err;
 
 	if (more < 0)
 		return more;
+	*left -= more ? limit : limit - slice.left;
 	tree_edit_begin(vol);
 	err = more ? slice_punch(vol, work, slice.end) : slice_finish(vol, work);
 	tree_edit_end(vol);
 	return err;
 }
 
+/* Who comes next in this queue and had no turn in this commit yet. */
+static struct delete_work *queue_next(struct volume *vol, struct list_head *queue)
+{
+	struct delete_work *work = list_first_entry_or_null(queue, struct delete_work, link);
+
+	return work && work->turn != vol->delta.applying ? work : NULL;
+}
+
+static struct delete_work *work_next(struct volume *vol, unsigned int n)
+{
+	struct delta_state *delta = &vol->delta;
+	struct delete_work *work = queue_next(vol, n % 2 ? &delta->deletes : &delta->cuts);
+
+	return work ? work : queue_next(vol, n % 2 ? &delta->cuts : &delta->deletes);
+}
+
 int delete_continue(struct volume *vol, s64 *charged)
 {
 	u64 price = space_full_price(space_cost_items(vol, 8));
+	u32 left = min_t(u64, (u64)vol->opts.slice_extents * SLICES_MAX, U32_MAX);
 	struct delete_work *work;
-	unsigned int n = 0;
+	unsigned int n;
 	int err = 0;
 
-	list_for_each_entry(work, &vol->delta.deletes, link) {
-		if (n++) {		/* the first one is what the slack is for */
-			if (n > WORKS_MAX || !space_charge(vol, price, 0))
+	for (n = 0; !err && n < WORKS_MAX && left && (work = work_next(vol, n)); n++) {
+		if (n) {		/* the first one is what the slack is for */
+			if (!space_charge(vol, price, 0))
 				break;
 			*charged += price;
 		}
-		err = delete_slice(vol, work);
-		if (err)
-			break;
+		work->turn = vol->delta.applying;
+		err = delete_slice(vol, work, &left);
+		list_del(&work->link);
+		list_add_tail(&work->link, work->done ? &vol->delta.deletes_done :
+			      work->kind == TUX3_ORPHAN_TRUNCATE ? &vol->delta.cuts : &vol->delta.deletes);
+		cond_resched();
 	}
 	return err;
 }
 
-void delete_done(struct volume *vol, int err)
+static void works_free(struct volume *vol, struct list_head *works, int err)
 {
 	struct delete_work *work, *next;
 
-	list_for_each_entry_safe(work, next, &vol->delta.deletes, link) {
-		if (!work->done && !err)
-			continue;
+	list_for_each_entry_safe(work, next, works, link) {
 		list_del(&work->link);
 		if (work->inode) {
 			WRITE_ONCE(work->inode->cutting, false);
@@ -235,6 +249,25 @@ void delete_done(struct volume *vol, int err)
 		}
 		kfree(work);
 	}
+}
+
+void delete_done(struct volume *vol, int err)
+{
+	works_free(vol, &vol->delta.deletes_done, err);
+	if (err) {
+		works_free(vol, &vol->delta.cuts, err);
+		works_free(vol, &vol->delta.deletes, err);
+	}
+}
+
+bool delete_under_way(struct volume *vol)
+{
+	return !list_empty(&vol->delta.deletes) || !list_empty(&vol->delta.cuts);
+}
+
+bool delete_cuts_left(struct volume *vol)
+{
+	return !list_empty(&vol->delta.cuts);
 }
 
 static int orphan_found(void *ctx, const struct tree_key *key, const void *data, u32 len)
@@ -266,17 +299,6 @@ int delete_orphans(struct volume *vol)
 	struct tree_key to = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, U64_MAX);
 
 	return tree_scan(vol, &from, &to, orphan_found, vol);
-}
-
-bool delete_cuts_left(struct volume *vol)
-{
-	struct delete_work *work;
-
-	list_for_each_entry(work, &vol->delta.deletes, link) {
-		if (work->kind == TUX3_ORPHAN_TRUNCATE)
-			return true;
-	}
-	return false;
 }
 
 void delete_exit(struct volume *vol)

@@ -23,6 +23,8 @@ int delta_init(struct volume *vol)
 	init_waitqueue_head(&delta->gate_queue);
 	init_waitqueue_head(&delta->thread_queue);
 	INIT_LIST_HEAD(&delta->deletes);
+	INIT_LIST_HEAD(&delta->cuts);
+	INIT_LIST_HEAD(&delta->deletes_done);
 	for (i = 0; i < 2; i++) {
 		init_llist_head(&delta->dirty[i]);
 		atomic64_set(&delta->dirty_bytes[i], 0);
@@ -208,9 +210,15 @@ void delta_refund(struct delta_op *op, u64 cost, u64 now)
 	space_uncharge(op->vol, blocks);
 }
 
-void delta_add_dirty_bytes(struct delta_op *op, u64 bytes)
+void delta_add_dirty_bytes(struct delta_op *op, s64 bytes)
 {
 	atomic64_add(bytes, &op->vol->delta.dirty_bytes[op->delta & 1]);
+}
+
+void delta_add_change(struct delta_op *op, s64 bytes)
+{
+	atomic64_inc(&op->vol->delta.changes[op->delta & 1]);
+	delta_add_dirty_bytes(op, bytes);
 }
 
 /* Has everybody who entered the delta of this slot left?  left[] is summed first: see delta.h. */
@@ -258,7 +266,7 @@ static bool delta_has_dirty(struct delta_state *delta)
 
 bool delta_has_changes(struct volume *vol)
 {
-	return delta_has_dirty(&vol->delta) || !list_empty(&vol->delta.deletes);
+	return delta_has_dirty(&vol->delta) || delete_under_way(vol);
 }
 
 /*
@@ -439,7 +447,7 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 	}
 	if (!volume_error(vol) && delta_has_changes(vol)) {
 		*idle_since = ktime_get_ns();
-		if (wanted || !list_empty(&delta->deletes) ||
+		if (wanted || delete_under_way(vol) ||
 		    delta_age_ns(vol) >= vol->opts.age_ms * 1000000ULL)
 			commit_delta(vol);
 	} else if (ktime_get_ns() - *idle_since > IDLE_UNIFY_MS * 1000000ULL) {
@@ -471,7 +479,7 @@ static u64 delta_sleep_ms(struct volume *vol)
 		return 0;
 	if (vol->unify.phase != UNIFY_IDLE)
 		return POLL_MS;
-	if (!list_empty(&delta->deletes) || trim_pending(vol))
+	if (delete_under_way(vol) || trim_pending(vol))
 		return 1;
 	if (!llist_empty(&delta->dirty[delta->front & 1])) {
 		u64 age_ms = delta_age_ns(vol) / 1000000;

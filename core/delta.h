@@ -53,10 +53,11 @@ struct delta_state {
 	unsigned int nofs;	/* memalloc_nofs_save() of who holds it */
 	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
 	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
-	atomic64_t dirty_bytes[2];	/* file data, as told by delta_add_dirty_bytes */
-	atomic64_t changes[2];		/* dirty inodes and changed names */
+	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
+	atomic64_t changes[2];		/* dirty inodes; changed names, xattrs and ranges of files */
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
-	struct list_head deletes;	/* commit_mutex: struct delete_work, long deletes that go on */
+	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
+	struct list_head deletes, cuts, deletes_done;
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
 	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device */
@@ -78,8 +79,10 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 void delta_leave(struct delta_op *op);
 /* Inside: the operation was charged for cost, but now turns out. */
 void delta_refund(struct delta_op *op, u64 cost, u64 now);
-/* Inside: file data became dirty in op->delta. */
-void delta_add_dirty_bytes(struct delta_op *op, u64 bytes);
+/* Inside: memory was filled in op->delta that stays until it is durable.  Negative: replaced in the same delta. */
+void delta_add_dirty_bytes(struct delta_op *op, s64 bytes);
+/* The same, and it means a record more for the commit. */
+void delta_add_change(struct delta_op *op, s64 bytes);
 
 /* Everything changed before the call is durable on return 0.  Not inside a delta. */
 int delta_commit(struct volume *vol);
@@ -126,11 +129,11 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree);
 /* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
 int delete_continue(struct volume *vol, s64 *charged);
 void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
-bool delete_in_progress(struct volume *vol, u64 ino);
 bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */
 /* The ORPHAN item of an inode, kind 0: none.  Between tree edits. */
 int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
 int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
+bool delete_under_way(struct volume *vol);
 bool delete_cuts_left(struct volume *vol);
 int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
 void delete_exit(struct volume *vol);

@@ -19,10 +19,10 @@ void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
 	inode->blocks_epoch = READ_ONCE(vol->blocks_epoch);
 	spin_lock_init(&inode->lock);
 	mutex_init(&inode->xattr_mutex);
-	INIT_LIST_HEAD(&inode->xattrs);
+	inode->xattrs = RB_ROOT;
 	for (i = 0; i < 2; i++) {
-		INIT_LIST_HEAD(&inode->slot[i].removed);
-		INIT_LIST_HEAD(&inode->slot[i].prealloc);
+		inode->slot[i].removed = RB_ROOT;
+		inode->slot[i].prealloc = RB_ROOT;
 		inode->slot[i].cut = DATA_END;
 	}
 }

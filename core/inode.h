@@ -37,9 +37,9 @@ struct inode_slot {
 	bool frozen;		/* inode->frozen holds the attributes at the end of the delta */
 	bool taken;		/* the back end has read the attributes of the delta */
 	u32 dirty;		/* INODE_DIRTY_... in the delta */
-	struct list_head removed;	/* file_range: blocks removed in the delta, whatever the tree says */
+	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
-	struct list_head prealloc;	/* file_range: holes in these become unwritten extents */
+	struct rb_root prealloc;	/* file_range: holes in these become unwritten extents */
 };
 
 #define INODE_DIRTY_ATTR	1u
@@ -74,7 +74,8 @@ struct tux3_inode {
 	struct name_dir *dir;		/* directories: names in memory (name.c) */
 	char *target;			/* symlinks: set once, by op_create or the first symlink_read */
 	struct mutex xattr_mutex;
-	struct list_head xattrs;	/* struct xattr_change (xattr.c); xattr_mutex */
+	struct rb_root xattrs;		/* struct xattr_change (xattr.c); xattr_mutex */
+	u64 xattrs_done;		/* moves when changes have been applied and go; xattr_mutex */
 };
 
 /* For the host: the object is new, zeroed.  inode_exit before it is freed: nothing may be dirty. */

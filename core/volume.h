@@ -7,7 +7,7 @@
  *	host's directory and file locks
  *	  > inside a delta (delta_enter .. delta_leave: never wait for a commit here)
  *	delta.commit_mutex (the back end's role; host locks must not be wanted by its holder)
- *	  > inode->xattr_mutex > tree.sem > dir->lock > inode->lock > ialloc.lock > balloc.lock > cache shard lock
+ *	  > tree.sem > inode->xattr_mutex, dir->lock > inode->lock > ialloc.lock > balloc.lock > cache shard lock
  */
 #ifndef TUX3_VOLUME_H
 #define TUX3_VOLUME_H

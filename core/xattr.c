@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Extended attributes.  Changes live in inode->xattrs, one entry for each name with a value for each
- * of the two deltas, until the back end has applied them; then only the tree has them.
+ * Extended attributes.  Changes live in inode->xattrs, a tree by hash and name, with a value for each
+ * of the two deltas, until the back end has applied them; then only the volume's tree has them.  What they take
+ * counts as dirty data: it triggers commits, and holds up who sets more than the device takes.
  *
- * The host holds the inode's lock for xattr_set.  xattr_mutex protects the list; the back end holds it
- * while it collects and drops entries, never across I/O.
+ * The host holds the inode's lock for xattr_set, and at least shared for the others.  xattr_mutex protects the changes
+ * and is taken inside deltas: so nobody holds it across I/O.
  */
 #include "volume.h"
 #include "xattr.h"
@@ -18,7 +19,7 @@ struct xattr_value {
 };
 
 struct xattr_change {
-	struct list_head link;
+	struct rb_node node;
 	u64 hash;
 	struct xattr_value slot[2];
 	unsigned int newest;	/* which slot is the current value */
@@ -26,16 +27,53 @@ struct xattr_change {
 	char name[];
 };
 
-/* xattr_mutex held. */
-static struct xattr_change *change_find(struct tux3_inode *inode, const char *name, u32 len)
+static u64 xattr_hash(struct tux3_inode *inode, const char *name, u32 len)
 {
-	struct xattr_change *change;
+	return name_hash(inode->vol, inode->ino, TUX3_ITEM_XATTR, name, len);
+}
 
-	list_for_each_entry(change, &inode->xattrs, link) {
-		if (change->len == len && !memcmp(change->name, name, len))
-			return change;
+static struct xattr_change *change_of(struct rb_node *node)
+{
+	return node ? rb_entry(node, struct xattr_change, node) : NULL;
+}
+
+static struct xattr_change *change_next(struct xattr_change *change)
+{
+	return change_of(rb_next(&change->node));
+}
+
+static int change_compare(const struct xattr_change *change, u64 hash, const char *name, u32 len)
+{
+	if (hash != change->hash)
+		return hash < change->hash ? -1 : 1;
+	return len != change->len ? (int)len - (int)change->len : memcmp(name, change->name, len);
+}
+
+/* The first change of this name or behind it; *exact: it is the one.  xattr_mutex held. */
+static struct xattr_change *change_from(struct tux3_inode *inode, u64 hash, const char *name, u32 len, bool *exact)
+{
+	struct rb_node *node = inode->xattrs.rb_node;
+	struct xattr_change *found = NULL;
+
+	*exact = false;
+	while (node && !*exact) {
+		struct xattr_change *change = change_of(node);
+		int order = change_compare(change, hash, name, len);
+
+		*exact = !order;
+		if (order <= 0)
+			found = change;
+		node = order < 0 ? node->rb_left : node->rb_right;
 	}
-	return NULL;
+	return found;
+}
+
+static struct xattr_change *change_find(struct tux3_inode *inode, u64 hash, const char *name, u32 len)
+{
+	bool exact;
+	struct xattr_change *change = change_from(inode, hash, name, len, &exact);
+
+	return exact ? change : NULL;
 }
 
 static void value_free(struct xattr_value *value)
@@ -46,7 +84,6 @@ static void value_free(struct xattr_value *value)
 
 static void change_free(struct xattr_change *change)
 {
-	list_del(&change->link);
 	value_free(&change->slot[0]);
 	value_free(&change->slot[1]);
 	kfree(change);
@@ -101,10 +138,10 @@ static int entry_read(struct tux3_inode *inode, const struct disk_xattr *entry, 
 	return err ? err : len;
 }
 
-static int tree_get(struct tux3_inode *inode, const char *name, u32 name_len, void *value, size_t size)
+static int tree_get(struct tux3_inode *inode, u64 hash, const char *name, u32 name_len, void *value, size_t size)
 {
 	struct volume *vol = inode->vol;
-	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, name_hash(vol, inode->ino, TUX3_ITEM_XATTR, name, name_len));
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
 	u32 max = TUX3_ITEM_MAX(vol->block_size), at, step;
 	u8 *chain = kvmalloc(max, GFP_NOFS);
 	int len, result = -ENODATA;
@@ -148,11 +185,13 @@ int xattr_get(struct tux3_inode *inode, const char *name, void *value, size_t si
 	u32 len = strlen(name);
 	struct xattr_change *change;
 	int result;
+	u64 hash;
 
 	if (!has_xattrs(inode) || len > TUX3_NAME_MAX)
 		return -ENODATA;
+	hash = xattr_hash(inode, name, len);
 	mutex_lock(&inode->xattr_mutex);
-	change = change_find(inode, name, len);
+	change = change_find(inode, hash, name, len);
 	if (change) {
 		struct xattr_value *now = &change->slot[change->newest];
 
@@ -163,7 +202,7 @@ int xattr_get(struct tux3_inode *inode, const char *name, void *value, size_t si
 		return result;
 	}
 	mutex_unlock(&inode->xattr_mutex);
-	return tree_get(inode, name, len, value, size);
+	return tree_get(inode, hash, name, len, value, size);
 }
 
 /* ---- listing ---- */
@@ -194,18 +233,35 @@ static int listing_add(void *ctx, const struct tree_key *key, const void *data, 
 	return 0;
 }
 
-static int list_changes(struct tux3_inode *inode, xattr_fn fn, void *ctx)
+/* The names of the tree that have no change, and those that changes give; xattr_mutex held. */
+static int list_merge(struct xattr_listing *list, xattr_fn fn, void *ctx)
 {
+	struct tux3_inode *inode = list->inode;
 	struct xattr_change *change;
 	int err = 0;
+	u32 at;
 
-	list_for_each_entry(change, &inode->xattrs, link) {
+	for (change = change_of(rb_first(&inode->xattrs)); change && !err; change = change_next(change))
 		if (change->slot[change->newest].present)
 			err = fn(ctx, change->name, change->len);
-		if (err)
-			break;
+	for (at = 0; at < list->used && !err; at += 1 + (u8)list->names[at]) {
+		const char *name = list->names + at + 1;
+		u8 len = list->names[at];
+
+		if (!change_find(inode, xattr_hash(inode, name, len), name, len))
+			err = fn(ctx, name, len);
 	}
 	return err;
+}
+
+static u64 changes_done(struct tux3_inode *inode)
+{
+	u64 done;
+
+	mutex_lock(&inode->xattr_mutex);
+	done = inode->xattrs_done;
+	mutex_unlock(&inode->xattr_mutex);
+	return done;
 }
 
 int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx)
@@ -213,7 +269,8 @@ int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx)
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
 	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_XATTR, U64_MAX);
 	struct xattr_listing list = { .inode = inode, .size = TUX3_XATTR_SIZE_MAX * 4 };
-	u32 at;
+	bool merged = false;
+	u64 done;
 	int err;
 
 	if (!has_xattrs(inode))
@@ -221,16 +278,22 @@ int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx)
 	list.names = kvmalloc(list.size, GFP_NOFS);
 	if (!list.names)
 		return -ENOMEM;
-	/* The mutex from the tree to the changes: nothing is applied and dropped in between. */
-	mutex_lock(&inode->xattr_mutex);
-	err = tree_scan(inode->vol, &from, &to, listing_add, &list);
-	if (!err)
-		err = list_changes(inode, fn, ctx);
-	for (at = 0; at < list.used && !err; at += 1 + (u8)list.names[at]) {
-		if (!change_find(inode, list.names + at + 1, (u8)list.names[at]))
-			err = fn(ctx, list.names + at + 1, (u8)list.names[at]);
-	}
-	mutex_unlock(&inode->xattr_mutex);
+	/*
+	 * What is applied and dropped after the tree was read would be missing: then again.  That can happen twice at
+	 * most, since nobody makes changes meanwhile (the host's lock).
+	 */
+	do {
+		done = changes_done(inode);
+		list.used = 0;
+		err = tree_scan(inode->vol, &from, &to, listing_add, &list);
+		if (err)
+			break;
+		mutex_lock(&inode->xattr_mutex);
+		merged = done == inode->xattrs_done;
+		if (merged)
+			err = list_merge(&list, fn, ctx);
+		mutex_unlock(&inode->xattr_mutex);
+	} while (!merged);
 	kvfree(list.names);
 	return err;
 }
@@ -262,10 +325,12 @@ static u32 changes_room(struct tux3_inode *inode, u64 hash, const char *name, u3
 {
 	struct xattr_change *change;
 	u32 room = 0;
+	bool exact;
 
 	mutex_lock(&inode->xattr_mutex);
-	list_for_each_entry(change, &inode->xattrs, link)
-		if (change->hash == hash && (change->len != len || memcmp(change->name, name, len)))
+	change = change_from(inode, hash, NULL, 0, &exact);	/* names have at least a byte */
+	for (; change && change->hash == hash; change = change_next(change))
+		if (change->len != len || memcmp(change->name, name, len))
 			room += change_room(inode->vol, change);
 	mutex_unlock(&inode->xattr_mutex);
 	return room;
@@ -304,7 +369,7 @@ static int set_room(struct tux3_inode *inode, const char *name, size_t size)
 {
 	struct volume *vol = inode->vol;
 	u32 len = strlen(name), need = entry_room(vol, len, size), pending, others, tries;
-	u64 hash = name_hash(vol, inode->ino, TUX3_ITEM_XATTR, name, len);
+	u64 hash = xattr_hash(inode, name, len);
 	int err = 0;
 
 	if (!has_xattrs(inode))
@@ -322,10 +387,14 @@ static int set_room(struct tux3_inode *inode, const char *name, size_t size)
 
 /* ---- changing ---- */
 
+static size_t value_bytes(struct volume *vol, size_t size)
+{
+	return size > TUX3_XATTR_INLINE_MAX ? round_up(size, (size_t)vol->block_size) : size;
+}
+
 static u8 *value_copy(struct volume *vol, const void *value, size_t size)
 {
-	size_t room = size > TUX3_XATTR_INLINE_MAX ? round_up(size, (size_t)vol->block_size) : size;
-	u8 *data = kvzalloc(max_t(size_t, room, 1), GFP_NOFS);
+	u8 *data = kvzalloc(max_t(size_t, value_bytes(vol, size), 1), GFP_NOFS);
 
 	if (data && size)
 		memcpy(data, value, size);
@@ -351,41 +420,60 @@ static int set_check(struct tux3_inode *inode, const char *name, const void *val
 	return (flags & XATTR_OP_REPLACE || !value) && old < 0 ? -ENODATA : 0;
 }
 
-/* The change for this name, made if there is none; xattr_mutex held. */
-static struct xattr_change *change_get(struct tux3_inode *inode, const char *name)
+static struct xattr_change *change_new(struct tux3_inode *inode, const char *name)
 {
 	u32 len = strlen(name);
-	struct xattr_change *change = change_find(inode, name, len);
+	struct xattr_change *change = kzalloc(sizeof(*change) + len + 1, GFP_NOFS);
 
-	if (change)
-		return change;
-	change = kzalloc(sizeof(*change) + len + 1, GFP_NOFS);
 	if (!change)
 		return NULL;
 	change->len = len;
 	memcpy(change->name, name, len);
-	change->hash = name_hash(inode->vol, inode->ino, TUX3_ITEM_XATTR, name, len);
-	list_add_tail(&change->link, &inode->xattrs);
+	change->hash = xattr_hash(inode, name, len);
 	return change;
 }
 
-static int change_set(struct delta_op *op, struct tux3_inode *inode, const char *name, u8 *data, u32 size)
+/* Insert it, unless there is one of this name: then that is returned.  xattr_mutex held. */
+static struct xattr_change *change_insert(struct tux3_inode *inode, struct xattr_change *new)
 {
+	struct rb_node **link = &inode->xattrs.rb_node, *parent = NULL;
+
+	while (*link) {
+		struct xattr_change *change = change_of(*link);
+		int order = change_compare(change, new->hash, new->name, new->len);
+
+		if (!order)
+			return change;
+		parent = *link;
+		link = order < 0 ? &parent->rb_left : &parent->rb_right;
+	}
+	rb_link_node(&new->node, parent, link);
+	rb_insert_color(&new->node, &inode->xattrs);
+	return new;
+}
+
+/* Takes over data; returns new if it was not needed. */
+static struct xattr_change *change_set(struct delta_op *op, struct tux3_inode *inode, struct xattr_change *new, u8 *data,
+				       u32 size)
+{
+	struct volume *vol = inode->vol;
 	unsigned int n = op->delta & 1;
 	struct xattr_change *change;
+	struct xattr_value *slot;
 
 	mutex_lock(&inode->xattr_mutex);
-	change = change_get(inode, name);
-	if (!change) {
-		mutex_unlock(&inode->xattr_mutex);
-		return -ENOMEM;
-	}
-	kvfree(change->slot[n].data);
-	change->slot[n] = (struct xattr_value){ .dirty = true, .present = data, .size = size, .data = data };
+	change = change_insert(inode, new);
+	slot = &change->slot[n];
+	if (slot->dirty)
+		delta_add_dirty_bytes(op, (s64)value_bytes(vol, size) - (s64)value_bytes(vol, slot->size));
+	else
+		delta_add_change(op, sizeof(*change) + change->len + value_bytes(vol, size));
+	kvfree(slot->data);
+	*slot = (struct xattr_value){ .dirty = true, .present = data, .size = size, .data = data };
 	change->newest = n;
 	inode_mark_dirty(op, inode, INODE_DIRTY_XATTRS);
 	mutex_unlock(&inode->xattr_mutex);
-	return 0;
+	return change == new ? NULL : new;
 }
 
 int xattr_set(struct tux3_inode *inode, const char *name, const void *value, size_t size, unsigned int flags,
@@ -394,6 +482,7 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	struct volume *vol = inode->vol;
 	struct tux3_time now = inode_now(vol);
 	u64 blocks = size > TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(size, vol->block_size) : 0;
+	struct xattr_change *change;
 	struct tux3_attr *attr;
 	struct delta_op op;
 	u8 *data = NULL;
@@ -403,29 +492,26 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 		err = set_room(inode, name, size);
 	if (err)
 		return err;
-	if (value) {
+	change = change_new(inode, name);
+	if (value)
 		data = value_copy(vol, value, size);
-		if (!data)
-			return -ENOMEM;
-	}
-	err = delta_enter(vol, &op, blocks + space_cost_items(vol, 3), value ? 0 : DELTA_FREES);
+	err = change && (data || !value) ? delta_enter(vol, &op, blocks + space_cost_items(vol, 3), value ? 0 : DELTA_FREES) :
+	      -ENOMEM;
 	if (err) {
 		kvfree(data);
+		kfree(change);
 		return err;
 	}
-	err = change_set(&op, inode, name, data, size);
-	if (!err) {
-		attr = inode_change_begin(&op, inode);
-		attr->ctime = now;
-		WRITE_ONCE(attr->flags, attr->flags | TUX3_ATTR_XATTRS);
-		if (new_mode)
-			WRITE_ONCE(attr->mode, (attr->mode & S_IFMT) | (*new_mode & ~S_IFMT));
-		inode_change_end(inode);
-	} else {
-		kvfree(data);
-	}
+	change = change_set(&op, inode, change, data, value ? size : 0);
+	attr = inode_change_begin(&op, inode);
+	attr->ctime = now;
+	WRITE_ONCE(attr->flags, attr->flags | TUX3_ATTR_XATTRS);
+	if (new_mode)
+		WRITE_ONCE(attr->mode, (attr->mode & S_IFMT) | (*new_mode & ~S_IFMT));
+	inode_change_end(inode);
 	delta_leave(&op);
-	return err;
+	kfree(change);
+	return 0;
 }
 
 /* ---- back end ---- */
@@ -496,17 +582,18 @@ int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
 	int err = 0;
 
 	/*
-	 * Entries are removed only by xattr_done, and the front end only adds at the end and writes the other
-	 * slot: so the mutex is needed for following the links only.
+	 * Changes are removed only by xattr_done, and the front end only adds some and writes the other slot: so the
+	 * mutex is needed for following the links only.
 	 */
 	mutex_lock(&inode->xattr_mutex);
-	list_for_each_entry(change, &inode->xattrs, link) {
+	for (change = change_of(rb_first(&inode->xattrs)); change; change = change_next(change)) {
 		struct xattr_value *value = &change->slot[delta & 1];
 
 		if (!value->dirty)
 			continue;
 		mutex_unlock(&inode->xattr_mutex);
 		err = change_commit(inode, change, value, wait);
+		cond_resched();
 		mutex_lock(&inode->xattr_mutex);
 		if (err)
 			break;
@@ -518,12 +605,19 @@ int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
 void xattr_done(struct tux3_inode *inode, u64 delta)
 {
 	struct xattr_change *change, *next;
+	u32 n = 0;
 
 	mutex_lock(&inode->xattr_mutex);
-	list_for_each_entry_safe(change, next, &inode->xattrs, link) {
+	inode->xattrs_done++;
+	for (change = change_of(rb_first(&inode->xattrs)); change; change = next) {
+		next = change_next(change);
 		value_free(&change->slot[delta & 1]);
-		if (!change->slot[0].dirty && !change->slot[1].dirty)
+		if (!change->slot[0].dirty && !change->slot[1].dirty) {
+			rb_erase(&change->node, &inode->xattrs);
 			change_free(change);
+		}
+		if (!(++n % 1024))
+			cond_resched();
 	}
 	mutex_unlock(&inode->xattr_mutex);
 }
@@ -532,6 +626,7 @@ void xattr_free(struct tux3_inode *inode)
 {
 	struct xattr_change *change, *next;
 
-	list_for_each_entry_safe(change, next, &inode->xattrs, link)
+	rbtree_postorder_for_each_entry_safe(change, next, &inode->xattrs, node)
 		change_free(change);
+	inode->xattrs = RB_ROOT;
 }

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * No user takes the volume down: what can be made in large numbers costs little for each, and what waits in memory has
+ * an end.  Nothing here measures time: bytes, records, depths and steps are counted.
+ */
+#include "support_lib.h"
+
+#include <linux/log2.h>
+#include "core/data.h"
+#include "core/file_range.h"
+#include "core/xattr.h"
+
+#define BLOCK 4096u
+
+static struct volume *core(struct bed *bed)
+{
+	return tux3_core(bed->volume);
+}
+
+static u64 counter(struct bed *bed, enum tux3_counter which)
+{
+	return atomic64_read(&core(bed)->counters[which]);
+}
+
+static u32 depth(const struct rb_node *node)
+{
+	return node ? 1 + max(depth(node->rb_left), depth(node->rb_right)) : 0;
+}
+
+/* A red-black tree is at most twice as deep as the best one: each step costs O(log n). */
+static void assert_balanced(const struct rb_root *root, u64 count)
+{
+	assert_true(depth(root->rb_node) <= 2 * (ilog2(count + 1) + 1));
+}
+
+/* ---- ranges of files ---- */
+
+#define MODEL_BLOCKS 400u
+
+static void ranges_match(const struct rb_root *ranges, const bool *model)
+{
+	u64 before = 0, block, count, n = 0;
+	struct file_range *range;
+	bool first = true;
+
+	for (range = file_ranges_first(ranges); range; range = file_ranges_next(range)) {
+		assert_true(range->count && (first || range->block > before));	/* in order, and not touching */
+		before = range->block + range->count;
+		first = false;
+		n++;
+	}
+	assert_balanced(ranges, n);
+	for (block = 0; block < MODEL_BLOCKS; block++) {
+		bool found = file_ranges_find(ranges, block, &count);
+
+		assert_int_equal(found, model[block]);
+		assert_true(count > 0);
+		for (n = block; n < MODEL_BLOCKS && n < block + count; n++)
+			assert_int_equal(model[n], found);
+		if (n < MODEL_BLOCKS)
+			assert_int_equal(model[n], !found);
+	}
+}
+
+static void test_ranges_against_a_model(void **state)
+{
+	struct rb_root ranges = RB_ROOT;
+	bool model[MODEL_BLOCKS] = {};
+	u64 random = 7, count;
+	u32 i, n;
+
+	for (i = 0; i < 4000; i++) {
+		u64 block = bed_random(&random) % MODEL_BLOCKS;
+		bool add = bed_random(&random) % 16 < (i % 1000 < 500 ? 11 : 5), to_end = bed_random(&random) % 64 == 0;
+		struct file_range *spare = malloc(sizeof(*spare));
+
+		count = to_end ? DATA_END : 1 + bed_random(&random) % (bed_random(&random) % 8 ? 4 : 60);
+		if (!to_end)
+			count = min(count, MODEL_BLOCKS - block);
+		spare = (add ? file_ranges_add : file_ranges_cut)(&ranges, block, count, spare);
+		free(spare);
+		for (n = block; n < MODEL_BLOCKS && n - block < count; n++)
+			model[n] = add;
+		if (i % 8 == 0)
+			ranges_match(&ranges, model);
+	}
+	file_ranges_free(&ranges);
+	assert_true(RB_EMPTY_ROOT(&ranges));
+}
+
+/* 80,000 holes in one delta, in an order that makes them all separate at first, and one in the end. */
+static void test_many_ranges(void **state)
+{
+	struct rb_root ranges = RB_ROOT;
+	u64 i, count;
+
+	for (i = 0; i < 80000; i++)
+		assert_null(file_ranges_add(&ranges, i * 48271 % 80000 * 2, 1, malloc(sizeof(struct file_range))));
+	assert_balanced(&ranges, 80000);
+	for (i = 0; i < 80000; i++) {
+		struct file_range *spare = malloc(sizeof(*spare));
+
+		assert_ptr_equal(file_ranges_add(&ranges, i * 48271 % 80000 * 2 + 1, 1, spare), spare);
+		free(spare);
+	}
+	assert_true(file_ranges_find(&ranges, 0, &count));
+	assert_int_equal(count, 160000);
+	assert_int_equal(depth(ranges.rb_node), 1);
+	file_ranges_free(&ranges);
+}
+
+static void test_punches_make_commits(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .overlay_entries = 200 } };
+	struct tux3_node *node;
+	struct tux3_inode *inode;
+	u64 most = 0, before;
+	int i;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/f");
+	inode = tux3_node_core(node);
+	before = counter(&bed, TUX3_COUNT_DELTAS) + counter(&bed, TUX3_COUNT_DELTAS_EMPTY);
+	for (i = 0; i < 4000; i++) {
+		struct delta_op op;
+
+		assert_ok(delta_enter(core(&bed), &op, space_cost_items(core(&bed), 4), DELTA_FREES));
+		assert_ok(data_remove(&op, inode, 2 * i, 1));
+		most = max_t(u64, most, atomic64_read(&core(&bed)->delta.changes[op.delta & 1]));
+		delta_leave(&op);
+	}
+	assert_true(most <= 202);
+	assert_true(counter(&bed, TUX3_COUNT_DELTAS) + counter(&bed, TUX3_COUNT_DELTAS_EMPTY) - before >= 15);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* ---- extended attributes ---- */
+
+static void test_xattr_values_count_as_dirty(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .dirty_bytes = 256 << 10 } };
+	u8 *value = calloc(1, TUX3_XATTR_SIZE_MAX);
+	struct tux3_node *node;
+	char name[32];
+	u64 most = 0;
+	int i;
+
+	bed_make(&bed, 32 << 20, BLOCK);
+	node = bed_file(&bed, "/f");
+	for (i = 0; i < 200; i++) {
+		struct delta_state *delta = &core(&bed)->delta;
+
+		snprintf(name, sizeof(name), "user.%d", i / 2);	/* each is set twice */
+		value[0] = i;
+		assert_ok(tux3_setxattr(node, NULL, name, value, TUX3_XATTR_SIZE_MAX, 0));
+		most = max_t(u64, most, atomic64_read(&delta->dirty_bytes[0]) + atomic64_read(&delta->dirty_bytes[1]));
+	}
+	assert_true(most >= TUX3_XATTR_SIZE_MAX && most <= (256 << 10) + 2 * TUX3_XATTR_SIZE_MAX);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(RB_EMPTY_ROOT(&tux3_node_core(node)->xattrs));	/* nothing of it stays in memory */
+	assert_int_equal(atomic64_read(&core(&bed)->delta.dirty_bytes[0]), 0);
+	assert_int_equal(atomic64_read(&core(&bed)->delta.dirty_bytes[1]), 0);
+	for (i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "user.%d", i);
+		assert_int_equal(tux3_getxattr(node, name, value, TUX3_XATTR_SIZE_MAX), TUX3_XATTR_SIZE_MAX);
+		assert_int_equal(value[0], 2 * i + 1);
+	}
+	tux3_node_put(node, 1);
+	free(value);
+	bed_free(&bed);
+}
+
+static int count_name(void *ctx, const char *name, unsigned int len)
+{
+	++*(u32 *)ctx;
+	return 0;
+}
+
+/* Reads of the device while somebody has the mutex that deltas take. */
+static struct tux3_device_ops watching_ops;
+static const struct tux3_device_ops *watched_ops;
+static struct mutex *watched;
+static u64 watched_reads;
+
+static int watching_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	if (watched) {
+		assert_false(mutex_is_locked(watched));
+		watched_reads++;
+	}
+	return watched_ops->read(dev, addr, count, data);
+}
+
+static void test_many_xattrs_of_one_inode(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .cache_bytes = 64 << 10 } };
+	struct tux3_inode *inode;
+	struct tux3_node *node;
+	u32 i, count = 0;
+	char name[32];
+
+	bed_make(&bed, 32 << 20, BLOCK);
+	watched_ops = bed.dev->ops;
+	watching_ops = *watched_ops;
+	watching_ops.read = watching_read;
+	bed.dev->ops = &watching_ops;
+	node = bed_file(&bed, "/f");
+	inode = tux3_node_core(node);
+	for (i = 0; i < 6000; i++) {
+		snprintf(name, sizeof(name), "user.%u", i);
+		assert_ok(tux3_setxattr(node, NULL, name, &i, sizeof(i), 0));
+	}
+	assert_balanced(&inode->xattrs, 6000);
+	assert_ok(delta_commit_unify(core(&bed)));
+	for (i = 0; i < 50; i++) {
+		snprintf(name, sizeof(name), "user.%u", i * 17);
+		assert_ok(tux3_removexattr(node, NULL, name));
+		snprintf(name, sizeof(name), "user.%u", 10000 + i);
+		assert_ok(tux3_setxattr(node, NULL, name, &i, sizeof(i), 0));
+	}
+	watched = &inode->xattr_mutex;
+	assert_ok(xattr_list(inode, count_name, &count));
+	watched = NULL;
+	assert_int_equal(count, 6000);
+	assert_true(watched_reads > 0);
+	bed.dev->ops = watched_ops;
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* ---- long deletes ---- */
+
+#define LONG_FILES 120u
+#define LONG_EXTENTS 20u	/* each a block; more than 16 slices of one extent: it goes in slices */
+
+static void make_comb(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = bed_file(bed, path);
+	u8 data[BLOCK] = { 1 };
+	u32 i;
+
+	for (i = 0; i < LONG_EXTENTS; i++)
+		assert_int_equal(tux3_write(node, data, BLOCK, 2ull * i * BLOCK), BLOCK);
+	tux3_node_put(node, 1);
+}
+
+static void test_long_deletes_take_turns(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .slice_extents = 1 } };
+	u64 records, most = 0, commits = 0, cut_commits = 0;
+	struct tux3_node *cut;
+	struct delta_op op;
+	char path[32];
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	make_comb(&bed, "/cut");
+	for (i = 0; i < LONG_FILES; i++) {
+		snprintf(path, sizeof(path), "/f%u", i);
+		make_comb(&bed, path);
+	}
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < LONG_FILES; i++) {
+		snprintf(path, sizeof(path), "/f%u", i);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+	}
+	assert_ok(tux3_sync(bed.volume));
+	/* Behind all of these comes one for which somebody waits. */
+	cut = bed_file(&bed, "/cut");
+	assert_ok(delta_enter(core(&bed), &op, space_cost_items(core(&bed), 4), DELTA_FREES));
+	assert_ok(data_remove(&op, tux3_node_core(cut), 0, DATA_END));
+	inode_change_begin(&op, tux3_node_core(cut))->size = 0;
+	inode_change_end(tux3_node_core(cut));
+	delta_leave(&op);
+	assert_ok(delta_commit(core(&bed)));
+	while (delta_has_changes(core(&bed))) {
+		cut_commits += delete_cuts_left(core(&bed));
+		records = counter(&bed, TUX3_COUNT_RECORDS);
+		assert_ok(delta_commit(core(&bed)));
+		most = max(most, counter(&bed, TUX3_COUNT_RECORDS) - records);
+		assert_true(++commits < 10 * LONG_FILES * LONG_EXTENTS);
+	}
+	assert_true(most <= 16 * 4 + 8);	/* however many there are */
+	assert_true(commits >= LONG_FILES * LONG_EXTENTS / 16 / 2);
+	assert_true(cut_commits <= 2 * LONG_EXTENTS);
+	assert_int_equal(core(&bed)->tree_inodes, 2);
+	tux3_node_put(cut, 1);
+	bed_free(&bed);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ranges_against_a_model),
+		cmocka_unit_test(test_many_ranges),
+		cmocka_unit_test(test_punches_make_commits),
+		cmocka_unit_test(test_xattr_values_count_as_dirty),
+		cmocka_unit_test(test_many_xattrs_of_one_inode),
+		cmocka_unit_test(test_long_deletes_take_turns),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
