@@ -615,6 +615,18 @@ static int apply_group(struct volume *vol, enum tux3_record_type type, const voi
 	return vol->log.replaying ? balloc_touch(vol, group) : 0;
 }
 
+static int apply_merge(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_merge *record = payload;
+	struct tree_merge merge = {
+		.key = tree_key_from_disk(&record->key),
+		.level = le32_to_cpu(record->level), .right = le32_to_cpu(record->right),
+	};
+	int err = tree_merge(vol, &merge);
+
+	return err == -EIO ? apply_bad(vol, type, "these nodes cannot be merged") : err;
+}
+
 /* Not sizeof: that has padding after the packed entry. */
 #define DIRENT_MIN (offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
 #define XATTR_MIN (offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr))
@@ -634,6 +646,7 @@ static const struct {
 	[TUX3_RECORD_EXTENT_MAP] = { sizeof(struct record_extent), apply_map },
 	[TUX3_RECORD_EXTENT_PUNCH] = { sizeof(struct record_extent), apply_punch },
 	[TUX3_RECORD_GROUP_TOUCHED] = { sizeof(struct record_group), apply_group },
+	[TUX3_RECORD_TREE_MERGE] = { sizeof(struct record_merge), apply_merge },
 };
 
 int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)

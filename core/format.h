@@ -298,6 +298,7 @@ struct disk_commit {
 };
 
 #define TUX3_COMMIT_DATA_FLUSHED (1u << 0)	/* its data was durable before its log was written */
+#define TUX3_COMMIT_SNAPSHOT	 (1u << 1)	/* a unify's snapshot was taken since the commit before */
 
 /*
  * Log records.  Absolute: replaying one twice is harmless.  The numbers are permanent.
@@ -316,7 +317,8 @@ struct disk_commit {
 	X(8,  XATTR_DELETE,  "xattr-delete",  record_xattr,  "hash, then struct disk_xattr, value_len 0") \
 	X(9,  EXTENT_MAP,    "extent-map",    record_extent, "these file blocks are there; checksums follow") \
 	X(10, EXTENT_PUNCH,  "extent-punch",  record_extent, "these file blocks are a hole") \
-	X(11, GROUP_TOUCHED, "group-touched", record_group,  "the free map of this group will change")
+	X(11, GROUP_TOUCHED, "group-touched", record_group,  "the free map of this group will change") \
+	X(12, TREE_MERGE,    "tree-merge",    record_merge,  "two nodes of the tree become one")
 
 enum tux3_record_type {
 #define X(number, NAME, name, type, what) TUX3_RECORD_##NAME = number,
@@ -370,6 +372,13 @@ struct record_group {
 	__le64 group;
 };
 
+/* The node at this level on the way to key takes in the one beside it under the same parent. */
+struct record_merge {
+	struct disk_key key;
+	__le32 level;
+	__le32 right;		/* 1: the next one, 0: the one before */
+};
+
 #define TUX3_ASSERT_SIZE(type, bytes) static_assert(sizeof(struct type) == (bytes))
 #define TUX3_ASSERT_AT(type, field, at) static_assert(offsetof(struct type, field) == (at))
 
@@ -415,5 +424,6 @@ TUX3_ASSERT_SIZE(disk_commit, 48);
 TUX3_ASSERT_SIZE(disk_record, 8);
 TUX3_ASSERT_SIZE(record_attr, 120);
 TUX3_ASSERT_SIZE(record_extent, 40);
+TUX3_ASSERT_SIZE(record_merge, 24);
 
 #endif

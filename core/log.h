@@ -28,6 +28,7 @@ struct log {
 	bool replaying;		/* records come from the disk: their blocks are not allocated yet */
 	bool must_write;	/* the next commit is written even without records: it overwrites a torn one,
 				   or names groups that replay touched */
+	bool after_snapshot;	/* a snapshot was taken since the last commit */
 	s64 blocks_delta;	/* data blocks that records applied so far gave to (or took from) an inode */
 
 	/* The stream of the commit being built; commit_mutex. */

@@ -133,6 +133,24 @@ static int log_append_record(struct volume *vol, enum tux3_record_type type, con
 	return 0;
 }
 
+/* Merging what the record before left underfull is a matter of what is in memory: so replay has to be told. */
+static int log_merges(struct volume *vol)
+{
+	struct record_merge record = {};
+	struct tree_merge merge;
+	int err = 0;
+
+	while (!err && tree_next_merge(vol, &merge)) {
+		tree_key_to_disk(&record.key, &merge.key);
+		record.level = cpu_to_le32(merge.level);
+		record.right = cpu_to_le32(merge.right);
+		err = log_append_record(vol, TUX3_RECORD_TREE_MERGE, &record, sizeof(record));
+		if (!err)
+			err = apply_record(vol, TUX3_RECORD_TREE_MERGE, &record, sizeof(record));
+	}
+	return err;
+}
+
 int log_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len,
 	       const void *tail, u32 tail_len)
 {
@@ -147,7 +165,9 @@ int log_record(struct volume *vol, enum tux3_record_type type, const void *paylo
 		len += tail_len;
 	}
 	err = log_append_record(vol, type, payload, len);
-	return err ? err : apply_record(vol, type, payload, len);
+	if (!err)
+		err = apply_record(vol, type, payload, len);
+	return err ? err : log_merges(vol);
 }
 
 int log_record_at(struct volume *vol, const struct tree_key *key, enum tux3_record_type type,
@@ -252,7 +272,8 @@ static void log_fill_header(struct volume *vol, u64 delta, u32 flags)
 	commit->bytes = cpu_to_le32(log->bytes);
 	commit->crc = cpu_to_le32(log->crc);
 	commit->records = cpu_to_le32(log->records);
-	commit->flags = cpu_to_le32(flags);
+	commit->flags = cpu_to_le32(flags | (log->after_snapshot ? TUX3_COMMIT_SNAPSHOT : 0));
+	log->after_snapshot = false;
 	commit->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
 	commit->inodes = cpu_to_le64(vol->tree_inodes);
 }

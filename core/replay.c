@@ -381,6 +381,8 @@ static int replay_commit(struct volume *vol, const struct log_commit *commit)
 	}
 	vol->delta.applying = le64_to_cpu(commit->commit->delta);
 	tree_edit_begin(vol);
+	if (le32_to_cpu(commit->commit->flags) & TUX3_COMMIT_SNAPSHOT)
+		tree_forget_appends(vol);
 	while ((more = log_next_record(commit->records, le32_to_cpu(commit->commit->bytes), &at, &record)) == 1) {
 		err = apply_record(vol, le16_to_cpu(record->type), record + 1, le32_to_cpu(record->len));
 		if (err)

@@ -257,6 +257,7 @@ static const struct flag_name extent_flags[] = {
 
 static const struct flag_name commit_flags[] = {
 	{ TUX3_COMMIT_DATA_FLUSHED, "data-flushed" },
+	{ TUX3_COMMIT_SNAPSHOT, "snapshot" },
 	{ }
 };
 
@@ -697,12 +698,25 @@ static void show_record_group(struct show_buffer *out, const void *payload, u32 
 	show_u64(out, "group", get_unaligned_le64(payload));
 }
 
+static void show_record_merge(struct show_buffer *out, const void *payload, u32 len)
+{
+	struct record_merge record;
+	struct tree_key key;
+
+	memcpy(&record, payload, sizeof(record));
+	key = tree_key_from_disk(&record.key);
+	show_key_fields(out, &key);
+	show_u64(out, "level", le32_to_cpu(record.level));
+	show_string(out, "with", le32_to_cpu(record.right) ? "next" : "previous");
+}
+
 /* Not sizeof for the last two: that has padding after the packed entry. */
 #define MIN_record_item		sizeof(struct record_item)
 #define MIN_record_attr		sizeof(struct record_attr)
 #define MIN_record_inode	sizeof(struct record_inode)
 #define MIN_record_extent	sizeof(struct record_extent)
 #define MIN_record_group	sizeof(struct record_group)
+#define MIN_record_merge	sizeof(struct record_merge)
 #define MIN_record_dirent	(offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
 #define MIN_record_xattr	(offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr))
 

@@ -14,6 +14,12 @@
 /* More than enough to bring in every node of a path one by one. */
 #define READ_ATTEMPTS (2 * (TUX3_MAX_LEVEL + 1))
 
+void tree_forget_appends(struct volume *vol)
+{
+	memset(vol->tree.appends, 0, sizeof(vol->tree.appends));
+	vol->tree.append_next = 0;
+}
+
 void tree_init(struct volume *vol)
 {
 	struct tree *tree = &vol->tree;
@@ -27,8 +33,8 @@ void tree_init(struct volume *vol)
 	tree->serial = 0;
 	INIT_LIST_HEAD(&tree->failed);
 	tree->snapshot_delta = 0;
-	memset(tree->appends, 0, sizeof(tree->appends));
-	tree->append_next = 0;
+	tree_forget_appends(vol);
+	tree->underfull_count = 0;
 	atomic64_set(&tree->edits, 0);
 	atomic64_set(&tree->redirects, 0);
 	atomic64_set(&tree->splits, 0);

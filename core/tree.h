@@ -175,6 +175,14 @@ void node_init(struct volume *vol, void *data, u64 addr, u64 birth, u32 level);
 /* ---- reading (tree.c) ---- */
 
 #define TREE_APPENDS 4
+#define TREE_UNDERFULL 16
+
+/* A node that takes in its neighbour on one side: the one at this level on the way to key. */
+struct tree_merge {
+	struct tree_key key;
+	u32 level;
+	bool right;
+};
 
 struct tree {
 	struct rw_semaphore sem;
@@ -188,6 +196,13 @@ struct tree {
 	u64 snapshot_delta;		/* delta.applying at the last snapshot; sem for writing */
 	struct tree_key appends[TREE_APPENDS];	/* items added or grown lately: where appending goes on; sem for writing */
 	u32 append_next;
+	/* Nodes that edits left underfull, since tree_next_merge() came by; sem for writing. */
+	struct {
+		struct tree_key key;
+		u64 addr;
+		u32 level;
+	} underfull[TREE_UNDERFULL];
+	u32 underfull_count;
 	atomic64_t edits, redirects, splits, merges;	/* counters */
 };
 
@@ -252,6 +267,14 @@ int tree_delete(struct volume *vol, const struct tree_key *key);	/* -ENOENT if i
  */
 int tree_delete_range(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
 		      u32 max, tree_item_fn fn, void *ctx, struct tree_key *next);
+/*
+ * Merging.  Edits leave nodes underfull and only take a note of them.  next_merge: what should be merged with a
+ * neighbour that is in memory now; false: nothing more.  merge: do it; the neighbour is read if need be; -EIO if there
+ * is none or both do not fit one node.  So who depends on the cache is next_merge, not merge: the log has a record of
+ * each merge, and replay comes to the same nodes.
+ */
+bool tree_next_merge(struct volume *vol, struct tree_merge *merge);
+int tree_merge(struct volume *vol, const struct tree_merge *merge);
 /* Like tree_lookup, lookup_before and scan, for use between edit_begin and edit_end (reads with sem held). */
 int tree_edit_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size);
 int tree_edit_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
@@ -274,6 +297,11 @@ int tree_place(struct volume *vol);
  * but stays in list.
  */
 void tree_snapshot(struct volume *vol, struct list_head *list, u64 *count);
+/*
+ * How leaves are split depends on what was added lately: from the snapshot on, so that who replays from there on splits
+ * them alike.  For replay, where the log says that there was a snapshot.
+ */
+void tree_forget_appends(struct volume *vol);
 void tree_snapshot_done(struct volume *vol, struct list_head *list, bool ok);
 
 /* mkfs: an empty DIRTY leaf as root; birth: delta.applying. */

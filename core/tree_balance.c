@@ -2,14 +2,16 @@
 /*
  * Keeping the tree's shape: splitting full nodes, merging underfull ones, a higher or lower root.
  *
- * Called in the second part of an edit, with the nodes concerned DIRTY and the new ones reserved: nothing
- * here can fail.  Branch 0 of a node may have a higher key than the branch that leads to the node: what
+ * But for tree_merge(), called in the second part of an edit, with the nodes concerned DIRTY and the new ones reserved:
+ * nothing there can fail.  Branch 0 of a node may have a higher key than the branch that leads to the node: what
  * is between them is nobody's but leads there.
  *
  * Merging: a node less than a third full takes in a neighbour under the same parent if both together
  * leave a quarter free, so that neither the next deletion nor the next insertion undoes it.  Only
  * neighbours in memory are considered: it is never worth a read with the tree locked, and who deletes
- * much has them there.
+ * much has them there.  What is in memory is not the same when the log is replayed, but the tree must come out the
+ * same, since no more blocks may be needed than there were: so an edit only takes a note of underfull nodes, and
+ * whoever logs the edits asks for the merges (tree_next_merge) and logs them too.
  *
  * Locking: tree->sem for writing.
  */
@@ -114,92 +116,168 @@ static bool branch_high(const struct tree_path *path, u32 level, u32 pos, struct
 	return false;
 }
 
-/* The child at branch pos of path->node[level], if it is in memory and as it should be. */
-static struct node_buffer *edit_neighbour(struct tree_edit *edit, u32 level, u32 pos)
+/*
+ * The neighbour of path->node[level] on this side.  read: from the disk if need be; else NULL if it is not in memory.
+ * An error if there is none, or it is not as it should be.
+ */
+static struct node_buffer *path_neighbour(struct volume *vol, const struct tree_path *path, u32 level, bool right,
+					  bool read)
 {
-	const struct disk_node *parent = path_node(&edit->path, level);
-	struct node_key low = inner_key(parent, pos), high;
-	struct node_link link = inner_link(parent, pos);
-	struct node_buffer *buffer = cache_peek(edit->vol, &link);
+	struct disk_node *parent = level < path->top ? path_node(path, level + 1) : NULL;
+	struct node_key low, high;
+	struct node_buffer *buffer;
+	char why[NODE_WHY_MAX];
+	struct node_link link;
+	u32 pos;
 
-	if (!buffer)
-		return NULL;
-	if (node_in_range(buffer->data, &low, branch_high(&edit->path, level, pos, &high) ? &high : NULL))
+	if (!parent)
+		return ERR_PTR(-EIO);
+	pos = path->index[level + 1];
+	if (right ? pos + 1 >= node_count(parent) : !pos)
+		return ERR_PTR(-EIO);
+	pos += right ? 1 : -1;
+	link = inner_link(parent, pos);
+	low = inner_key(parent, pos);
+	buffer = read ? cache_get(vol, &link, why, sizeof(why)) : cache_peek(vol, &link);
+	if (IS_ERR(buffer))
+		volume_warn(vol, "cannot read the tree node at block %llu (level %u): %s",
+			    (unsigned long long)link.addr, link.level, why);
+	if (IS_ERR_OR_NULL(buffer))
 		return buffer;
-	cache_put(edit->vol, buffer);
-	return NULL;
+	if (node_in_range(buffer->data, &low, branch_high(path, level + 1, pos, &high) ? &high : NULL))
+		return buffer;
+	cache_put(vol, buffer);
+	return ERR_PTR(-EIO);
 }
 
-static bool edit_mergeable(struct tree_edit *edit, u32 level, const struct node_buffer *with)
+static u32 merged_size(struct volume *vol, const struct node_buffer *node, const struct node_buffer *with)
 {
-	u32 block_size = edit->vol->block_size;
-
-	return node_used(path_node(&edit->path, level), block_size) + node_used(with->data, block_size) <=
-	       node_room(block_size) / 4 * 3;
+	return node_used(node->data, vol->block_size) + node_used(with->data, vol->block_size);
 }
 
-/* Merge path->node[level] with a neighbour, if it should be.  The parent has a branch less then. */
-static bool edit_merge(struct tree_edit *edit, u32 level)
+static bool node_underfull(struct volume *vol, const struct disk_node *node)
 {
-	struct disk_node *node = path_node(&edit->path, level), *parent = path_node(&edit->path, level + 1);
-	u32 pos = edit->path.index[level + 1], block_size = edit->vol->block_size;
-	struct node_buffer *with;
-
-	if (node_used(node, block_size) >= node_room(block_size) / 3)
-		return false;
-	with = pos + 1 < node_count(parent) ? edit_neighbour(edit, level + 1, pos + 1) : NULL;
-	if (with && edit_mergeable(edit, level, with)) {
-		node_append(node, with->data, block_size);
-		inner_delete(parent, pos + 1);
-		goto merged;
-	}
-	if (with)
-		cache_put(edit->vol, with);
-	with = pos ? edit_neighbour(edit, level + 1, pos - 1) : NULL;
-	if (with && edit_mergeable(edit, level, with)) {
-		node_prepend(node, with->data, block_size);
-		inner_set_child(parent, pos - 1, edit->path.node[level]);
-		inner_delete(parent, pos);
-		goto merged;
-	}
-	if (with)
-		cache_put(edit->vol, with);
-	return false;
-merged:
-	edit_discard(edit, with);
-	cache_put(edit->vol, with);
-	atomic64_inc(&edit->vol->tree.merges);
-	return true;
+	return node_used(node, vol->block_size) < node_room(vol->block_size) / 3;
 }
 
-/* A root with one branch hands over to what is below it. */
-static void edit_shrink_root(struct tree_edit *edit)
+void edit_note_underfull(struct tree_edit *edit, u32 level)
 {
 	struct tree *tree = &edit->vol->tree;
+	const struct node_buffer *node = edit->path.node[level];
+	u32 i;
 
-	while (tree->root_level) {
-		struct node_link link = tree_root_link(tree);
-		struct node_buffer *root = cache_peek(edit->vol, &link);
-
-		if (!root)
-			return;
-		if (node_count(root->data) > 1) {
-			cache_put(edit->vol, root);
-			return;
-		}
-		link = inner_link(root->data, 0);
-		tree_set_root(edit->vol, link.addr, link.birth, link.level);
-		edit_discard(edit, root);
-		cache_put(edit->vol, root);
-	}
+	if (edit->vol->log.replaying || level >= edit->path.top || !node_underfull(edit->vol, node->data))
+		return;
+	for (i = 0; i < tree->underfull_count; i++)
+		if (tree->underfull[i].addr == node->addr)
+			break;
+	if (i == TREE_UNDERFULL)	/* a merge more or less: the oldest is forgotten */
+		memmove(tree->underfull, tree->underfull + 1, --i * sizeof(tree->underfull[0]));
+	tree->underfull[i].key = node_key_unpack(&edit->key);
+	tree->underfull[i].addr = node->addr;
+	tree->underfull[i].level = level;
+	tree->underfull_count = max(tree->underfull_count, i + 1);
 }
 
-void edit_rebalance(struct tree_edit *edit, u32 level)
+/* Is there a neighbour on this side to merge with? */
+static bool path_mergeable(struct volume *vol, const struct tree_path *path, u32 level, bool right)
 {
-	u32 from = level;
+	struct node_buffer *with = path_neighbour(vol, path, level, right, false);
+	bool fits;
 
-	while (level < edit->path.top && edit_merge(edit, level))
-		level++;
-	if (level > from || from)
-		edit_shrink_root(edit);
+	if (IS_ERR_OR_NULL(with))
+		return false;
+	fits = merged_size(vol, path->node[level], with) <= node_room(vol->block_size) / 4 * 3;
+	cache_put(vol, with);
+	return fits;
+}
+
+bool tree_next_merge(struct volume *vol, struct tree_merge *merge)
+{
+	struct tree *tree = &vol->tree;
+	struct node_buffer *node;
+	struct node_key key;
+	struct tree_path path;
+	bool found = false;
+
+	while (!found && tree->underfull_count) {
+		u32 i = --tree->underfull_count;
+
+		merge->key = tree->underfull[i].key;
+		merge->level = tree->underfull[i].level;
+		key = node_key_pack(&merge->key);
+		if (path_descend(vol, &path, &key, false))
+			continue;
+		node = merge->level < path.top ? path.node[merge->level] : NULL;
+		/* Not the node of the note any more, or written since: then it would have to be redirected. */
+		if (node && node->addr == tree->underfull[i].addr && test_bit(NODE_DIRTY, &node->state) &&
+		    node_underfull(vol, node->data)) {
+			merge->right = path_mergeable(vol, &path, merge->level, true);
+			found = merge->right || path_mergeable(vol, &path, merge->level, false);
+		}
+		tree_path_put(vol, &path);
+	}
+	return found;
+}
+
+static int edit_merge(struct tree_edit *edit, const struct tree_merge *merge)
+{
+	u32 level = merge->level, block_size = edit->vol->block_size, pos;
+	struct volume *vol = edit->vol;
+	struct disk_node *parent;
+	struct node_buffer *with;
+	int err;
+
+	if (level >= edit->path.top)
+		return -EIO;
+	with = path_neighbour(vol, &edit->path, level, merge->right, true);
+	if (IS_ERR(with))
+		return PTR_ERR(with);
+	err = merged_size(vol, edit->path.node[level], with) <= node_room(block_size) ? 0 : -EIO;
+	if (!err)
+		err = edit_reserve(edit, edit_redirect_cost(edit, level));
+	if (err) {
+		cache_put(vol, with);
+		return err;
+	}
+	edit_redirect(edit, level);
+	parent = path_node(&edit->path, level + 1);
+	pos = edit->path.index[level + 1];
+	if (merge->right) {
+		node_append(path_node(&edit->path, level), with->data, block_size);
+		inner_delete(parent, pos + 1);
+	} else {
+		node_prepend(path_node(&edit->path, level), with->data, block_size);
+		inner_set_child(parent, pos - 1, edit->path.node[level]);
+		inner_delete(parent, pos);
+	}
+	edit_discard(edit, with);
+	cache_put(vol, with);
+	edit_note_underfull(edit, level + 1);
+	edit_shrink_root(edit, level);
+	atomic64_inc(&vol->tree.merges);
+	return 0;
+}
+
+int tree_merge(struct volume *vol, const struct tree_merge *merge)
+{
+	struct node_key key = node_key_pack(&merge->key);
+	struct tree_edit edit;
+	int err = edit_open(&edit, vol, &key);
+
+	return err ? err : edit_close(&edit, edit_merge(&edit, merge));
+}
+
+/* A child that is not of the path stays root even if it has one branch: the next edit here sees to it. */
+void edit_shrink_root(struct tree_edit *edit, u32 level)
+{
+	struct tree_path *path = &edit->path;
+	u32 top;
+
+	for (top = path->top; top && top >= level && node_count(path_node(path, top)) == 1; top--) {
+		struct node_link link = inner_link(path_node(path, top), 0);
+
+		tree_set_root(edit->vol, link.addr, link.birth, link.level);
+		edit_discard(edit, path->node[top]);
+	}
 }

@@ -25,11 +25,11 @@ void tree_edit_end(struct volume *vol)
 
 /* ---- the parts of a change ---- */
 
-/* On success edit_close() must follow. */
-static int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key)
+int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key)
 {
 	WARN_ON_ONCE(vol->tree.snapshot_delta && vol->delta.applying <= vol->tree.snapshot_delta);
 	edit->vol = vol;
+	edit->key = *key;
 	edit->spares = 0;
 	edit->err = 0;
 	return path_descend(vol, &edit->path, key, true);
@@ -42,7 +42,7 @@ static void edit_drop_spares(struct tree_edit *edit)
 		cache_free(edit->vol, edit->spare[--edit->spares]);
 }
 
-static int edit_close(struct tree_edit *edit, int err)
+int edit_close(struct tree_edit *edit, int err)
 {
 	edit_drop_spares(edit);
 	tree_path_put(edit->vol, &edit->path);
@@ -95,8 +95,7 @@ void edit_discard(struct tree_edit *edit, struct node_buffer *buffer)
 		edit->err = err;
 }
 
-/* How many nodes of the path, from this level up, are not DIRTY: those below a DIRTY one. */
-static u32 edit_redirect_cost(const struct tree_edit *edit, u32 level)
+u32 edit_redirect_cost(const struct tree_edit *edit, u32 level)
 {
 	u32 nodes = 0;
 
@@ -105,8 +104,7 @@ static u32 edit_redirect_cost(const struct tree_edit *edit, u32 level)
 	return nodes;
 }
 
-/* Make the path DIRTY, from the root down to this level. */
-static void edit_redirect(struct tree_edit *edit, u32 bottom)
+void edit_redirect(struct tree_edit *edit, u32 bottom)
 {
 	struct tree_path *path = &edit->path;
 	struct volume *vol = edit->vol;
@@ -344,7 +342,7 @@ static int edit_delete_some(struct tree_edit *edit, const struct item_range *ran
 	edit_redirect(edit, 0);
 	leaf_delete(path_node(&edit->path, 0), edit->vol->block_size, range->from, range->to);
 	if (range->merge)
-		edit_rebalance(edit, 0);
+		edit_note_underfull(edit, 0);
 	return 0;
 }
 
@@ -379,8 +377,10 @@ static int edit_delete_leaf(struct tree_edit *edit, const struct item_range *ran
 	}
 	for (level = 0; level < keep; level++)
 		edit_discard(edit, path->node[level]);
-	if (!last)
-		edit_rebalance(edit, keep);
+	if (!last) {
+		edit_note_underfull(edit, keep);
+		edit_shrink_root(edit, keep);
+	}
 	return 0;
 }
 

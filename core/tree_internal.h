@@ -217,18 +217,27 @@ static inline void tree_set_root_buffer(struct volume *vol, const struct node_bu
  */
 struct tree_edit {
 	struct volume *vol;
+	struct node_key key;	/* where path leads */
 	struct tree_path path;
 	struct node_buffer *spare[EDIT_SPARES];	/* a block is promised to each; not yet in the cache */
 	u32 spares;
 	int err;	/* first failure to free a block: the change is made, the commit must be aborted */
 };
 
+/* On success edit_close() must follow; it returns err, or what went wrong meanwhile. */
+int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key);
+int edit_close(struct tree_edit *edit, int err);
 /* With edit->path set.  -ENOMEM, -ENOSPC, -EIO: nothing has changed. */
 int edit_reserve(struct tree_edit *edit, u32 count);
 /* A spare becomes an empty DIRTY node. */
 struct node_buffer *edit_take(struct tree_edit *edit, u32 level);
 /* The node has gone from the tree: drop its buffer, free its block. */
 void edit_discard(struct tree_edit *edit, struct node_buffer *buffer);
+
+/* How many nodes of the path, from this level up, are not DIRTY: those below a DIRTY one. */
+u32 edit_redirect_cost(const struct tree_edit *edit, u32 level);
+/* Make the path DIRTY, from the root down to this level. */
+void edit_redirect(struct tree_edit *edit, u32 bottom);
 
 /* How many nodes to reserve so that the full node at this level can be split; -EIO. */
 int edit_split_cost(struct tree_edit *edit, u32 level);
@@ -239,7 +248,9 @@ int edit_split_cost(struct tree_edit *edit, u32 level);
 struct node_buffer *edit_split_leaf(struct tree_edit *edit, u32 pos);
 /* Link the new node right of path->node[level] into the tree above, splitting what is full there. */
 void edit_link_right(struct tree_edit *edit, u32 level, struct node_buffer *right);
-/* Something was removed from path->node[level], which is DIRTY: merge what is underfull, from there up. */
-void edit_rebalance(struct tree_edit *edit, u32 level);
+/* Something was removed from path->node[level], which is DIRTY: note that it is underfull, if it is. */
+void edit_note_underfull(struct tree_edit *edit, u32 level);
+/* A root with one branch hands over to what is below it.  The nodes of the path from level up are still there. */
+void edit_shrink_root(struct tree_edit *edit, u32 level);
 
 #endif

@@ -152,6 +152,7 @@ void tree_snapshot(struct volume *vol, struct list_head *list, u64 *count)
 	list_splice_tail_init(&tree->dirty, list);
 	WRITE_ONCE(tree->dirty_count, 0);
 	tree->snapshot_delta = vol->delta.applying;
+	tree_forget_appends(vol);
 	list_for_each_entry(buffer, list, lru_link) {
 		/* In this order: at no time it looks CLEAN. */
 		set_bit(NODE_FLUSHING, &buffer->state);

@@ -130,6 +130,7 @@ int unify_start(struct volume *vol)
 	tree_edit_begin(vol);
 	tree_snapshot(vol, &unify->nodes, &unify->node_count);
 	unify_fill_anchor(vol);
+	vol->log.after_snapshot = true;
 	tree_edit_end(vol);
 	range_list_move(&unify->node_frees, &vol->balloc.node_frees);
 	range_list_move(&vol->log.old_blocks, &vol->log.blocks);

@@ -351,7 +351,7 @@ class Volume:
         self.delta = commit.delta
         table = {1: self.item_set, 2: self.item_delete, 3: self.attr_set, 4: self.inode_delete, 5: self.dirent_set,
                  6: self.dirent_delete, 7: self.xattr_set, 8: self.xattr_set, 9: self.extent_map, 10: self.extent_punch,
-                 11: self.group_touched}
+                 11: self.group_touched, 12: self.tree_merge}
         for kind, payload in self.records(commit):
             expect(kind in table, f"record type {kind}")
             self.deleting = kind == 8
@@ -464,6 +464,11 @@ class Volume:
 
     def group_touched(self, payload):
         self.touched.add(struct.unpack("<Q", payload)[0])
+
+    def tree_merge(self, payload):
+        """Changes which node an item is in, not the items."""
+        _, offset, level, right = struct.unpack("<QQII", payload)
+        expect(level < 13 and right < 2, "a merge")
 
     # ---- names and files ----
 

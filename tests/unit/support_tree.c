@@ -173,6 +173,15 @@ void fixture_close(struct tree_fixture *fixture)
 
 /* ---- changes ---- */
 
+/* What the log does after each record. */
+static void fixture_merge(struct tree_fixture *fixture)
+{
+	struct tree_merge merge;
+
+	while (tree_next_merge(&fixture->vol, &merge))
+		check(!tree_merge(&fixture->vol, &merge));
+}
+
 int fixture_set(struct tree_fixture *fixture, const struct tree_key *key, u32 len)
 {
 	u32 version = ++fixture->versions;
@@ -198,6 +207,7 @@ int fixture_delete(struct tree_fixture *fixture, const struct tree_key *key)
 
 	tree_edit_begin(&fixture->vol);
 	err = tree_delete(&fixture->vol, key);
+	fixture_merge(fixture);
 	tree_edit_end(&fixture->vol);
 	if (!found)
 		check(err);
@@ -243,6 +253,7 @@ int fixture_delete_range(struct tree_fixture *fixture, const struct tree_key *fr
 		last = first + max;
 	tree_edit_begin(&fixture->vol);
 	ret = tree_delete_range(&fixture->vol, from, to, max, see_item, &seen, &next);
+	fixture_merge(fixture);
 	tree_edit_end(&fixture->vol);
 	if (ret < 0)
 		return ret;

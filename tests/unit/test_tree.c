@@ -1197,6 +1197,7 @@ static void use_damaged(struct random_run *run)
 	struct tree_key from = tree_key(0, 0, 0), to = tree_key(U64_MAX, 0, 0), key, found;
 	u32 count = 0, nodes = 0, i;
 	u8 *data = calloc(1, vol->block_size);
+	struct tree_merge merge;
 
 	check(!tree_walk(vol, count_node, &nodes));
 	check(nodes < 2000);
@@ -1217,6 +1218,12 @@ static void use_damaged(struct random_run *run)
 			break;
 		default:
 			tree_set(vol, &key, data, random_len(run));
+		}
+		while (tree_next_merge(vol, &merge))
+			tree_merge(vol, &merge);
+		if (!test_below(run->random, 10)) {
+			merge = (struct tree_merge){ key, test_below(run->random, 3), test_below(run->random, 2) };
+			tree_merge(vol, &merge);
 		}
 		tree_edit_end(vol);
 		if (!test_below(run->random, 20)) {
