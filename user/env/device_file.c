@@ -6,7 +6,11 @@
  *
  * Two programs must not write one volume.  Open-file-description locks over the whole file say who uses
  * it (not flock(): udev takes that on block devices for a moment at any time); for a block device O_EXCL also
- * keeps mounted filesystems, RAID and the like out.
+ * keeps mounted filesystems, RAID and the like out, and who only reads looks whether it could be had.  Other names of
+ * the same volume, loop devices and the files behind them, are device_use.c's.
+ *
+ * Whoever else writes a block device, as the kernel module, goes past the page cache of it: what that holds is dropped
+ * when we open it.
  *
  * Locking: nothing here changes after the device was opened.
  */
@@ -19,12 +23,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "device_file.h"
+#include "device_use.h"
 #include "write_queue.h"
 
 struct device_file {
 	struct tux3_device dev;
 	int fd;
 	bool block_device;
+	struct device_holds holds;	/* other names of the volume */
 	struct write_queue *queue;	/* NULL if read-only */
 };
 
@@ -108,6 +114,7 @@ static void file_close(struct tux3_device *dev)
 	if (file->queue)
 		write_queue_close(file->queue);
 	close(file->fd);
+	device_release_others(&file->holds);
 	kfree(dev->name);
 	kfree(file);
 }
@@ -137,7 +144,7 @@ const char *device_file_method(struct tux3_device *dev)
 
 struct opening {
 	const char *path;
-	bool write;
+	bool write, format;
 	char *why;
 	size_t why_size;
 };
@@ -170,6 +177,8 @@ static bool is_read_only_disk(const char *path)
 static int explain_open(struct opening *opening, int err)
 {
 	const char *path = opening->path;
+	char text[300];
+	struct stat st;
 
 	switch (err) {
 	case ENOENT:
@@ -183,7 +192,8 @@ static int explain_open(struct opening *opening, int err)
 	case EROFS:
 		return refuse(opening, -err, "%s is read-only or on a read-only filesystem", path);
 	case EBUSY:
-		return refuse(opening, -err, "%s is in use by another program (mounted?)", path);
+		return refuse(opening, -err, "%s is in use: %s", path,
+			      stat(path, &st) ? "another program has it" : device_use_text(&st, text, sizeof(text)));
 	case ENXIO:
 	case ENODEV:
 		return refuse(opening, -err, "there is no device behind %s", path);
@@ -215,6 +225,18 @@ static int lock_file(struct opening *opening, int fd)
 	return refuse(opening, -errno, "cannot lock %s: %s", opening->path, strerror(errno));
 }
 
+/* Whoever has it under another name, or has mounted it; what is in the page cache may be older than that. */
+static int keep_others_out(struct opening *opening, int fd, const struct stat *st, struct device_holds *holds)
+{
+	enum device_purpose purpose = opening->format ? DEVICE_TO_FORMAT : opening->write ? DEVICE_TO_WRITE : DEVICE_TO_READ;
+
+	if (S_ISBLK(st->st_mode) && !opening->write && device_check_unwritten(opening->path, st))
+		return explain_open(opening, EBUSY);
+	if (S_ISBLK(st->st_mode))
+		ioctl(fd, BLKFLSBUF, 0);
+	return device_hold_others(opening->path, st, purpose, holds, opening->why, opening->why_size);
+}
+
 /* Opens, locks and measures.  The descriptor, or -errno. */
 static int open_and_lock(struct opening *opening, struct device_file *file)
 {
@@ -235,6 +257,8 @@ static int open_and_lock(struct opening *opening, struct device_file *file)
 	err = fstat(fd, &st) ? explain_open(opening, errno) : check_kind(opening, st.st_mode);
 	if (!err)
 		err = lock_file(opening, fd);
+	if (!err)
+		err = keep_others_out(opening, fd, &st, &file->holds);
 	if (err)
 		goto fail;
 	file->block_device = S_ISBLK(st.st_mode);
@@ -251,6 +275,7 @@ static int open_and_lock(struct opening *opening, struct device_file *file)
 	return fd;
 
 fail:
+	device_release_others(&file->holds);
 	close(fd);
 	return err;
 }
@@ -261,6 +286,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 	struct opening opening = {
 		.path = path,
 		.write = flags & DEVICE_OPEN_WRITE,
+		.format = flags & DEVICE_OPEN_FORMAT,
 		.why = why,
 		.why_size = why_size,
 	};
@@ -282,6 +308,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 		if (err) {
 			refuse(&opening, err, "cannot start threads to write %s: %s", path,
 			       strerror(-err));
+			device_release_others(&file->holds);
 			close(file->fd);
 			goto fail;
 		}

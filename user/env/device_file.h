@@ -7,9 +7,11 @@
 
 #define DEVICE_OPEN_WRITE	(1u << 0)	/* else the device is read_only */
 #define DEVICE_OPEN_SYNC_IO	(1u << 1)	/* pwritev(2) in threads, not io_uring */
+#define DEVICE_OPEN_FORMAT	(1u << 2)	/* all of it is overwritten: a loop device must not even be attached to it */
 
 /*
- * Writers lock out everybody, readers lock out writers, until the device is closed.  0 or -errno: then
+ * Writers lock out everybody, readers lock out writers, until the device is closed; under its other names too: see
+ * device_use.h.  0 or -errno: then
  * `why` is a sentence (without a full stop) for the user.  Starts threads: not before a fork().
  */
 int device_open_file(const char *path, unsigned int flags, struct tux3_device **dev,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "device_use.h"
 #include "device_wait.h"
 
 #define WAIT_MS 30000
@@ -21,9 +22,10 @@ static bool in_use(int fd, bool write)
 	return !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
 }
 
-/* A file system is mounted whose source is path: the daemon tells the kernel the real path. */
-static bool is_mounted(const char *path)
+/* A file system is mounted whose source is path, or a loop device of it, or what is behind one. */
+static bool is_mounted(const char *path, const struct stat *st)
 {
+	struct stat source;
 	FILE *mounts = setmntent("/proc/self/mounts", "re");
 	struct mntent *mount;
 	bool found = false;
@@ -31,7 +33,8 @@ static bool is_mounted(const char *path)
 	if (!mounts)
 		return false;
 	while (!found && (mount = getmntent(mounts)))
-		found = !strcmp(mount->mnt_fsname, path);
+		found = !strcmp(mount->mnt_fsname, path) ||	/* the daemon tells the kernel the real path */
+			(mount->mnt_fsname[0] == '/' && !stat(mount->mnt_fsname, &source) && device_same(st, &source));
 	endmntent(mounts);
 	return found;
 }
@@ -48,7 +51,7 @@ void device_wait_closed(const char *path, bool write)
 	fd = open(real, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	for (int waited = 0; waited < WAIT_MS && in_use(fd, write) && !is_mounted(real); waited += POLL_MS)
+	for (int waited = 0; waited < WAIT_MS && in_use(fd, write) && !is_mounted(real, &st); waited += POLL_MS)
 		usleep(POLL_MS * 1000);
 	close(fd);
 }

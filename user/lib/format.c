@@ -178,8 +178,8 @@ int tux3_format(const char *path, const struct tux3_format_options *opts, char *
 	if (!err)
 		err = make_file(&format);
 	if (!err)
-		err = device_open_file(path, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO, &format.dev,
-				       why, why_size);
+		err = device_open_file(path, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO | DEVICE_OPEN_FORMAT,
+				       &format.dev, why, why_size);
 	if (!err) {
 		err = look_around(&format);
 		if (!err)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One volume under several names: files, the loop devices attached to them, what is mounted or swapped to."""
+import contextlib
+import os
+import subprocess
+
+import pytest
+
+from test_tools import sentence
+from tools_helpers import digest, fill
+
+OPERATION = 8
+
+
+@contextlib.contextmanager
+def loop_device(path, *options):
+    device = subprocess.run(["losetup", "-f", "--show", *options, str(path)], check=True, capture_output=True,
+                            text=True).stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
+
+
+def refused(build, image, directory):
+    """Mounting it fails, and says why."""
+    done = subprocess.run([str(build / "tux3-fuse"), str(image), str(directory)], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode != 0 and "in use" in done.stderr, (done.returncode, done.stderr)
+
+
+READERS = ((["fsck.tux3"], OPERATION), (["tux3", "show"], 1), (["tux3", "stat"], 1), (["tux3", "graph"], 1))
+
+
+def readers_refuse(run, path):
+    for args, status in READERS:
+        assert "in use" in sentence(run(*args, path, status=status))
+    assert "in use" in sentence(run("tux3", "image", path, f"{path}.copy" if os.path.isfile(path) else "/tmp/no.copy",
+                                    status=1))
+
+
+@pytest.mark.parametrize("file_first", [True, False])
+def test_file_and_its_loop_device(build, run, volume, mount, tmp_path, file_first):
+    with loop_device(volume) as loop:
+        first, second = (volume, loop) if file_first else (loop, volume)
+        m = mount(first)
+        with open(m / "file", "w") as f:
+            f.write("x")
+        refused(build, second, tmp_path)
+        readers_refuse(run, second)
+        assert "in use" in sentence(run("mkfs.tux3", "-f", second, status=1))
+        m.unmount()
+        m = mount(second)
+        assert os.listdir(m.path) == ["file"]
+        m.unmount()
+
+
+def test_two_loop_devices_of_a_file(build, volume, mount, tmp_path):
+    with loop_device(volume) as one, loop_device(volume) as two, loop_device(two) as three:
+        for first, others in ((one, (two, three)), (three, (one, two, volume)), (two, (one, three))):
+            m = mount(first)
+            for other in others:
+                refused(build, other, tmp_path)
+            m.unmount()
+
+
+def test_readers_do_not_lock_each_other_out(build, run, mkfs):
+    path = mkfs("32M")
+    fill(build, path)
+    with loop_device(path) as loop:
+        running = [subprocess.Popen([str(build / "fsck.tux3"), "--data", p], stdout=subprocess.DEVNULL)
+                   for p in (loop, path) * 5]
+        assert [process.wait(120) for process in running] == [0] * 10
+
+
+def test_mounted_by_the_kernel(run, build, image, tmp_path):
+    """Any filesystem on the loop device stands for the module: it has the device, not the file."""
+    path, where = image("16M"), tmp_path / "where"
+    where.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", path], check=True)
+    before = digest(path)
+    with loop_device(path) as loop:
+        assert "attached to" in sentence(run("mkfs.tux3", "-f", path, status=1))
+        subprocess.run(["mount", "-o", "noload,ro", loop, where], check=True)
+        subprocess.run(["umount", where], check=True)
+        subprocess.run(["mount", loop, where], check=True)
+        try:
+            for name in (path, loop):
+                assert "in use" in sentence(run("mkfs.tux3", "-f", name, status=1))
+                readers_refuse(run, name)
+                refused(build, name, tmp_path)
+            assert f"mounted on {where}" in sentence(run("tux3", "show", loop, status=1))
+        finally:
+            subprocess.run(["umount", where], check=True)
+    # Nothing but what ext4 wrote.
+    subprocess.run(["e2fsck", "-fn", path], check=True, capture_output=True)
+    assert before != digest(path)
+
+
+def test_read_only_mount_may_be_read(run, image, tmp_path):
+    path, where = image("16M"), tmp_path / "where"
+    where.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", path], check=True)
+    with loop_device(path) as loop:
+        subprocess.run(["mount", "-o", "ro,noload", loop, where], check=True)
+        try:
+            for name in (path, loop):
+                assert "no Tux3 volume" in sentence(run("tux3", "show", name, status=1))
+                assert "in use" in sentence(run("mkfs.tux3", "-f", name, status=1))
+        finally:
+            subprocess.run(["umount", where], check=True)
+
+
+def test_swap(run, image):
+    path = image("16M")
+    path.write_bytes(bytes(16 << 20))
+    subprocess.run(["mkswap", path], check=True, capture_output=True)
+    with loop_device(path) as loop:
+        if subprocess.run(["swapon", loop], capture_output=True).returncode:
+            pytest.skip("no swap here")
+        try:
+            for name in (path, loop):
+                assert "in use" in sentence(run("mkfs.tux3", "-f", name, status=1))
+        finally:
+            subprocess.run(["swapoff", loop], check=True)
+    assert "swap" in sentence(run("mkfs.tux3", path, status=1))
+
+
+def test_stale_cache(build, run, mkfs):
+    """What another has written past the page cache of a block device is seen, though that was in use meanwhile."""
+    path = mkfs("32M")
+    with loop_device(path) as loop, open(loop, "rb") as keeps_cache:
+        keeps_cache.read(1 << 20)
+        assert run("tux3", "stat", loop, "inodes").stdout.split()[1] == "1"
+        fill(build, path)
+        assert run("tux3", "stat", loop, "inodes").stdout.split()[1] == "305"
