@@ -235,13 +235,27 @@ static int listing_add(void *ctx, const struct tux3_dirent *entry)
 	return 0;
 }
 
+static int listed_order(const void *a, const void *b)
+{
+	return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
+}
+
+/* The list is sorted.  The first with this name that was not asked for before. */
 static struct listed *listing_find(struct listing *list, const char *name)
 {
-	u32 i;
+	u32 low = 0, high = list->count;
 
-	for (i = 0; i < list->count; i++)
-		if (!list->entries[i].seen && !strcmp(list->entries[i].name, name))
-			return &list->entries[i];
+	while (low < high) {
+		u32 mid = (low + high) / 2;
+
+		if (strcmp(list->entries[mid].name, name) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (; low < list->count && !strcmp(list->entries[low].name, name); low++)
+		if (!list->entries[low].seen)
+			return &list->entries[low];
 	return NULL;
 }
 
@@ -298,6 +312,8 @@ static void compare_names(struct tux3_node *node, const struct m_state *state, c
 		note_difference(diff, "%s: readdir failed: %s", path, strerror(-err));
 		goto out;
 	}
+	if (list.count)
+		qsort(list.entries, list.count, sizeof(*list.entries), listed_order);
 	compare_dots(&list, state, dir, diff, path);
 	for (i = 0; i < dir->entry_count; i++) {
 		const struct m_inode *inode = state->inodes[dir->entries[i].id];

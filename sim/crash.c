@@ -9,7 +9,8 @@
  *
  * The volume found there must be in a state that its delta may have, not older than the last sync that had
  * returned by then; the checker must find nothing; and it must be good for further use, through
- * another cut (second level).
+ * another cut (second level).  Such use may be no more than recovery, to the end of its first unify: whatever a cut leaves
+ * of that must still be the state that was found.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 #include "clock.h"
 #include "sim.h"
 
+#define IMAGES		4u	/* of each cut, if nobody says */
+#define SECOND_RATE	12u	/* one of so many images is used, if nobody says */
 #define SECOND_CUTS	6u	/* tried of each run at the second level */
 #define SECOND_IMAGES	2u
 #define SECOND_OPS	6u	/* operations made before it, at most */
@@ -42,12 +45,28 @@ static struct boundary *find_boundary(struct sim_run *run, u64 delta)
 	return run->closed ? &run->boundaries[run->boundary_count - 1] : NULL;
 }
 
+/* The size of the file that the operation was about; -1: there is none. */
+static s64 size_on_volume(struct sim_run *again, const struct sim_op *op)
+{
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	s64 size = -1;
+
+	if (*op->a == '@' || node_walk(again->volume, op->a, &node))
+		return -1;
+	if (!tux3_stat_node(node, &stat))
+		size = stat.size;
+	tux3_node_put(node, 1);
+	return size;
+}
+
 /* The batches of one call: a delta may end between two. */
 static struct m_state *find_partial(struct sim_run *run, struct sim_run *again, const struct boundary *boundary)
 {
 	const struct sim_op *op = &boundary->op;
 	const struct m_state *before = boundary->states[0];
 	u64 step = run->params->block_size, offset = op->offset, at;
+	s64 size = size_on_volume(again, op);
 	struct difference diff;
 	int err;
 	u32 id = model_lookup(before, op->a, &err);
@@ -58,10 +77,12 @@ static struct m_state *find_partial(struct sim_run *run, struct sim_run *again, 
 		offset = before->inodes[id]->size;
 	for (at = offset; at < offset + op->len; at = round_down(at, step) + step) {
 		struct m_state *state = model_snapshot(before);
+		bool size_fits;
 
 		model_apply_part(state, op, at - offset, boundary->now);
+		size_fits = size < 0 || size == (s64)state->inodes[id]->size;	/* comparing takes longer than asking */
 		model_forget_open(state);
-		if (!compare_tree(again->volume, state, again->buffer, &diff))
+		if (size_fits && !compare_tree(again->volume, state, again->buffer, &diff))
 			return state;
 		model_put(state);
 	}
@@ -125,6 +146,20 @@ static struct m_state *verify_once(struct sim_run *run, struct sim_run *again, u
 	return state;
 }
 
+/* Recovery, from the open that replays to the unify of a close, and cut the power in that. */
+static void recover(struct sim_run *again, struct m_state *state, u64 delta, struct rng *rng, u32 depth)
+{
+	if (again->config->canary == CANARY_LOSE_RECOVERY)
+		again->disk->settings.lose_write = 1 + rng_below(rng, 4);
+	if (run_open(again, false))
+		return;
+	run_begin(again, state, delta);
+	run_close(again);
+	again->recovering = true;
+	if (!again->failed)
+		crash_all(again, depth + 1);
+}
+
 /* Use the volume, close it or not, and cut the power in that. */
 static void write_on(struct sim_run *again, struct m_state *state, u64 delta, struct rng *rng, u32 depth)
 {
@@ -164,12 +199,18 @@ void crash_verify(struct sim_run *run, struct sim_disk *image, u64 acked_at, u64
 	again.where = where;
 	again.clock = run->clock;
 	again.op_index = run->op_index;
+	again.life = run->life;
 	sim_log_clear();
 	env_set_random_seed(rng_next(&rng) | 1);
 	state = verify_once(run, &again, acked_at, &delta);
-	if (state && on && !again.failed)
-		write_on(&again, state, delta, &rng, depth);
+	if (state && on && !again.failed) {
+		if (rng_one_in(&rng, 2))
+			recover(&again, state, delta, &rng, depth);
+		else
+			write_on(&again, state, delta, &rng, depth);
+	}
 	model_put(state);
+	reach_merge(&run->reach, &again.reach);
 	run->failed |= again.failed;
 	run_exit(&again);
 }
@@ -190,12 +231,56 @@ static bool image_was_tried(const struct cut_images *images, u32 i)
 	return false;
 }
 
+static struct disk_settings image_settings(const struct sim_run *run)
+{
+	struct disk_settings settings = run->disk->settings;
+
+	settings.lose_write = 0;
+	settings.forget_magic = run->config->canary == CANARY_FORGET_LOG ? TUX3_LOG_MAGIC : 0;
+	return settings;
+}
+
+/* After its first k writes; k one beyond the last stands for the end of the trace. */
+static struct disk_cut cut_after(const struct sim_disk *disk, u32 k)
+{
+	struct disk_cut cut = { .issued = min_t(u32, k, disk->write_count) };
+
+	cut.at = k > disk->write_count ? disk->now : k ? disk->writes[k - 1].issued :
+		 disk->write_count ? disk->writes[0].issued - 1 : disk->now;
+	return cut;
+}
+
+/* What the command line says comes first, then what the workload says. */
+static u32 run_second_rate(const struct sim_run *run)
+{
+	if (run->config->second_rate != SIM_ANY)
+		return run->config->second_rate;
+	return run->params->recoveries ? run->params->recoveries : SECOND_RATE;
+}
+
+static u32 run_images(const struct sim_run *run, u32 depth)
+{
+	if (depth > 1)
+		return SECOND_IMAGES;
+	if (run->config->images)
+		return run->config->images;
+	return run->params->images ? run->params->images : IMAGES;
+}
+
+/* At most, 0: all. */
+static u32 run_cuts(const struct sim_run *run, u32 depth)
+{
+	if (depth > 1)
+		return SECOND_CUTS;
+	return run->config->cuts ? run->config->cuts : run->params->cuts;
+}
+
 static void crash_image(struct sim_run *run, struct cut_images *images, u32 i)
 {
 	const struct disk_cut *cut = &images->cut;
 	u64 seed = rng_hash(run->params->seed ^ run->op_index,
 			    ((u64)images->depth << 40) + ((u64)images->k << 8) + i);
-	struct disk_settings settings = run->disk->settings;
+	struct disk_settings settings = image_settings(run);
 	struct rng rng = { seed };
 	struct sim_disk image;
 	u64 acked_at = cut->at;
@@ -211,8 +296,7 @@ static void crash_image(struct sim_run *run, struct cut_images *images, u32 i)
 	images->digests[i] = disk_init_image(&image, run->disk, &settings, cut, i ? &rng : NULL,
 					     i && i % 2 == 0);
 	if (i == 0 || !image_was_tried(images, i)) {
-		again = run->config->second_rate && images->depth < 2 &&
-			rng_one_in(&rng, run->config->second_rate);
+		again = images->depth < 2 && run_second_rate(run) && rng_one_in(&rng, run_second_rate(run));
 		run->totals->images++;
 		run->totals->second_images += images->depth > 1;
 		crash_verify(run, &image, acked_at, rng_next(&rng), images->depth, again, where);
@@ -220,20 +304,17 @@ static void crash_image(struct sim_run *run, struct cut_images *images, u32 i)
 	disk_exit(&image);
 }
 
-/* k writes were issued; k one beyond the last stands for the end of the trace. */
 static void crash_cut(struct sim_run *run, u32 k, u32 depth)
 {
 	const struct sim_config *config = run->config;
 	struct sim_disk *disk = run->disk;
-	struct cut_images images = { .k = k, .depth = depth };
-	u32 count = depth > 1 ? SECOND_IMAGES : config->images, i;
+	struct cut_images images = { .cut = cut_after(disk, k), .k = k, .depth = depth };
+	u32 count = run_images(run, depth), i;
 
-	images.cut.issued = min_t(u32, k, disk->write_count);
-	images.cut.at = k > disk->write_count ? disk->now : k ? disk->writes[k - 1].issued :
-			disk->write_count ? disk->writes[0].issued - 1 : disk->now;
 	if (!disk_count_unflushed(disk, &images.cut))
 		count = 1;
 	run->totals->cuts++;
+	run->totals->recovery_cuts += run->recovering;
 	for (i = 0; i < min_t(u32, count, ARRAY_SIZE(images.digests)) && !run->failed; i++) {
 		if (depth == 1 && config->only_image >= 0 && config->only_image != i) {
 			images.digests[i] = i ? ~(u64)i : 0;
@@ -250,7 +331,7 @@ static void crash_cut(struct sim_run *run, u32 k, u32 depth)
 void crash_all(struct sim_run *run, u32 depth)
 {
 	const struct sim_config *config = run->config;
-	u32 cuts = run->disk->write_count + 2, limit = depth > 1 ? SECOND_CUTS : config->cuts, k;
+	u32 cuts = run->disk->write_count + 2, limit = run_cuts(run, depth), k;
 	struct rng rng = { rng_hash(run->params->seed, run->op_index + depth) };
 
 	run->totals->writes += depth == 1 ? run->disk->write_count : 0;
@@ -261,4 +342,31 @@ void crash_all(struct sim_run *run, u32 depth)
 			continue;
 		crash_cut(run, k, depth);
 	}
+}
+
+void crash_go_on(struct sim_run *run, struct sim_disk *next, struct rng *rng)
+{
+	struct sim_disk *disk = run->disk;
+	u32 back = rng_one_in(rng, 2) ? rng_below(rng, disk->write_count / 8 + 1) : 0;
+	struct disk_cut cut = cut_after(disk, disk->write_count + 1 - back);
+	struct disk_settings settings = image_settings(run);
+	struct m_state *state;
+	struct sim_run again;
+	u64 delta = 0;
+
+	settings.seed = rng_next(rng);
+	disk_init_image(next, disk, &settings, &cut, rng, rng_one_in(rng, 2));
+	run_init(&again, run->config, run->totals, run->params, next);
+	again.where = "going on after the cut";
+	again.clock = run->clock;
+	again.life = run->life;
+	sim_log_clear();
+	state = verify_once(run, &again, cut.at, &delta);
+	reach_merge(&run->reach, &again.reach);
+	run->failed |= again.failed;
+	run_exit(&again);
+	run->disk = next;
+	if (state && !run_open(run, false))
+		run_begin(run, state, delta);
+	model_put(state);
 }

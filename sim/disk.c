@@ -7,6 +7,55 @@
 
 #define ARENA_BYTES (256u << 10)
 
+/* ---- tables of pages ---- */
+
+static void pages_init(struct disk_pages *pages, u64 size_bytes)
+{
+	u64 span = (u64)DISK_CHUNK * DISK_PAGE;
+
+	pages->count = (size_bytes + span - 1) / span;
+	pages->chunks = calloc(pages->count, sizeof(*pages->chunks));
+	if (!pages->chunks)
+		abort();
+}
+
+static void pages_exit(struct disk_pages *pages)
+{
+	u64 i;
+
+	for (i = 0; i < pages->count; i++)
+		free(pages->chunks[i]);
+	free(pages->chunks);
+}
+
+static u8 *pages_get(const struct disk_pages *pages, u64 page)
+{
+	u8 **chunk = pages->chunks[page / DISK_CHUNK];
+
+	return chunk ? chunk[page % DISK_CHUNK] : NULL;
+}
+
+static u8 **pages_slot(struct disk_pages *pages, u64 page)
+{
+	u8 ***chunk = &pages->chunks[page / DISK_CHUNK];
+
+	if (!*chunk)
+		*chunk = calloc(DISK_CHUNK, sizeof(**chunk));
+	if (!*chunk)
+		abort();
+	return &(*chunk)[page % DISK_CHUNK];
+}
+
+/* What is not in from is not in to either: a table only grows. */
+static void pages_copy(struct disk_pages *to, const struct disk_pages *from)
+{
+	u64 i;
+
+	for (i = 0; i < from->count; i++)
+		if (from->chunks[i])
+			memcpy(pages_slot(to, i * DISK_CHUNK), from->chunks[i], DISK_CHUNK * sizeof(*from->chunks[i]));
+}
+
 static void *disk_alloc(struct sim_disk *disk, size_t len)
 {
 	struct disk_arena *arena = disk->arena;
@@ -47,14 +96,14 @@ static bool disk_fails(struct sim_disk *disk, u64 *seen, u64 at)
 }
 
 /* Put sectors [from, to) of a write on a page table; the pages come from arena_of. */
-static void disk_put_sectors(struct sim_disk *arena_of, u8 **pages, const struct disk_write *write,
+static void disk_put_sectors(struct sim_disk *arena_of, struct disk_pages *pages, const struct disk_write *write,
 			     u32 from, u32 to)
 {
 	while (from < to) {
 		u64 at = write->offset + (u64)from * DISK_SECTOR;
 		u32 in_page = at % DISK_PAGE;
 		u32 bytes = DISK_PAGE - in_page;
-		u8 **page = &pages[at / DISK_PAGE];
+		u8 **page = pages_slot(pages, at / DISK_PAGE);
 
 		if (bytes > (to - from) * DISK_SECTOR)
 			bytes = (to - from) * DISK_SECTOR;
@@ -74,13 +123,14 @@ static void disk_put_sectors(struct sim_disk *arena_of, u8 **pages, const struct
 	}
 }
 
-static void disk_put(struct sim_disk *arena_of, u8 **pages, const struct disk_write *write)
+static void disk_put(struct sim_disk *arena_of, struct disk_pages *pages, const struct disk_write *write)
 {
 	disk_put_sectors(arena_of, pages, write, 0, write->len / DISK_SECTOR);
 }
 
 /* Some of the sectors of a write, as a power cut in its middle leaves them.  Returns a digest. */
-static u64 disk_put_torn(struct sim_disk *arena_of, u8 **pages, const struct disk_write *write, struct rng *rng)
+static u64 disk_put_torn(struct sim_disk *arena_of, struct disk_pages *pages, const struct disk_write *write,
+			 struct rng *rng)
 {
 	u32 sectors = write->len / DISK_SECTOR, i;
 	u32 at = rng_below(rng, sectors + 1);
@@ -144,10 +194,11 @@ static int disk_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	int err = 0;
 
 	pthread_mutex_lock(&disk->mutex);
+	disk->read_passes++;
 	if (disk->frozen || disk_fails(disk, &disk->reads_seen, disk->faults.read_at))
 		err = -EIO;
 	for (; !err && at < end; at += DISK_PAGE, data = (u8 *)data + DISK_PAGE) {
-		u8 *page = disk->pages[at / DISK_PAGE];
+		const u8 *page = pages_get(&disk->pages, at / DISK_PAGE);
 
 		if (page)
 			memcpy(data, page, DISK_PAGE);
@@ -200,10 +251,13 @@ static void disk_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 	write->issued = ++disk->now;
 	write->durable = DISK_NEVER;
 	write->failed = disk_fails(disk, &disk->writes_seen, disk->faults.write_at);
-	if (!write->failed)
-		disk_put(disk, disk->pages, write);
+	write->lost = disk->write_count == disk->settings.lose_write;
+	if (write->lost)
+		;
+	else if (!write->failed)
+		disk_put(disk, &disk->pages, write);
 	else
-		disk_put_torn(disk, disk->pages, write, &disk->rng);
+		disk_put_torn(disk, &disk->pages, write, &disk->rng);
 	disk_complete_some(disk, !disk->settings.defer);
 	pthread_mutex_unlock(&disk->mutex);
 }
@@ -258,7 +312,7 @@ static int disk_discard(struct tux3_device *dev, u64 addr, u64 count)
 		write->issued = ++disk->now;
 		write->durable = disk->settings.volatile_cache ? DISK_NEVER : disk->now;
 		write->completed = true;
-		disk_put(disk, disk->pages, write);
+		disk_put(disk, &disk->pages, write);
 		offset += write->len;
 	}
 	pthread_mutex_unlock(&disk->mutex);
@@ -292,11 +346,8 @@ void disk_init(struct sim_disk *disk, const struct disk_settings *settings)
 	disk->dev.volatile_cache = settings->volatile_cache;
 	disk->dev.has_fua = settings->has_fua;
 	disk->dev.name = "sim";
-	disk->page_count = (settings->size_bytes + DISK_PAGE - 1) / DISK_PAGE;
-	disk->pages = calloc(disk->page_count, sizeof(*disk->pages));
-	disk->base = calloc(disk->page_count, sizeof(*disk->base));
-	if (!disk->pages || !disk->base)
-		abort();
+	pages_init(&disk->pages, settings->size_bytes);
+	pages_init(&disk->base, settings->size_bytes);
 	disk->rng.state = settings->seed;
 	pthread_mutex_init(&disk->mutex, NULL);
 }
@@ -312,8 +363,8 @@ void disk_exit(struct sim_disk *disk)
 		next = arena->next;
 		free(arena);
 	}
-	free(disk->pages);
-	free(disk->base);
+	pages_exit(&disk->pages);
+	pages_exit(&disk->base);
 	free(disk->writes);
 	pthread_mutex_destroy(&disk->mutex);
 }
@@ -321,7 +372,7 @@ void disk_exit(struct sim_disk *disk)
 void disk_begin_trace(struct sim_disk *disk)
 {
 	disk_complete_some(disk, true);
-	memcpy(disk->base, disk->pages, disk->page_count * sizeof(*disk->pages));
+	pages_copy(&disk->base, &disk->pages);
 	disk->write_count = 0;
 	disk->first_pending = 0;
 }
@@ -381,36 +432,50 @@ static struct disk_choice disk_choose(u32 unflushed, struct rng *rng, bool torn)
 	return choice;
 }
 
+/* The write that the canary leaves out; past the end: none. */
+static u32 disk_forgotten(const struct sim_disk *disk, const struct disk_cut *cut, u32 magic)
+{
+	u32 i = cut->issued;
+
+	while (magic && i-- > 0)
+		if (disk_was_durable(&disk->writes[i], cut) && !memcmp(disk->writes[i].data, &magic, sizeof(magic)))
+			return i;
+	return cut->issued;
+}
+
 u64 disk_init_image(struct sim_disk *image, struct sim_disk *parent, const struct disk_settings *settings,
 		    const struct disk_cut *cut, struct rng *rng, bool torn)
 {
 	u32 unflushed = rng ? disk_count_unflushed(parent, cut) : 0, n = 0, i;
+	u32 forgotten = disk_forgotten(parent, cut, settings->forget_magic);
 	struct disk_choice choice = disk_choose(unflushed, rng, torn);
 	u64 digest = 0;
 
 	disk_init(image, settings);
-	memcpy(image->pages, parent->base, parent->page_count * sizeof(*parent->base));
+	pages_copy(&image->pages, &parent->base);
 	for (i = 0; i < cut->issued; i++) {
 		const struct disk_write *write = &parent->writes[i];
 		bool take;
 
+		if (write->lost || i == forgotten)
+			continue;
 		if (!rng || disk_was_durable(write, cut)) {
-			disk_put(image, image->pages, write);
+			disk_put(image, &image->pages, write);
 			continue;
 		}
 		if (n == choice.torn) {
-			digest = rng_hash(digest, disk_put_torn(image, image->pages, write, rng) ^ 2);
+			digest = rng_hash(digest, disk_put_torn(image, &image->pages, write, rng) ^ 2);
 			n++;
 			continue;
 		}
 		take = choice.kind == 3 || (choice.kind == 0 ? rng_one_in(rng, 2) :
 					    (choice.kind == 2) == (n == choice.one));
 		if (take)
-			disk_put(image, image->pages, write);
+			disk_put(image, &image->pages, write);
 		digest = take ? digest : rng_hash(digest, n + 1);
 		n++;
 	}
-	memcpy(image->base, image->pages, image->page_count * sizeof(*image->pages));
+	pages_copy(&image->base, &image->pages);
 	return digest;
 }
 

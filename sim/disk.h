@@ -3,7 +3,7 @@
  * A modelled disk: what it holds, what a power cut would leave of it, and every write it was sent.
  *
  * Contents are pages of 4096 bytes that never change once written, so that a copy of the disk (an
- * image) is a copy of its page table.  An image borrows pages of its parent, which must outlive it.
+ * image) is a copy of its table of pages.  An image borrows pages of its parent, which must outlive it.
  *
  * Time is counted in events: each write issued and each flush completed is one.  A write is durable
  * from the event on that made it so: a flush that began after the write had completed, or its own
@@ -22,6 +22,7 @@
 
 #define DISK_PAGE	4096u
 #define DISK_SECTOR	512u
+#define DISK_CHUNK	512u	/* pages */
 #define DISK_NEVER	(~0ULL)
 
 struct disk_write {
@@ -32,6 +33,7 @@ struct disk_write {
 	u64 issued;		/* event */
 	u64 durable;		/* event, or DISK_NEVER */
 	bool completed;
+	bool lost;		/* the canary's: nothing of it is on the disk */
 	bool failed;		/* told to be; what is on the disk is anything between old and new */
 	struct io_wait *wait;	/* until completed */
 	struct kvec *vec;	/* until completed: where the bytes came from */
@@ -48,6 +50,8 @@ struct disk_settings {
 	bool volatile_cache;
 	bool has_fua;
 	bool ignore_flush;	/* canary: flush does nothing */
+	u32 lose_write;		/* canary: write number so many of a trace never gets there; 0: none */
+	u32 forget_magic;	/* canary: images lack the newest durable write that begins with this; 0: none */
 	bool defer;		/* writes complete later, at random; all of them by kick */
 	u64 seed;		/* for defer and faults */
 };
@@ -58,13 +62,18 @@ struct disk_arena {
 	u8 data[] __attribute__((aligned(16)));
 };
 
+/* A table of pages in chunks, so that a large disk with little on it takes little memory. */
+struct disk_pages {
+	u8 ***chunks;
+	u64 count;
+};
+
 struct sim_disk {
 	struct tux3_device dev;
 	struct disk_settings settings;
 	pthread_mutex_t mutex;
-	u8 **pages;		/* as a reader sees it; NULL: zeros */
-	u8 **base;		/* when the trace began */
-	u32 page_count;
+	struct disk_pages pages;	/* as a reader sees it; NULL: zeros */
+	struct disk_pages base;	/* when the trace began */
 	struct disk_write *writes;
 	u32 write_count, write_capacity;
 	u32 first_pending;	/* writes before it have completed */
@@ -73,6 +82,7 @@ struct sim_disk {
 	struct disk_faults faults;
 	u64 reads_seen, writes_seen, flushes_seen;	/* since the faults were set */
 	u64 faults_hit;
+	u64 read_passes;	/* reads one after the other: those made at once count once */
 	bool frozen;		/* power is off: everything fails, nothing is recorded */
 	struct rng rng;
 	struct disk_arena *arena;

@@ -434,7 +434,7 @@ static void note_sync(struct sim_run *run, const struct sim_op *op, u64 committe
 void run_op(struct sim_run *run, const struct sim_op *op)
 {
 	u64 committed = tux3_committed(run->volume);
-	struct m_state *before = model_snapshot(run->state), *after;
+	struct m_state *before = model_snapshot(run->state), *after = NULL;
 	struct result result = { 0 };
 	int expected;
 
@@ -450,7 +450,8 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 		       tux3_core(run->volume)->delta.front, run->disk->write_count);
 	}
 	expected = model_apply(run->state, op, run->clock);
-	after = model_snapshot(run->state);
+	if (run->faulty)
+		after = model_snapshot(run->state);
 	exec_op(run, op, &result);
 	check_result(run, op, before, expected, &result);
 	if (!result.err)
@@ -463,6 +464,8 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 			run_note_in_flight(run, before, after, op);
 	}
 	run->result = result.err;
+	if (!run->threaded)
+		reach_note(run);
 	if (op->kind == SIM_COMPARE && !run->broken)
 		run_compare(run, run->state, "while running");
 	model_put(before);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "clock.h"
 #include "sim.h"
 
 #define PUNCH	(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
@@ -134,11 +133,12 @@ static u32 make_sequence(u64 index, u32 length, struct sim_op *ops)
 	return count + 1;
 }
 
-static void exhaustive_params(struct sim_params *params, u64 index)
+static void exhaustive_params(struct sim_params *params, const struct sim_config *config, u64 index)
 {
 	u64 chance = rng_mix(index);
 
-	memset(params, 0, sizeof(*params));
+	params->family = SIM_KINDS - 1;
+	params->lives = 1;
 	params->seed = index;
 	params->volume_bytes = TUX3_MIN_VOLUME_BYTES;
 	params->block_size = 4096;
@@ -153,44 +153,20 @@ static void exhaustive_params(struct sim_params *params, u64 index)
 	params->disk.volatile_cache = true;
 	params->disk.defer = chance & 2;
 	params->disk.seed = chance;
+	params->close_at_end = !(chance & 4);
 }
 
-bool exhaustive_unit(const struct sim_config *config, struct sim_totals *totals, u64 index)
+static void exhaustive_live(struct sim_run *run, struct rng *rng)
 {
 	struct sim_op ops[4];
-	struct sim_params params;
-	struct sim_disk disk;
-	struct sim_run run;
-	bool passed;
-	u32 count = make_sequence(index, config->length, ops), i;
+	u32 count = make_sequence(run->params->seed, run->config->length, ops), i;
 
-	sim_log_clear();
-	env_set_random_seed(1);
-	exhaustive_params(&params, index);
-	disk_init(&disk, &params.disk);
-	run_init(&run, config, totals, &params, &disk);
-	if (run_format(&run) || run_open(&run, false))
-		goto out;
-	run_begin(&run, run.state, tux3_committed(run.volume));
-	for (i = 0; i < ARRAY_SIZE(initial) && !run.failed; i++)
-		run_op(&run, &initial[i]);
-	disk_begin_trace(&disk);
-	run_begin(&run, run.state, tux3_committed(run.volume));
-	for (i = 0; i < count && !run.failed; i++)
-		run_op(&run, &ops[i]);
-	if (!run.failed)
-		run_compare(&run, run.state, "at the end");
-	if (run.failed || rng_mix(index) & 4)
-		run_abandon(&run);
-	else
-		run_close(&run);
-	if (config->show_trace)
-		disk_print_trace(&disk, 0);
-	if (!run.failed)
-		crash_all(&run, 1);
-out:
-	passed = !run.failed;
-	run_exit(&run);
-	disk_exit(&disk);
-	return passed;
+	for (i = 0; i < ARRAY_SIZE(initial) && !run->failed; i++)
+		run_op(run, &initial[i]);
+	disk_begin_trace(run->disk);
+	run_begin(run, run->state, tux3_committed(run->volume));
+	for (i = 0; i < count && !run->failed; i++)
+		run_op(run, &ops[i]);
 }
+
+const struct workload exhaustive_workload = { .params = exhaustive_params, .live = exhaustive_live };

@@ -61,10 +61,18 @@ static double seconds(void)
 	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
+const char *const canary_names[CANARIES] = {
+#define X(NAME, name, what) [CANARY_##NAME] = name,
+	SIM_CANARIES(X)
+#undef X
+};
+
 void jobs_replay_command(const struct sim_config *config, u64 unit, char *text, size_t size)
 {
 	size_t used = scnprintf(text, size, "build/tux3-sim");
 
+	if (config->mode == MODE_FAMILY)
+		used += scnprintf(text + used, size - used, " --family %s", family_name(family_of_unit(config, unit, &unit)));
 	if (config->mode == MODE_EXHAUSTIVE)
 		used += scnprintf(text + used, size - used, " --exhaustive %u", config->length);
 	if (config->mode == MODE_IO_ERRORS)
@@ -74,8 +82,7 @@ void jobs_replay_command(const struct sim_config *config, u64 unit, char *text, 
 	if (config->mode == MODE_THREADS)
 		used += scnprintf(text + used, size - used, " --threads %u", config->threads);
 	if (config->canary)
-		used += scnprintf(text + used, size - used, " --canary%s",
-				  config->canary == CANARY_IGNORE_FLUSH ? "=ignore-flush" : "");
+		used += scnprintf(text + used, size - used, " --canary=%s", canary_names[config->canary]);
 	if (config->ops)
 		used += scnprintf(text + used, size - used, " --ops %u", config->ops);
 	used += scnprintf(text + used, size - used, " --seed %llu", unit);
@@ -199,17 +206,29 @@ static void wait_for_workers(const struct sim_config *config, unit_fn fn, u64 fi
 static void print_totals(const struct sim_totals *totals, double spent)
 {
 	printf("%llu operations, %llu commits, %llu writes, %llu cuts, %llu images (%llu of them second-level), "
-	       "%llu checks, %llu comparisons, %llu out of space, %llu faults; %.1f s\n",
+	       "%llu checks, %llu comparisons, %llu out of space, %llu faults, %llu recoveries, %llu cuts in recoveries, "
+	       "%llu overdrafts; %.1f s\n",
 	       totals->ops, totals->commits, totals->writes, totals->cuts, totals->images, totals->second_images,
-	       totals->checks, totals->compares, totals->enospc, totals->faults, spent);
+	       totals->checks, totals->compares, totals->enospc, totals->faults, totals->recoveries,
+	       totals->recovery_cuts, totals->overdrafts, spent);
 	printf("%llu passed, %llu failed\n", totals->passed, totals->failed);
+}
+
+static void print_reach(const struct sim_totals *totals)
+{
+	static const struct sim_reach nothing;
+	u32 i;
+
+	for (i = 0; i < SIM_KINDS; i++)
+		if (memcmp(&totals->reach[i], &nothing, sizeof(nothing)))
+			reach_print(family_name(i) ? family_name(i) : "reached", &totals->reach[i]);
 }
 
 int jobs_run(const struct sim_config *config, unit_fn fn, u64 first, u64 count)
 {
 	double begun = seconds(), deadline = config->minutes ? begun + 60.0 * config->minutes : 0;
 	struct sim_totals totals = { 0 };
-	u32 i;
+	u32 i, k;
 
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED) {
@@ -226,7 +245,10 @@ int jobs_run(const struct sim_config *config, unit_fn fn, u64 first, u64 count)
 #define X(name) totals.name += shared->workers[i].totals.name;
 		SIM_TOTALS(X)
 #undef X
+		for (k = 0; k < SIM_KINDS; k++)
+			reach_merge(&totals.reach[k], &shared->workers[i].totals.reach[k]);
 	}
+	print_reach(&totals);
 	print_totals(&totals, seconds() - begun);
 	if (config->canary) {
 		printf(totals.failed ? "canary caught\n" : "the canary was NOT caught: the oracle is blind\n");

@@ -13,18 +13,18 @@ static const char help[] =
 "\n"
 "What to run (one of):\n"
 "  --seeds N          N random workloads (100)\n"
+"  --family NAME      workloads of a family, or \"all\": each in turn; --help lists them\n"
 "  --exhaustive L     every sequence of L (1 or 2) operations, each with every sync\n"
 "  --io-errors        an error at the nth read, write, flush, for every n of short workloads\n"
 "  --alloc-errors     no memory at the nth allocation, for every n of short workloads\n"
 "  --threads N        N threads and a real back end, abandoned at a random moment\n"
-"  --canary[=KIND]    one flush is left out on purpose: must be caught (exit status 0 if it is);\n"
-"                     KIND: drop-flush (the commit's, default), ignore-flush (the disk does nothing)\n"
+"  --canary[=KIND]    a defect on purpose, drop-flush if none is named: must be caught (exit status 0 if it is)\n"
 "How:\n"
 "  --seed S           the first seed (1); alone: only that one\n"
 "  --ops K            operations in each workload (drawn from the seed)\n"
 "  --cuts-per-run N   at most about so many cuts of each workload (every write)\n"
-"  --images N         images for each cut: all writes, a subset, one torn, a subset ... (4)\n"
-"  --second N         one of N images is written on and cut again, 0: none (12)\n"
+"  --images N         images for each cut: all writes, a subset, one torn, a subset ... (4; families 2)\n"
+"  --second N         one of N images is used and cut again, 0: none (12; families fewer)\n"
 "  --jobs N           processes (one for each CPU)\n"
 "  --minutes N        stop after so long\n"
 "  --cut K, --image I, --nth N   only this cut, image, fault: what a failure prints to replay it\n"
@@ -34,6 +34,8 @@ static const char help[] =
 "Examples:\n"
 "  tux3-sim --seeds 10000\n"
 "  tux3-sim --seed 4711 --cut 12 --image 2 --verbose\n"
+"  tux3-sim --family all --seeds 3\n"
+"  tux3-sim --family full --seed 7\n"
 "  tux3-sim --exhaustive 2\n"
 "  tux3-sim --io-errors --seeds 20\n"
 "  tux3-sim --canary\n"
@@ -42,7 +44,7 @@ static const char help[] =
 
 enum option_number { OPT_SEEDS = 256, OPT_SEED, OPT_OPS, OPT_CUTS, OPT_IMAGES, OPT_SECOND, OPT_JOBS, OPT_MINUTES,
 		     OPT_CUT, OPT_IMAGE, OPT_NTH, OPT_EXHAUSTIVE, OPT_IO_ERRORS, OPT_ALLOC_ERRORS, OPT_THREADS,
-		     OPT_CANARY, OPT_VERBOSE, OPT_TRACE, OPT_HELP };
+		     OPT_CANARY, OPT_FAMILY, OPT_VERBOSE, OPT_TRACE, OPT_HELP };
 
 static const struct option options[] = {
 	{ "seeds", required_argument, NULL, OPT_SEEDS },
@@ -56,6 +58,7 @@ static const struct option options[] = {
 	{ "cut", required_argument, NULL, OPT_CUT },
 	{ "image", required_argument, NULL, OPT_IMAGE },
 	{ "nth", required_argument, NULL, OPT_NTH },
+	{ "family", required_argument, NULL, OPT_FAMILY },
 	{ "exhaustive", required_argument, NULL, OPT_EXHAUSTIVE },
 	{ "io-errors", no_argument, NULL, OPT_IO_ERRORS },
 	{ "alloc-errors", no_argument, NULL, OPT_ALLOC_ERRORS },
@@ -81,17 +84,46 @@ static u64 number(const char *text)
 
 static enum sim_canary canary_kind(const char *text)
 {
-	if (!text || !strcmp(text, "drop-flush"))
+	u32 i;
+
+	if (!text)
 		return CANARY_DROP_FLUSH;
-	if (!strcmp(text, "ignore-flush"))
-		return CANARY_IGNORE_FLUSH;
-	fprintf(stderr, "tux3-sim: there is no canary \"%s\"; use drop-flush or ignore-flush\n", text);
+	for (i = CANARY_NONE + 1; i < CANARIES; i++)
+		if (!strcmp(text, canary_names[i]))
+			return i;
+	fprintf(stderr, "tux3-sim: there is no canary \"%s\"; --help lists them\n", text);
 	exit(2);
+}
+
+static u32 family_number(const char *name)
+{
+	u32 family = family_find(name);
+
+	if (family == family_count() && strcmp(name, "all")) {
+		fprintf(stderr, "tux3-sim: there is no family \"%s\"; --help lists them\n", name);
+		exit(2);
+	}
+	return family;
+}
+
+static void print_help(void)
+{
+	fputs(help, stdout);
+	printf("\nFamilies:\n");
+	families_print();
+	printf("\nCanaries:\n");
+#define X(NAME, name, what) printf("  %-14s %s\n", name, what);
+	SIM_CANARIES(X)
+#undef X
 }
 
 static void take_what(struct sim_config *config, int opt)
 {
 	switch (opt) {
+	case OPT_FAMILY:
+		config->mode = MODE_FAMILY;
+		config->family = family_number(optarg);
+		break;
 	case OPT_EXHAUSTIVE:
 		config->mode = MODE_EXHAUSTIVE;
 		config->length = number(optarg);
@@ -160,7 +192,7 @@ static void take_option(struct sim_config *config, int opt)
 		config->show_trace = true;
 		break;
 	case OPT_HELP:
-		fputs(help, stdout);
+		print_help();
 		exit(0);
 	case '?':
 		fprintf(stderr, "tux3-sim: --help tells what may be given\n");
@@ -176,8 +208,11 @@ static int run_mode(const struct sim_config *config)
 
 	switch (config->mode) {
 	case MODE_EXHAUSTIVE:
-		return jobs_run(config, exhaustive_unit, seeds ? seed : 0,
+		return jobs_run(config, workload_unit, seeds ? seed : 0,
 				seeds ? seeds : exhaustive_count(config->length));
+	case MODE_FAMILY:
+		return jobs_run(config, workload_unit, seed,
+				(seeds ? seeds : 1) * (config->family < family_count() ? 1 : family_count()));
 	case MODE_IO_ERRORS:
 		return jobs_run(config, io_errors_unit, seed, seeds ? seeds : 10);
 	case MODE_ALLOC_ERRORS:
@@ -185,14 +220,14 @@ static int run_mode(const struct sim_config *config)
 	case MODE_THREADS:
 		return jobs_run(config, threads_unit, seed, seeds ? seeds : 20);
 	default:
-		return jobs_run(config, random_unit, seed, seeds ? seeds : 100);
+		return jobs_run(config, workload_unit, seed, seeds ? seeds : 100);
 	}
 }
 
 int main(int argc, char **argv)
 {
 	struct sim_config config = {
-		.seed = 1, .images = 4, .second_rate = 12, .only_cut = -1, .only_image = -1, .only_nth = -1,
+		.seed = 1, .second_rate = SIM_ANY, .only_cut = -1, .only_image = -1, .only_nth = -1,
 		.jobs = clamp_t(long, sysconf(_SC_NPROCESSORS_ONLN), 1, 64),
 	};
 	int opt;

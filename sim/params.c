@@ -38,11 +38,23 @@ static void draw_options(struct volume_options *opts, struct rng *rng)
 		opts->name_hash_mask = rng_one_in(rng, 2) ? 3 : 0x7000000000000000ULL;
 }
 
+void params_canary(struct sim_params *params, const struct sim_config *config)
+{
+	if (!config->canary)
+		return;
+	params->disk.volatile_cache = true;
+	params->disk.has_fua = false;
+	params->disk.ignore_flush = config->canary == CANARY_IGNORE_FLUSH;
+	params->options.drop_flush = config->canary == CANARY_DROP_FLUSH;
+}
+
 void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed)
 {
 	struct rng rng = { rng_mix(seed) };
 
 	memset(params, 0, sizeof(*params));
+	params->family = SIM_KINDS - 1;
+	params->lives = 1;
 	params->seed = seed;
 	params->volume_bytes = (4 + rng_below(&rng, rng_one_in(&rng, 3) ? 13 : 3)) * MIB;
 	params->block_size = rng_one_in(&rng, 20) ? 4096u << rng_below(&rng, 5) : 4096;
@@ -72,10 +84,5 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 	params->disk.defer = rng_one_in(&rng, 2);
 	params->disk.seed = rng_next(&rng);
 	params->options.discard = rng_one_in(&rng, 3);
-	if (config->canary) {
-		params->disk.volatile_cache = true;
-		params->disk.has_fua = false;
-		params->disk.ignore_flush = config->canary == CANARY_IGNORE_FLUSH;
-		params->options.drop_flush = config->canary == CANARY_DROP_FLUSH;
-	}
+	params_canary(params, config);
 }

@@ -67,6 +67,7 @@ bool sim_log_inconsistent(void)
 
 void sim_fail(struct sim_run *run, const char *format, ...)
 {
+	const char *family = family_name(run->params->family);
 	char text[3072];
 	va_list args;
 	u32 i;
@@ -75,8 +76,8 @@ void sim_fail(struct sim_run *run, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	printf("FAILED seed %llu%s%s, operation %u: %s\n", run->params->seed, run->where ? ", " : "",
-	       run->where ? run->where : "", run->op_index, text);
+	printf("FAILED %s%sseed %llu%s%s, life %u, operation %u: %s\n", family ? family : "", family ? ", " : "",
+	       run->params->seed, run->where ? ", " : "", run->where ? run->where : "", run->life, run->op_index, text);
 	i = sim_log.count > LOG_LINES ? sim_log.count - LOG_LINES : 0;
 	for (; i < sim_log.count && !sim_log.verbose; i++)
 		printf("    volume: %s\n", sim_log.lines[i % LOG_LINES]);
@@ -283,12 +284,15 @@ int run_open(struct sim_run *run, bool read_only)
 	sim_now = run->clock;
 	run->disk->dev.read_only = read_only;
 	run->disk->dev.block_size = 4096;
+	run->disk->read_passes = 0;
 	err = tux3_open_device(&run->disk->dev, false, &opts, run->params->data_cache_bytes, &run->volume, why,
 			       sizeof(why));
 	if (err) {
 		run->volume = NULL;
 		if (!run->faulty)
 			sim_fail(run, "cannot open: %s (%s)", why, strerror(-err));
+	} else {
+		reach_note_mount(run);
 	}
 	return err;
 }
@@ -350,6 +354,7 @@ void run_close(struct sim_run *run)
 	int err;
 
 	run_put_slots(run);
+	reach_check_overdrafts(run);
 	old = tux3_committed(run->volume);
 	err = tux3_close(run->volume);
 	if (err && !run->faulty)
@@ -375,6 +380,7 @@ void run_abandon(struct sim_run *run)
 		return;
 	if (run->state)
 		run_put_slots(run);
+	reach_check_overdrafts(run);
 	tux3_abandon(run->volume);
 	run_after_close(run);
 }

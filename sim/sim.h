@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The simulator's own interfaces: running a workload on a modelled disk beside the oracle (run.c,
- * exec.c), comparing (compare.c), cutting the power (crash.c), making workloads (params.c, generate.c,
- * exhaustive.c), faults (faults.c), threads (threads.c) and the command line (main.c, jobs.c).
+ * exec.c), what it reached (reach.c), comparing (compare.c), cutting the power (crash.c), the life of a workload
+ * (workload.c) and the workloads (random.c with params.c and generate.c, families.c, exhaustive.c), faults (faults.c),
+ * threads (threads.c) and the command line (main.c, jobs.c).
  */
 #ifndef TUX3_SIM_H
 #define TUX3_SIM_H
@@ -13,19 +14,36 @@
 
 /* ---- what was asked for, and what was counted ---- */
 
-enum sim_mode { MODE_RANDOM, MODE_EXHAUSTIVE, MODE_IO_ERRORS, MODE_ALLOC_ERRORS, MODE_THREADS };
-enum sim_canary { CANARY_NONE, CANARY_DROP_FLUSH, CANARY_IGNORE_FLUSH };
+#define SIM_ANY (~0u)
+
+enum sim_mode { MODE_RANDOM, MODE_FAMILY, MODE_EXHAUSTIVE, MODE_IO_ERRORS, MODE_ALLOC_ERRORS, MODE_THREADS };
+
+/* Defects that must be caught: X(NAME, "name", "what"). */
+#define SIM_CANARIES(X) \
+	X(DROP_FLUSH,	   "drop-flush",      "a commit leaves out its flush") \
+	X(IGNORE_FLUSH,	   "ignore-flush",    "the disk's flush does nothing") \
+	X(LOSE_RECOVERY,   "lose-recovery",   "the disk loses a write of a recovery that was flushed") \
+	X(FORGET_LOG,	   "forget-log",      "after a crash the newest durable log block is gone")
+
+enum sim_canary {
+	CANARY_NONE,
+#define X(NAME, name, what) CANARY_##NAME,
+	SIM_CANARIES(X)
+#undef X
+	CANARIES
+};
 
 struct sim_config {
 	enum sim_mode mode;
 	enum sim_canary canary;
 	u64 seeds, seed;	/* how many, the first */
 	u32 ops;		/* 0: drawn from the seed */
-	u32 images;		/* for each cut */
+	u32 images;		/* for each cut, 0: the workload says */
 	u32 cuts;		/* for each run at most, 0: every write */
 	u32 length;		/* exhaustive: operations in a sequence */
+	u32 family;		/* its number in families[], or family_count(): each in turn */
 	u32 threads, jobs;
-	u32 second_rate;	/* one of so many images is written on and cut again; 0: none */
+	u32 second_rate;	/* one of so many images is used and cut again; 0: none; SIM_ANY: the workload says */
 	u32 minutes;
 	s64 only_cut, only_image, only_nth;	/* -1: all */
 	bool verbose, show_trace;
@@ -33,12 +51,35 @@ struct sim_config {
 
 #define SIM_TOTALS(X) \
 	X(passed) X(failed) X(ops) X(commits) X(writes) X(cuts) X(images) X(second_images) X(checks) \
-	X(compares) X(enospc) X(faults)
+	X(compares) X(enospc) X(faults) X(recoveries) X(recovery_cuts) X(overdrafts)
+
+/* How far workloads got: of each the largest value seen.  X(name, "what", "unit"). */
+#define SIM_REACH(X) \
+	X(full,		"fullest volume",		"per mille of all blocks") \
+	X(inodes,	"most inodes",			"inodes") \
+	X(log_blocks,	"longest log",			"blocks") \
+	X(dirty_nodes,	"most dirty nodes",		"nodes") \
+	X(replay_log,	"longest log replayed",		"blocks") \
+	X(replay_nodes,	"largest replay",		"dirty nodes") \
+	X(groups,	"groups in memory",		"groups") \
+	X(reads,	"reads in a life",		"reads") \
+	X(slices,	"commits with deletes in progress", "commits") \
+	X(mount_ms,	"slowest mount after a crash",	"ms, at 8 ms for a read") \
+	X(clean_ms,	"slowest clean mount",		"ms")
+
+struct sim_reach {
+#define X(name, what, unit) u64 name;
+	SIM_REACH(X)
+#undef X
+};
+
+#define SIM_KINDS 12u	/* of workloads that are counted apart: random ones and the families */
 
 struct sim_totals {
 #define X(name) u64 name;
 	SIM_TOTALS(X)
 #undef X
+	struct sim_reach reach[SIM_KINDS];	/* of number 0 and up: families[]; the last one: all else */
 };
 
 /* ---- one volume being run beside the oracle ---- */
@@ -63,6 +104,9 @@ struct ack {
 
 struct sim_params {		/* all follow from the seed */
 	u64 seed;
+	u32 family;		/* number in families[], or SIM_KINDS - 1 */
+	u32 lives;		/* from an open to a crash or a close; each but the first goes on from what a cut left */
+	u32 cuts, images, recoveries;	/* of a life: see sim_config; 0: as that says.  recoveries: one of so many images */
 	struct disk_settings disk;
 	u64 volume_bytes;
 	u32 block_size;
@@ -97,6 +141,9 @@ struct sim_run {
 	bool broken;		/* the volume has given up: nothing more is asked of it */
 	bool failed;
 	bool threaded;		/* commits are another thread's: no boundaries, no acks */
+	bool recovering;	/* what the trace has is a recovery */
+	u32 life;		/* 0: the first */
+	struct sim_reach reach;
 	s64 result;		/* of the last operation */
 	u8 *buffer;		/* SIM_BUFFER bytes */
 };
@@ -143,6 +190,15 @@ bool run_compare(struct sim_run *run, const struct m_state *state, const char *w
 /* exec.c: make one operation on both, compare what they return. */
 void run_op(struct sim_run *run, const struct sim_op *op);
 
+/* reach.c: note how far the open volume has got; the same of the mount just made. */
+void reach_note(struct sim_run *run);
+void reach_note_mount(struct sim_run *run);
+void reach_check_overdrafts(struct sim_run *run);	/* before the volume is closed */
+void reach_merge(struct sim_reach *to, const struct sim_reach *from);
+/* Fails the run if it is not where its goal is (0: no goal). */
+void reach_check(struct sim_run *run, const struct sim_reach *goal);
+void reach_print(const char *name, const struct sim_reach *reach);
+
 /* ---- compare.c ---- */
 
 struct difference {
@@ -165,6 +221,11 @@ void note_difference(struct difference *diff, const char *format, ...) __printf(
 /* Cut the power after every write of the run's trace, and see what is left.  The run is over. */
 void crash_all(struct sim_run *run, u32 depth);
 /*
+ * The run is over; the next goes on from what a cut near its end has left, on disk `next`, which borrows from the run's.
+ * The volume is open then, unless it failed.
+ */
+void crash_go_on(struct sim_run *run, struct sim_disk *next, struct rng *rng);
+/*
  * The volume on image, after a crash of run: is it one of the allowed states, not older than what was
  * acknowledged until event acked_at?  Check it; with write_on, use it and cut again.
  */
@@ -173,14 +234,29 @@ void crash_verify(struct sim_run *run, struct sim_disk *image, u64 acked_at, u64
 
 /* ---- workloads ---- */
 
+void params_canary(struct sim_params *params, const struct sim_config *config);
 void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed);
 void generate_op(const struct sim_params *params, const struct m_state *state, struct rng *rng, struct sim_op *op);
 /* Make the files that params ask for and sync; what comes then is the workload. */
 void run_prepare(struct sim_run *run);
-/* Run one unit of work: its number is a seed, or an index into the sequences.  True: passed. */
-bool random_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
-bool exhaustive_unit(const struct sim_config *config, struct sim_totals *totals, u64 index);
+
+/* A kind of workload: what follows from the number of a unit, and what is done with the open volume in each life. */
+struct workload {
+	void (*params)(struct sim_params *params, const struct sim_config *config, u64 unit);
+	void (*live)(struct sim_run *run, struct rng *rng);
+	const struct sim_reach *(*goal)(const struct sim_params *params);	/* or NULL */
+};
+extern const struct workload random_workload, family_workload, exhaustive_workload;
 u64 exhaustive_count(u32 length);
+u32 family_count(void);
+const char *family_name(u32 family);		/* NULL: there is no such number */
+u32 family_find(const char *name);		/* family_count() if there is none */
+void families_print(void);
+/* Of the units of MODE_FAMILY: which family, which seed. */
+u32 family_of_unit(const struct sim_config *config, u64 unit, u64 *seed);
+
+/* Run one unit of work: its number is a seed, or an index into the sequences.  True: passed. */
+bool workload_unit(const struct sim_config *config, struct sim_totals *totals, u64 unit);
 bool io_errors_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
 bool alloc_errors_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
 bool threads_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
@@ -194,6 +270,7 @@ int jobs_run(const struct sim_config *config, unit_fn fn, u64 first, u64 count);
 void jobs_at(s64 cut, s64 image);
 void jobs_at_nth(s64 nth);
 void jobs_replay_command(const struct sim_config *config, u64 unit, char *text, size_t size);
+extern const char *const canary_names[CANARIES];
 void jobs_watchdog(void);	/* the next step must end within a minute */
 
 #endif

@@ -185,6 +185,58 @@ static void test_bytes_must_not_change_in_flight(void **state)
 	disk_exit(&disk);
 }
 
+/* Mostly empty, so its tables are; an image has what its parent had and keeps it. */
+static void test_a_large_disk_with_little_on_it(void **state)
+{
+	static const struct disk_settings large = { .size_bytes = 1ULL << 44, .volatile_cache = true, .seed = 1 };
+	u64 far = (large.size_bytes >> 12) - 1;
+	struct disk_cut cut = { .issued = 2, .at = 2 };
+	struct sim_disk disk, image;
+
+	disk_init(&disk, &large);
+	write_block(&disk, 5, 'a', 0);
+	disk_begin_trace(&disk);
+	write_block(&disk, far, 'b', 0);
+	write_block(&disk, far - 100000, 'c', 0);
+	disk_init_image(&image, &disk, &large, &cut, NULL, false);
+	write_block(&disk, far, 'd', 0);
+	assert_int_equal(read_byte(&image, 5, 0), 'a');
+	assert_int_equal(read_byte(&image, far, 4095), 'b');
+	assert_int_equal(read_byte(&image, far - 100000, 0), 'c');
+	assert_int_equal(read_byte(&image, far / 2, 0), 0);
+	assert_int_equal(read_byte(&disk, far, 0), 'd');
+	disk_exit(&image);
+	disk_exit(&disk);
+}
+
+/* The canaries' defects: they must be there for anybody to find them. */
+static void test_canaries_lose_writes(void **state)
+{
+	struct disk_settings losing = plain, forgetting = plain;
+	struct disk_cut cut = { .issued = 3 };
+	struct sim_disk disk, image;
+
+	losing.lose_write = 2;
+	disk_init(&disk, &losing);
+	write_block(&disk, 1, 'a', 0);
+	assert_int_equal(write_block(&disk, 2, 'b', 0), 0);
+	write_block(&disk, 3, 'a', 0);
+	device_flush(&disk.dev);
+	cut.at = disk.now;
+	assert_int_equal(read_byte(&disk, 1, 0), 'a');
+	assert_int_equal(read_byte(&disk, 2, 0), 0);
+	disk_init_image(&image, &disk, &plain, &cut, NULL, false);
+	assert_int_equal(read_byte(&image, 2, 0), 0);
+	assert_int_equal(read_byte(&image, 3, 0), 'a');
+	disk_exit(&image);
+	memset(&forgetting.forget_magic, 'a', sizeof(forgetting.forget_magic));
+	disk_init_image(&image, &disk, &forgetting, &cut, NULL, false);
+	assert_int_equal(read_byte(&image, 1, 0), 'a');
+	assert_int_equal(read_byte(&image, 3, 0), 0);
+	disk_exit(&image);
+	disk_exit(&disk);
+}
+
 static void test_the_nth_call_fails(void **state)
 {
 	struct disk_faults faults = { .write_at = 2, .flush_at = 1 };
@@ -333,6 +385,8 @@ int main(void)
 		cmocka_unit_test(test_torn_write_keeps_sectors_whole),
 		cmocka_unit_test(test_a_flush_does_not_cover_what_is_in_flight),
 		cmocka_unit_test(test_bytes_must_not_change_in_flight),
+		cmocka_unit_test(test_a_large_disk_with_little_on_it),
+		cmocka_unit_test(test_canaries_lose_writes),
 		cmocka_unit_test(test_the_nth_call_fails),
 		cmocka_unit_test(test_model_names),
 		cmocka_unit_test(test_model_keeps_snapshots),

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Families of workloads, each of which goes where random operations on a few files do not get: a table, and for each
+ * family what follows from the seed and what a life of the volume does.  The goals say how far it must get; a run that
+ * does not is a failure of the family.
+ *
+ * The first life makes files, the others change and remove them; after each the power is cut in some places.
+ */
+#include <errno.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "sim.h"
+
+#define MIB		(1ULL << 20)
+#define GIB		(1ULL << 30)
+#define NEVER		1000000u
+#define WATCH_OPS	64u
+
+/* One life of one run. */
+struct life {
+	struct sim_run *run;
+	const struct sim_params *params;
+	struct rng *rng;
+	u32 ops;
+};
+
+struct family {
+	const char *name, *what;
+	void (*params)(struct sim_params *params, struct rng *rng);
+	void (*live)(struct life *life);
+	struct sim_reach goal;
+};
+
+/* ---- operations ---- */
+
+/* Returns what the volume said; an error if the run has failed. */
+static s64 make_op(struct life *life, const struct sim_op *op)
+{
+	if (life->run->failed)
+		return -ECANCELED;
+	if (!(life->ops++ % WATCH_OPS))
+		jobs_watchdog();
+	run_op(life->run, op);
+	return life->run->failed ? -ECANCELED : life->run->result;
+}
+
+static s64 op_on(struct life *life, enum sim_op_kind kind, const char *path, u64 offset, u64 len)
+{
+	struct sim_op op = { .kind = kind, .offset = offset, .len = len, .seed = rng_next(life->rng) };
+
+	if (kind == SIM_CREATE || kind == SIM_MKDIR)
+		op.mode = 0700 + rng_below(life->rng, 0100);
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	return make_op(life, &op);
+}
+
+static void sync_all(struct life *life)
+{
+	op_on(life, SIM_SYNC, "", 0, 0);
+}
+
+static void set_attr(struct life *life, const char *path)
+{
+	struct sim_op op = { .kind = SIM_SETATTR, .flags = TUX3_SET_MODE | TUX3_SET_UID, .uid = rng_below(life->rng, 1000),
+			     .mode = rng_below(life->rng, 01000) };
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	make_op(life, &op);
+}
+
+static void make_dirs(struct life *life, u32 count)
+{
+	char path[SIM_PATH_MAX];
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "d%u", i);
+		op_on(life, SIM_MKDIR, path, 0, 0);
+	}
+}
+
+/* A file of so many bytes (0: only made).  False: there is no room, or the run has failed. */
+static bool make_file(struct life *life, u32 dirs, u32 number, u64 bytes)
+{
+	char path[SIM_PATH_MAX];
+
+	snprintf(path, sizeof(path), "d%u/l%u-f%u", number % dirs, life->run->life, number);
+	if (op_on(life, SIM_CREATE, path, 0, 0))
+		return false;
+	return !bytes || op_on(life, SIM_WRITE, path, 0, bytes) == (s64)bytes;
+}
+
+/* The files there are, in random order. */
+struct files {
+	char (*path)[SIM_PATH_MAX];
+	u32 count;
+};
+
+static void files_add(struct files *files, const char *dir, const struct m_inode *inode, const struct m_entry *entry)
+{
+	if (!S_ISREG(inode->mode))
+		return;
+	if (!(files->count & (files->count - 1)))
+		files->path = realloc(files->path, (2 * files->count + 1) * sizeof(*files->path));
+	if (!files->path)
+		abort();
+	snprintf(files->path[files->count++], SIM_PATH_MAX, "%.20s%s%.40s", dir, *dir ? "/" : "", entry->name);
+}
+
+static struct files files_list(struct life *life)
+{
+	const struct m_state *state = life->run->state;
+	const struct m_inode *root = state->inodes[M_ROOT];
+	struct files files = { 0 };
+	char path[SIM_PATH_MAX];
+	u32 i, n;
+
+	for (i = 0; i < root->entry_count; i++) {
+		const struct m_inode *inode = state->inodes[root->entries[i].id];
+
+		files_add(&files, "", inode, &root->entries[i]);
+		for (n = 0; n < inode->entry_count; n++)
+			files_add(&files, root->entries[i].name, state->inodes[inode->entries[n].id], &inode->entries[n]);
+	}
+	for (i = files.count; i > 1; i--) {
+		n = rng_below(life->rng, i);
+		memcpy(path, files.path[i - 1], SIM_PATH_MAX);
+		memcpy(files.path[i - 1], files.path[n], SIM_PATH_MAX);
+		memcpy(files.path[n], path, SIM_PATH_MAX);
+	}
+	return files;
+}
+
+static void delete_files(struct life *life, const struct files *files, u32 from, u32 to, u32 sync_every)
+{
+	u32 i;
+
+	for (i = from; i < to && i < files->count; i++) {
+		op_on(life, SIM_UNLINK, files->path[i], 0, 0);
+		if ((i - from) % sync_every == sync_every - 1)
+			sync_all(life);
+	}
+}
+
+static void change_attrs(struct life *life, const struct files *files, u32 count, u32 sync_every)
+{
+	u32 i;
+
+	for (i = 0; i < count && files->count; i++) {
+		set_attr(life, files->path[i % files->count]);
+		if (i % sync_every == sync_every - 1)
+			sync_all(life);
+	}
+}
+
+/* ---- full: to the last block ---- */
+
+static void full_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = (20 + rng_below(rng, 21)) * MIB;
+	params->no_csum = rng_one_in(rng, 4);
+	params->lives = 3;
+	params->cuts = 5;
+	/* Only close: then the log begins with the deletes. */
+	params->close_at_end = !rng_one_in(rng, 3);
+}
+
+/* Most of it with few large files, which cost the oracle little; then small ones until there is room for none. */
+static void fill_volume(struct life *life)
+{
+	u32 sync_every = rng_one_in(life->rng, 2) ? NEVER : 100, small = 500 + rng_below(life->rng, 2500), i;
+	bool mixed = rng_one_in(life->rng, 2);
+	char path[SIM_PATH_MAX];
+	struct tux3_statfs stat;
+
+	for (i = 0; i < 200; i++) {
+		if (tux3_statfs(life->run->volume, &stat) || stat.available_blocks < small + 256)
+			break;
+		snprintf(path, sizeof(path), "d0/l%u-large%u", life->run->life, i);
+		if (op_on(life, SIM_CREATE, path, 0, 0) || op_on(life, SIM_FALLOCATE, path, 0, MIB))
+			break;
+	}
+	for (i = 0; i < 5000; i++) {
+		if (!make_file(life, 4, i, mixed ? rng_log(life->rng, 14) : 4096))
+			break;
+		if (i % sync_every == sync_every - 1)
+			sync_all(life);
+	}
+	sync_all(life);
+	for (i = 5000; i < 5100; i++)	/* what fits yet */
+		if (!make_file(life, 4, i, 0))
+			break;
+	sync_all(life);
+}
+
+static void full_live(struct life *life)
+{
+	u32 sync_every = 1 + rng_below(life->rng, 200);
+	struct files files;
+
+	if (!life->run->life) {
+		make_dirs(life, 4);
+		fill_volume(life);
+		return;
+	}
+	files = files_list(life);
+	if (life->run->life == 1 || rng_one_in(life->rng, 2))
+		delete_files(life, &files, 0, files.count / 2, sync_every);
+	if (life->run->life > 1) {
+		change_attrs(life, &files, rng_below(life->rng, 500), sync_every);
+		fill_volume(life);
+	}
+	free(files.path);
+}
+
+/* ---- files: thousands, in several directories ---- */
+
+static void files_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = 48 * MIB;
+	params->lives = 2;
+	params->cuts = 4;
+	params->recoveries = 6;
+	params->options.log_blocks = rng_one_in(rng, 2) ? 0 : 50;
+	params->options.names_cached = rng_one_in(rng, 2) ? 500 : 0;
+}
+
+static void files_make(struct life *life)
+{
+	u32 sync_every = 100 + rng_below(life->rng, 1000), dirs = 4 + rng_below(life->rng, 12), i;
+
+	make_dirs(life, dirs);
+	for (i = 0; i < 3200; i++) {
+		/* Many in the first directory. */
+		make_file(life, i % 3 ? dirs : 1, i, rng_one_in(life->rng, 8) ? rng_log(life->rng, 13) : 0);
+		if (i % sync_every == sync_every - 1)
+			sync_all(life);
+	}
+}
+
+static void files_live(struct life *life)
+{
+	struct sim_op op = { .kind = SIM_RENAME };
+	struct files files;
+	u32 i;
+
+	if (!life->run->life) {
+		files_make(life);
+		return;
+	}
+	files = files_list(life);
+	for (i = 0; i < 400 && i < files.count; i++) {
+		op.kind = i % 2 ? SIM_RENAME : SIM_LINK;
+		snprintf(op.a, sizeof(op.a), "%s", files.path[i]);
+		snprintf(op.b, sizeof(op.b), "d%u/new%u", (u32)rng_below(life->rng, 4), i);
+		make_op(life, &op);
+		if (i % 150 == 149)
+			sync_all(life);
+	}
+	delete_files(life, &files, 400, 1200, 300);
+	free(files.path);
+}
+
+/* ---- log: long ones ---- */
+
+static void log_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = (32 + rng_below(rng, 33)) * MIB;
+	params->options.log_blocks = params->options.dirty_nodes = NEVER;	/* no unify before the volume's limit */
+	params->cuts = 10;
+	params->lives = 2;
+	params->recoveries = 3;
+}
+
+static void log_live(struct life *life)
+{
+	u32 dirs = 3, rounds = 450, i, n;
+	char path[SIM_PATH_MAX];
+
+	if (!life->run->life)
+		make_dirs(life, dirs);
+	for (i = 0; i < rounds; i++) {
+		for (n = rng_below(life->rng, 3); n + 1; n--) {
+			snprintf(path, sizeof(path), "d%u/f%u", i % dirs, (u32)rng_below(life->rng, 200));
+			switch (op_on(life, SIM_CREATE, path, 0, 0)) {
+			case 0:
+				break;
+			case -EEXIST:
+				op_on(life, rng_one_in(life->rng, 3) ? SIM_UNLINK : SIM_APPEND, path, 0,
+				      rng_log(life->rng, 13));
+				break;
+			default:
+				return;
+			}
+		}
+		sync_all(life);
+	}
+}
+
+/* ---- cache: of 32 nodes ---- */
+
+static void cache_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = 24 * MIB;
+	params->options.cache_bytes = 32 * 4096;
+	params->options.names_cached = 16;
+	params->options.dirty_nodes = 16;
+	params->data_cache_bytes = 8192;
+	params->lives = 2;
+	params->cuts = 5;
+}
+
+static void cache_live(struct life *life)
+{
+	u32 sync_every = 50 + rng_below(life->rng, 100), dirs = 6, i;
+	struct files files;
+
+	if (!life->run->life) {
+		make_dirs(life, dirs);
+		for (i = 0; i < 2000; i++) {
+			make_file(life, dirs, i, rng_one_in(life->rng, 3) ? rng_log(life->rng, 13) : 0);
+			if (i % sync_every == sync_every - 1)
+				sync_all(life);
+		}
+		return;
+	}
+	files = files_list(life);
+	for (i = 0; i < 1200 && i < files.count; i++) {
+		switch (rng_below(life->rng, 4)) {
+		case 0:
+			op_on(life, SIM_UNLINK, files.path[i], 0, 0);
+			break;
+		case 1:
+			op_on(life, SIM_APPEND, files.path[i], 0, rng_log(life->rng, 13));
+			break;
+		case 2:
+			op_on(life, SIM_TRUNCATE, files.path[i], 0, rng_log(life->rng, 12));
+			break;
+		default:
+			set_attr(life, files.path[i]);
+		}
+		if (i % sync_every == sync_every - 1)
+			sync_all(life);
+		if (i % 200 == 199)
+			op_on(life, SIM_COMPARE, "", 0, 0);
+	}
+	free(files.path);
+}
+
+/* ---- storm: all leaves change, in no order ---- */
+
+static void storm_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = (16 + rng_below(rng, 17)) * MIB;
+	params->options.dirty_nodes = rng_one_in(rng, 2) ? NEVER : 8;
+	params->options.log_blocks = rng_one_in(rng, 2) ? NEVER : 0;
+	params->options.cache_bytes = rng_one_in(rng, 2) ? 64 * 4096 : 0;
+	params->lives = 2;
+	params->cuts = 5;
+	params->recoveries = 3;
+	params->close_at_end = true;
+}
+
+static void storm_live(struct life *life)
+{
+	struct files files;
+	u32 i;
+
+	if (!life->run->life) {
+		make_dirs(life, 8);
+		for (i = 0; i < 3000; i++)
+			make_file(life, 8, i, 0);
+		return;
+	}
+	files = files_list(life);
+	change_attrs(life, &files, 3000, rng_one_in(life->rng, 2) ? NEVER : 200 + rng_below(life->rng, 800));
+	sync_all(life);
+	free(files.path);
+}
+
+/* ---- slices: long deletes and truncates ---- */
+
+static void slices_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = 24 * MIB;
+	params->options.slice_extents = 1 + rng_below(rng, 4);
+	params->options.log_blocks = rng_one_in(rng, 2) ? NEVER : 8;
+	params->lives = 3;
+	params->cuts = 8;
+	params->recoveries = 2;
+	params->close_at_end = false;
+}
+
+/* Every second block is a hole, so that each other one is an extent. */
+static void make_sparse_file(struct life *life, const char *path, u32 extents)
+{
+	u32 i;
+
+	op_on(life, SIM_CREATE, path, 0, 0);
+	for (i = 0; i < extents; i++)
+		op_on(life, SIM_WRITE, path, 2 * i * 4096, 1 + rng_below(life->rng, 4096));
+}
+
+static void slices_live(struct life *life)
+{
+	u32 count = 5 + rng_below(life->rng, 4), large = 0, i, n;
+	char path[SIM_PATH_MAX];
+	struct files files;
+
+	if (!life->run->life)
+		make_dirs(life, 2);
+	for (i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "d%u/l%u-s%u", i % 2, life->run->life, i);
+		make_sparse_file(life, path, 100 + rng_below(life->rng, 200));
+	}
+	sync_all(life);
+	files = files_list(life);
+	for (i = 0; i < files.count; i++) {
+		if (!strstr(files.path[i], "-s"))	/* a small one */
+			continue;
+		/* A truncate waits until its blocks are free, a delete does not. */
+		if (!large++ || rng_one_in(life->rng, 2))
+			op_on(life, SIM_UNLINK, files.path[i], 0, 0);
+		else
+			op_on(life, SIM_TRUNCATE, files.path[i], 0, rng_below(life->rng, 100000));
+		for (n = 5 + rng_below(life->rng, 25); n; n--) {	/* each commit frees a slice */
+			snprintf(path, sizeof(path), "d0/l%u-n%u-%u", life->run->life, i, n);
+			op_on(life, SIM_CREATE, path, 0, 0);
+			sync_all(life);
+		}
+	}
+	free(files.path);
+}
+
+/* ---- sparse: large volumes, files in many groups ---- */
+
+#define PIECE	(64 * MIB)	/* allocated at once */
+
+static void sparse_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = (12 + rng_below(rng, 20)) * GIB;
+	params->lives = 3;
+	params->cuts = 6;
+	params->no_csum = rng_one_in(rng, 2);
+	params->options.discard = rng_one_in(rng, 8);
+}
+
+/* Groups become full, one after the other; a little is left of the last ones. */
+static void sparse_fill(struct life *life)
+{
+	char path[SIM_PATH_MAX];
+	u32 i;
+
+	for (i = 0; i < 1000; i++) {
+		snprintf(path, sizeof(path), "d%u/l%u-p%u", i % 3, life->run->life, i);
+		if (op_on(life, SIM_CREATE, path, 0, 0) ||
+		    op_on(life, SIM_FALLOCATE, path, rng_below(life->rng, 1u << 20) << 12, PIECE))
+			break;
+		if (rng_one_in(life->rng, 40))
+			sync_all(life);
+	}
+	sync_all(life);
+}
+
+static void sparse_punch(struct life *life, const char *path)
+{
+	struct sim_op op = { .kind = SIM_FALLOCATE, .mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE };
+	u32 id;
+	int err;
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	id = model_lookup(life->run->state, path, &err);
+	if (id == M_NONE)
+		return;
+	op.len = life->run->state->inodes[id]->size + 1;
+	make_op(life, &op);
+}
+
+static void sparse_live(struct life *life)
+{
+	struct files files;
+	u32 i;
+
+	if (!life->run->life) {
+		make_dirs(life, 3);
+		sparse_fill(life);
+		return;
+	}
+	files = files_list(life);
+	for (i = 0; i < 60 && i < files.count; i++) {
+		switch (rng_below(life->rng, 4)) {
+		case 0:
+			op_on(life, SIM_UNLINK, files.path[i], 0, 0);
+			break;
+		case 1:
+			op_on(life, SIM_WRITE, files.path[i], rng_below(life->rng, 1ULL << 34), rng_log(life->rng, 16));
+			break;
+		default:
+			sparse_punch(life, files.path[i]);
+		}
+		if (rng_one_in(life->rng, 3))
+			sync_all(life);
+	}
+	free(files.path);
+	sync_all(life);
+}
+
+/* ---- slow: how long a mount takes after a crash, in reads one after the other ---- */
+
+static void slow_params(struct sim_params *params, struct rng *rng)
+{
+	storm_params(params, rng);
+	params->volume_bytes = 64 * MIB;
+	params->options.cache_bytes = 0;
+	params->options.dirty_nodes = params->options.log_blocks = 0;
+	params->cuts = 4;
+}
+
+static const struct family families[] = {
+	{ "full", "small volumes filled to the last block, deletes with syncs, filled again", full_params, full_live,
+	  { .full = 950 } },
+	{ "files", "thousands of files in several directories, renamed, linked and removed", files_params, files_live,
+	  { .inodes = 3000 } },
+	{ "log", "hundreds of small syncs without a unify", log_params, log_live, { .log_blocks = 400 } },
+	{ "cache", "a node cache of 32 nodes, hardly any for data and names", cache_params, cache_live,
+	  { .reads = 800, .inodes = 2000 } },
+	{ "storm", "random changes of attributes all over the tree", storm_params, storm_live, { .dirty_nodes = 150 } },
+	{ "slices", "deletes and truncates that take many commits", slices_params, slices_live, { .slices = 20 } },
+	{ "sparse", "volumes of many groups, allocated in full, punched and removed", sparse_params, sparse_live,
+	  { .groups = 90, .full = 950 } },
+	{ "slow", "a large tree, all of it dirty: the time that a mount takes on a disk", slow_params, storm_live,
+	  { .replay_nodes = 150 } },
+};
+
+/* ---- as a workload ---- */
+
+u32 family_count(void)
+{
+	BUILD_BUG_ON(ARRAY_SIZE(families) >= SIM_KINDS);
+	return ARRAY_SIZE(families);
+}
+
+const char *family_name(u32 family)
+{
+	return family < family_count() ? families[family].name : NULL;
+}
+
+u32 family_find(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < family_count() && strcmp(families[i].name, name); i++)
+		;
+	return i;
+}
+
+void families_print(void)
+{
+	u32 i;
+
+	for (i = 0; i < family_count(); i++)
+		printf("  %-8s %s\n", families[i].name, families[i].what);
+}
+
+u32 family_of_unit(const struct sim_config *config, u64 unit, u64 *seed)
+{
+	*seed = unit;
+	if (config->family < family_count())
+		return config->family;
+	*seed = config->seed + (unit - config->seed) / family_count();
+	return (unit - config->seed) % family_count();
+}
+
+static void family_params(struct sim_params *params, const struct sim_config *config, u64 unit)
+{
+	struct rng rng;
+
+	params->family = family_of_unit(config, unit, &params->seed);
+	rng.state = rng_hash(params->seed, 100 + params->family);
+	params->block_size = 4096;
+	params->data_cache_bytes = MIB;
+	params->images = 2;
+	params->recoveries = 4;
+	params->close_at_end = rng_one_in(&rng, 2);
+	params->names = 8;
+	params->bulk = NEVER;		/* what goes on after a cut may make as many as it likes */
+	params->weights[SIM_CREATE] = params->weights[SIM_UNLINK] = params->weights[SIM_APPEND] = 3;
+	params->weights[SIM_SETATTR] = params->weights[SIM_TRUNCATE] = params->weights[SIM_SYNC] = 2;
+	params->options.manual = true;
+	params->options.age_ms = 3600 * 1000;
+	params->options.overlay_entries = NEVER;
+	params->options.dirty_bytes = 64 * MIB;
+	params->disk.volatile_cache = !rng_one_in(&rng, 6);
+	params->disk.defer = rng_one_in(&rng, 3);
+	params->disk.seed = rng_next(&rng);
+	families[params->family].params(params, &rng);
+	params->disk.size_bytes = params->volume_bytes;
+	params_canary(params, config);
+}
+
+static void family_live(struct sim_run *run, struct rng *rng)
+{
+	struct life life = { .run = run, .params = run->params, .rng = rng };
+
+	families[run->params->family].live(&life);
+}
+
+static const struct sim_reach *family_goal(const struct sim_params *params)
+{
+	return &families[params->family].goal;
+}
+
+const struct workload family_workload = { .params = family_params, .live = family_live, .goal = family_goal };

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* How far a workload got: what was reached is counted, so that a workload that no longer goes there is a failure. */
+#include <stdio.h>
+#include <string.h>
+#include "sim.h"
+
+#define READ_MS 8u	/* of the modelled disk */
+
+static void raise_to(u64 *peak, u64 value)
+{
+	*peak = max(*peak, value);
+}
+
+/* More was spent than charged for: space.h promises that this cannot be. */
+void reach_check_overdrafts(struct sim_run *run)
+{
+	struct tux3_counter_info counter;
+	unsigned int i;
+
+	for (i = 0; !tux3_counter(run->volume, i, &counter); i++) {
+		if (!strcmp(counter.name, "overdrafts") && counter.value) {
+			run->totals->overdrafts += counter.value;
+			sim_fail(run, "%llu commits or unifies took more blocks than they had been charged",
+				 (unsigned long long)counter.value);
+		}
+	}
+}
+
+void reach_note(struct sim_run *run)
+{
+	struct volume *vol = tux3_core(run->volume);
+	struct tux3_statfs stat;
+
+	if (!tux3_statfs(run->volume, &stat) && stat.blocks)
+		raise_to(&run->reach.full, (stat.blocks - stat.free_blocks) * 1000 / stat.blocks);
+	raise_to(&run->reach.inodes, atomic64_read(&vol->inodes));
+	raise_to(&run->reach.log_blocks, vol->log.length);
+	raise_to(&run->reach.dirty_nodes, vol->tree.dirty_count);
+	raise_to(&run->reach.groups, vol->balloc.loaded);
+	raise_to(&run->reach.reads, run->disk->read_passes);
+	run->reach.slices += !list_empty(&vol->delta.deletes);
+}
+
+void reach_note_mount(struct sim_run *run)
+{
+	struct volume *vol = tux3_core(run->volume);
+	u64 ms = run->disk->read_passes * READ_MS;
+	bool replayed = atomic64_read(&vol->counters[TUX3_COUNT_REPLAYED]);
+
+	raise_to(replayed ? &run->reach.mount_ms : &run->reach.clean_ms, ms);
+	if (!replayed)
+		return;
+	run->totals->recoveries++;
+	raise_to(&run->reach.replay_log, vol->log.length);
+	raise_to(&run->reach.replay_nodes, vol->tree.dirty_count);
+}
+
+void reach_merge(struct sim_reach *to, const struct sim_reach *from)
+{
+#define X(name, what, unit) raise_to(&to->name, from->name);
+	SIM_REACH(X)
+#undef X
+}
+
+void reach_check(struct sim_run *run, const struct sim_reach *goal)
+{
+#define X(name, what, unit) \
+	if (goal && run->reach.name < goal->name) \
+		sim_fail(run, "the workload does not get where it is to go: " what " %llu, at least %llu " unit, \
+			 (unsigned long long)run->reach.name, (unsigned long long)goal->name);
+	SIM_REACH(X)
+#undef X
+}
+
+void reach_print(const char *name, const struct sim_reach *reach)
+{
+	printf("%s:", name);
+#define X(name, what, unit) \
+	if (reach->name) \
+		printf(" " what " %llu " unit ";", (unsigned long long)reach->name);
+	SIM_REACH(X)
+#undef X
+	printf("\n");
+}
