@@ -23,7 +23,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -438,12 +437,13 @@ static void write_setting(const char *dir, const char *name, const char *value)
  */
 static void tune_kernel(void)
 {
-	struct stat stat_buf;
+	struct statx stat_buf;
 	char dir[64], value[16];
 
-	if (geteuid() != 0 || stat(options.mountpoint, &stat_buf))
+	/* Without a request, for whose answer we would keep the mount busy: it may be unmounted already. */
+	if (geteuid() != 0 || statx(AT_FDCWD, options.mountpoint, AT_STATX_DONT_SYNC, STATX_INO, &stat_buf))
 		return;
-	snprintf(dir, sizeof(dir), "/sys/class/bdi/%u:%u", major(stat_buf.st_dev), minor(stat_buf.st_dev));
+	snprintf(dir, sizeof(dir), "/sys/class/bdi/%u:%u", stat_buf.stx_dev_major, stat_buf.stx_dev_minor);
 	snprintf(value, sizeof(value), "%d", READAHEAD_KB);
 	write_setting(dir, "read_ahead_kb", value);
 	write_setting(dir, "max_ratio", "50");

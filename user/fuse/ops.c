@@ -35,14 +35,15 @@ static void init(void *userdata, struct fuse_conn_info *conn)
 	want(conn, FUSE_CAP_CACHE_SYMLINKS, true);
 	want(conn, FUSE_CAP_PARALLEL_DIROPS, true);
 	want(conn, FUSE_CAP_ASYNC_READ, true);
-	want(conn, FUSE_CAP_ASYNC_DIO, true);
+	/* After an asynchronous direct write the kernel leaves the old pages in its cache (Linux 6.18). */
+	want(conn, FUSE_CAP_ASYNC_DIO, false);
 	want(conn, FUSE_CAP_IOCTL_DIR, true);
 	want(conn, FUSE_CAP_READDIRPLUS, mount_state.readdirplus);
 	want(conn, FUSE_CAP_READDIRPLUS_AUTO, mount_state.readdirplus);
 	/* O_TRUNC comes as setattr, which knows whose setuid bit stays. */
 	want(conn, FUSE_CAP_ATOMIC_O_TRUNC, false);
-	/* A node id is an address: the kernel must never make one up from a file handle of NFS. */
-	want(conn, FUSE_CAP_EXPORT_SUPPORT, false);
+	/* For file handles and NFS: "." of a node id that we did not tell (serve_lookup), and ".." work. */
+	want(conn, FUSE_CAP_EXPORT_SUPPORT, true);
 	/* Nobody else changes files: cached pages stay good. */
 	want(conn, FUSE_CAP_AUTO_INVAL_DATA, false);
 	want(conn, FUSE_CAP_EXPLICIT_INVAL_DATA, true);
@@ -103,6 +104,19 @@ const struct fuse_lowlevel_ops fuse_ops = {
 	.fallocate	= serve_fallocate,
 	.lseek		= serve_lseek,
 };
+
+/* Mostly it is the one that wire.c has looked up. */
+struct tux3_node *node_of(fuse_ino_t ino)
+{
+	if (ino == FUSE_ROOT_ID)
+		return mount_state.root;
+	return ino == request_extra.ino ? request_extra.node : tux3_node_held(mount_state.volume, ino);
+}
+
+fuse_ino_t ino_of(struct tux3_node *node)
+{
+	return node == mount_state.root ? FUSE_ROOT_ID : tux3_node_ino(node);
+}
 
 void fill_cred(struct tux3_cred *cred, uint32_t uid, uint32_t gid, uint32_t umask)
 {
@@ -199,7 +213,7 @@ int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node)
 		return err;
 	*entry = (struct fuse_entry_param) {
 		.ino = ino_of(node),
-		.generation = stat.generation,
+		.generation = node == mount_state.root ? 0 : stat.generation,	/* the kernel's idea of the root */
 		.attr_timeout = attr_timeout(node),
 		.entry_timeout = CACHE_FOREVER_S,
 	};

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -25,17 +26,44 @@ static void reply_node(fuse_req_t req, struct tux3_node *node, int err)
 		fuse_reply_err(req, -err);
 		return;
 	}
-	/* A request the kernel gave up on gets no node id, so no "forget" would come. */
-	if (fuse_reply_entry(req, &entry))
+	/* A request the kernel gave up on gets no node id, so no "forget" would come.  None comes for the root. */
+	if (fuse_reply_entry(req, &entry) || node == mount_state.root)
 		tux3_node_put(node, 1);
+}
+
+/*
+ * From a file handle: of any inode number, from another mount perhaps, of any type.  The kernel compares the generation.
+ * It has no such inode in use, or it would not ask, so one without a name is going to be deleted.
+ */
+static int lookup_number(fuse_ino_t ino, struct tux3_node **node)
+{
+	struct tux3_stat stat;
+	int err = tux3_node_get(mount_state.volume, ino, 0, node);
+
+	if (err)
+		return err;
+	err = tux3_stat_node(*node, &stat);
+	if (!err && !stat.nlink)
+		err = -ESTALE;
+	if (err)
+		tux3_node_put(*node, 1);
+	return err;
 }
 
 void serve_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	static const struct fuse_entry_param absent = { .entry_timeout = CACHE_FOREVER_S };
-	struct tux3_node *node;
-	int err = tux3_lookup(node_of(parent), NULL, name, &node);
+	struct tux3_node *node, *dir;
+	int err = -ESTALE;
 
+	if (!strcmp(name, ".") && parent != FUSE_ROOT_ID) {
+		err = lookup_number(parent, &node);
+		reply_node(req, node, err);
+		return;
+	}
+	dir = node_of(parent);
+	if (dir)
+		err = tux3_lookup(dir, NULL, name, &node);
 	if (err == -ENOENT)
 		fuse_reply_entry(req, &absent);
 	else
@@ -44,8 +72,10 @@ void serve_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void forget(fuse_ino_t ino, uint64_t count)
 {
-	if (ino != FUSE_ROOT_ID)
-		tux3_node_put(node_of(ino), count);
+	struct tux3_node *node = ino == FUSE_ROOT_ID ? NULL : node_of(ino);
+
+	if (node)
+		tux3_node_put(node, count);
 }
 
 void serve_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
@@ -132,7 +162,7 @@ void serve_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_dir, const char *
 	int err;
 
 	request_cred(req, &cred);
-	err = tux3_link(node, &cred, node_of(new_dir), new_name);
+	err = node ? tux3_link(node, &cred, node_of(new_dir), new_name) : -ESTALE;
 	if (!err)
 		tux3_node_ref(node, 1);
 	reply_node(req, node, err);
@@ -160,8 +190,9 @@ _Static_assert(TUX3_RENAME_NOREPLACE == RENAME_NOREPLACE && TUX3_RENAME_EXCHANGE
 void serve_rename(fuse_req_t req, fuse_ino_t old_dir, const char *old_name, fuse_ino_t new_dir, const char *new_name,
 	       unsigned int flags)
 {
+	struct tux3_node *to = node_of(new_dir);
 	struct tux3_cred cred;
 
 	request_cred(req, &cred);
-	fuse_reply_err(req, -tux3_rename(node_of(old_dir), old_name, node_of(new_dir), new_name, flags, &cred));
+	fuse_reply_err(req, to ? -tux3_rename(node_of(old_dir), old_name, to, new_name, flags, &cred) : ESTALE);
 }

@@ -12,8 +12,9 @@
  *	serve_attr.c	stat, setattr, extended attributes, ioctl, statfs
  *	serve_data.c	read, write, fallocate, seek, fsync
  *
- * A FUSE node id is the address of a struct tux3_node (1: the root).  Each reply that tells the kernel a
- * node id gives it one reference; the kernel returns them with "forget".  No file handles exist: we are
+ * A FUSE node id is the inode number (1: the root), so that a file handle made of it is good as long as the file is.
+ * Each reply that tells the kernel a node id gives it one reference; the kernel returns them with "forget".  The root has
+ * ours.  No file handles exist: we are
  * only asked whether a file may be opened, and directories are opened without that.
  *
  * The mount is the only writer of the volume, so nothing the kernel has cached ever goes stale by itself.
@@ -52,9 +53,11 @@ extern struct mount_state mount_state;
 /* Unmount and end at once, as in a crash: for when the kernel would wait for us in vain.  The message was printed. */
 void give_up(void) __attribute__((noreturn));
 
-/* What wire.c saw in the raw request and libfuse does not pass on.  One per worker, valid during an operation. */
+/* What wire.c saw in the raw request.  One per worker, valid during an operation. */
 struct request_extra {
 	bool kill_suidgid;		/* write, truncate: the caller may not keep setuid and setgid bits */
+	fuse_ino_t ino;			/* the request's first node id, or 0 */
+	struct tux3_node *node;		/* that one */
 };
 extern __thread struct request_extra request_extra;
 
@@ -79,15 +82,9 @@ bool wire_answer(struct iovec *iov, int count);	/* true: with this one, the kern
 /* ---- ops.c ---- */
 extern const struct fuse_lowlevel_ops fuse_ops;
 
-static inline struct tux3_node *node_of(fuse_ino_t ino)
-{
-	return ino == FUSE_ROOT_ID ? mount_state.root : (struct tux3_node *)(uintptr_t)ino;
-}
-
-static inline fuse_ino_t ino_of(struct tux3_node *node)
-{
-	return (uintptr_t)node;
-}
+/* NULL: the kernel has no reference to such a node; then it asks by a file handle. */
+struct tux3_node *node_of(fuse_ino_t ino);
+fuse_ino_t ino_of(struct tux3_node *node);
 
 /* ---- shared by the operations ---- */
 void fill_cred(struct tux3_cred *cred, uint32_t uid, uint32_t gid, uint32_t umask);

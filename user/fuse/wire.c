@@ -24,6 +24,7 @@
 #include "ring.h"
 #include "tux3_fuse.h"
 #include "core/format.h"
+#include "user/lib/internal.h"
 
 #define OPCODE_STATX 52u
 #define FLAGS2_OVER_IO_URING (1u << (41 - 32))
@@ -152,6 +153,20 @@ static void wire_statx(int fd, const struct fuse_in_header *head)
 	answer(fd, head->unique, 0, &out, sizeof(out));
 }
 
+/*
+ * The node of the request, for node_of().  False: the kernel has no reference to it, which is right only where it
+ * returns some, and in a lookup by file handle.
+ */
+static bool find_node(const struct fuse_in_header *head)
+{
+	request_extra.ino = 0;
+	if (!head->nodeid || head->nodeid == FUSE_ROOT_ID)
+		return true;
+	request_extra.node = tux3_node_held(mount_state.volume, head->nodeid);
+	request_extra.ino = head->nodeid;
+	return request_extra.node || head->opcode == FUSE_FORGET || head->opcode == FUSE_LOOKUP;
+}
+
 bool wire_request(int fd, const void *request, size_t size)
 {
 	const struct fuse_in_header *head = request;
@@ -161,6 +176,10 @@ bool wire_request(int fd, const void *request, size_t size)
 	request_extra.kill_suidgid = false;
 	if (size < sizeof(*head))
 		return false;
+	if (!find_node(head)) {
+		answer(fd, head->unique, -ESTALE, NULL, 0);
+		return true;
+	}
 	switch (head->opcode) {
 	case FUSE_INIT:
 		if (body_size >= offsetof(struct fuse_init_in, flags2))

@@ -407,6 +407,19 @@ bool tux3_node_pending(struct tux3_node *node)
 	return pinned;
 }
 
+struct tux3_node *tux3_node_held(struct tux3 *volume, uint64_t ino)
+{
+	struct icache_shard *shard = shard_of(volume, ino);
+	struct tux3_node *node;
+
+	spin_lock(&shard->lock);
+	node = find(shard, ino);
+	if (node && !(node->users && atomic_read(&node->state) == ICACHE_LIVE))
+		node = NULL;
+	spin_unlock(&shard->lock);
+	return node;
+}
+
 /* A node of the bucket that callers refer to, but for the volume's own reference to the root; and how often. */
 static struct tux3_node *find_used(struct tux3 *volume, struct icache_shard *shard, u32 bucket, u64 *count)
 {

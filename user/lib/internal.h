@@ -21,6 +21,11 @@ void tux3_put_all(struct tux3 *volume);
  * by now does not matter.  keep_times: nor is now when it was changed, and mtime and ctime come another way.
  */
 ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times);
+/*
+ * The node with this number, without a reference: the caller has one already, under this number.  NULL: nobody has.
+ * For FUSE, where the kernel holds references by number.
+ */
+struct tux3_node *tux3_node_held(struct tux3 *volume, uint64_t ino);
 /* Some change of it is not durable yet: stat's count of blocks is a guess that the commit puts right. */
 bool tux3_node_pending(struct tux3_node *node);
 struct volume *tux3_core(struct tux3 *volume);
