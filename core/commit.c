@@ -49,8 +49,10 @@ static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
 
 	attr_to_disk(&record.attr, attr, inode->blocks);
 	err = log_record_at(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
-	if (!err)
+	if (!err && !inode->in_tree) {
 		inode->in_tree = true;
+		ialloc_settle(inode->vol, inode->ino);
+	}
 	return err;
 }
 
@@ -283,6 +285,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 			commit_inode_done(inode, delta, 0);
 	}
 	delete_done(vol, err);
+	ialloc_settle_all(vol);
 	parent_done(vol, delta);
 	if (!err)
 		WRITE_ONCE(state->committed, delta);

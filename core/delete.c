@@ -56,8 +56,10 @@ int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block)
 static int delete_all(struct volume *vol, u64 ino, bool orphan_in_tree)
 {
 	struct record_inode record = { .ino = cpu_to_le64(ino) };
-	int err = log_record(vol, TUX3_RECORD_INODE_DELETE, &record, sizeof(record), NULL, 0);
+	int err = ialloc_hold(vol, ino);
 
+	if (!err)
+		err = log_record(vol, TUX3_RECORD_INODE_DELETE, &record, sizeof(record), NULL, 0);
 	if (!err && orphan_in_tree)
 		err = delete_orphan_item(vol, ino, 0, 0);
 	if (!err)

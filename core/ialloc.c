@@ -2,16 +2,20 @@
 /*
  * Inode numbers: which are in use, and which one a new inode gets.
  *
- * Bitmaps of windows of 4096 numbers, in memory only.  A window is filled from the tree when it is first
- * needed, and then kept: it also knows numbers that are not in the tree yet, and numbers in the tree that the
- * front end has given up.  Every number for which the tree has any item counts as used, so that an
- * inode never inherits stray items.
+ * Bitmaps of windows of 4096 numbers, in memory only.  A window is filled from the tree when it is
+ * needed.  Every number for which the tree has any item counts as used, so that an inode never inherits stray items.
+ *
+ * A number is *held* while it is used whatever the tree says: from being handed out until its inode is in the tree
+ * (ialloc_settle), and from before its items go from there until it is given back (ialloc_hold, ialloc_free), when that
+ * is durable and the inode object is gone.  Of a window in which none is held the tree knows all, so it may go:
+ * the least recently used ones do when there are more than windows_max.
  *
  * Invariants
  *  1. Numbers below TUX3_INO_FIRST are set in window 0.
- *  2. A number can only be handed out while its window is in memory.  So while a window is not, the tree
- *     knows all about it, and its bitmap may be filled without the lock.
- *  3. A number given back while its window is being filled must not stay set.  ialloc_free() counts
+ *  2. A number can only be handed out while its window is in memory and filled.
+ *  3. A window with numbers held is in memory, filled or not.  So what is held need not be looked for in the tree, and
+ *     the bitmap may be filled without the lock.  Held numbers are set in the bitmap of a filled window.
+ *  4. A number given back while its window is being filled must not stay set.  ialloc_free() counts
  *     such cases in frees_missed; who sees the count move fills the window again.
  *
  * Directories go to stretches of 32 numbers of which none is in use, each behind the one before, from the
@@ -27,13 +31,18 @@
 #define DIR_STRETCH	32u
 #define FILL_ITEMS	48u	/* items of one inode looked at before skipping to the next inode */
 #define FILL_TRIES	8u
+#define LIMIT_TRIES	16u	/* windows looked at when one is added */
 
 struct ialloc_window {
 	struct rb_node node;
+	struct list_head lru;
 	u64 index;
 	u64 skip;		/* a search that found this window full went on there; 0: nothing is known */
 	u32 free;
-	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* set: used */
+	u32 held_count;
+	bool filled;
+	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* filled; set: used */
+	unsigned long held[WINDOW_NUMBERS / BITS_PER_LONG];	/* used, though the tree may not say so */
 };
 
 void ialloc_init(struct volume *vol)
@@ -43,6 +52,8 @@ void ialloc_init(struct volume *vol)
 	memset(ialloc, 0, sizeof(*ialloc));
 	mutex_init(&ialloc->lock);
 	ialloc->windows = RB_ROOT;
+	INIT_LIST_HEAD(&ialloc->lru);
+	ialloc->windows_max = IALLOC_WINDOWS_MAX;
 }
 
 void ialloc_exit(struct volume *vol)
@@ -81,7 +92,49 @@ static void window_insert(struct ialloc *ialloc, struct ialloc_window *window)
 	}
 	rb_link_node(&window->node, parent, place);
 	rb_insert_color(&window->node, &ialloc->windows);
+	list_add_tail(&window->lru, &ialloc->lru);
 	ialloc->count++;
+}
+
+static void window_drop(struct ialloc *ialloc, struct ialloc_window *window)
+{
+	rb_erase(&window->node, &ialloc->windows);
+	list_del(&window->lru);
+	ialloc->count--;
+	kfree(window);
+}
+
+/* Some windows of which the tree knows all go, if there are too many; not this one. */
+static void windows_limit(struct ialloc *ialloc, struct ialloc_window *keep)
+{
+	u32 tries = LIMIT_TRIES;
+
+	while (ialloc->count > ialloc->windows_max && tries--) {
+		struct ialloc_window *window = list_first_entry(&ialloc->lru, struct ialloc_window, lru);
+
+		if (window->held_count || window == keep)
+			list_move_tail(&window->lru, &ialloc->lru);
+		else
+			window_drop(ialloc, window);
+	}
+}
+
+static void number_hold(struct ialloc_window *window, u32 bit)
+{
+	if (!test_bit(bit, window->held)) {
+		__set_bit(bit, window->held);
+		window->held_count++;
+	}
+}
+
+/* The tree knows about this number.  May drop the window. */
+static void number_unhold(struct ialloc *ialloc, struct ialloc_window *window, u32 bit)
+{
+	if (!test_bit(bit, window->held))
+		return;
+	__clear_bit(bit, window->held);
+	if (!--window->held_count && (!window->filled || ialloc->count > ialloc->windows_max))
+		window_drop(ialloc, window);
 }
 
 struct window_fill {
@@ -127,6 +180,25 @@ static int window_fill(struct volume *vol, struct ialloc_window *window)
 	return 0;
 }
 
+/* What was found in the tree, and what is held besides; the lock held. */
+static void window_take(struct ialloc *ialloc, struct ialloc_window **filled)
+{
+	struct ialloc_window *window = window_find(ialloc, (*filled)->index);
+	u32 i;
+
+	if (!window) {
+		window = *filled;
+		window_insert(ialloc, window);
+		*filled = NULL;
+	} else if (!window->filled) {
+		for (i = 0; i < ARRAY_SIZE(window->bits); i++)
+			window->bits[i] = (*filled)->bits[i] | window->held[i];
+		window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
+	}
+	window->filled = true;
+	windows_limit(ialloc, window);
+}
+
 /* With the lock held: the window, or NULL after it was dropped and taken again, to look anew; or an error. */
 static struct ialloc_window *window_get(struct volume *vol, u64 index)
 {
@@ -136,8 +208,10 @@ static struct ialloc_window *window_get(struct volume *vol, u64 index)
 	u32 tries;
 	int err = 0;
 
-	if (window)
+	if (window && window->filled) {
+		list_move_tail(&window->lru, &ialloc->lru);
 		return window;
+	}
 	missed = ialloc->frees_missed;
 	mutex_unlock(&ialloc->lock);
 	window = kzalloc(sizeof(*window), GFP_NOFS);
@@ -155,10 +229,8 @@ static struct ialloc_window *window_get(struct volume *vol, u64 index)
 	}
 	if (!window)
 		mutex_lock(&ialloc->lock);
-	if (!err && !window_find(ialloc, index)) {
-		window_insert(ialloc, window);
-		window = NULL;
-	}
+	if (!err)
+		window_take(ialloc, &window);
 	kfree(window);
 	return err ? ERR_PTR(err) : NULL;
 }
@@ -188,8 +260,8 @@ static u32 window_search(struct ialloc_window *window, u32 from, u32 stretch)
 /* From this number on to the highest, and then from the first. */
 static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 {
-	struct ialloc_window *window, *full = NULL;
-	u64 index, turn;
+	struct ialloc_window *window;
+	u64 index, turn, full = U64_MAX;
 	u32 at;
 	int err;
 
@@ -202,16 +274,17 @@ static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 			return err;
 		at = window_search(window, at, stretch);
 		if (at < WINDOW_NUMBERS) {
-			if (full && stretch == 1)
-				full->skip = index;
 			__set_bit(at, window->bits);
+			number_hold(window, at);
 			window->free--;
 			*ino = (index << WINDOW_SHIFT) + at;
+			window = full == U64_MAX || stretch > 1 ? NULL : window_find(&vol->ialloc, full);
+			if (window)
+				window->skip = index;
 			return 0;
 		}
-		if (!window->free && !full)
-			full = window;
-		/* Windows are never dropped, so full stays what it is. */
+		if (!window->free && full == U64_MAX)
+			full = index;
 		index = stretch == 1 && !window->free && window->skip > index ? window->skip : index + 1;
 		if (index > WINDOW_LAST)
 			index = 0;
@@ -257,8 +330,8 @@ int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino)
 			ialloc->next_dir = next;
 	}
 	err = ialloc_search(vol, ialloc->next_dir, DIR_STRETCH, ino);
-	if (!err)
-		ialloc->next_dir = *ino + DIR_STRETCH;
+	if (!err)	/* behind the last number it begins anew */
+		ialloc->next_dir = *ino + DIR_STRETCH > TUX3_INO_MAX ? TUX3_INO_FIRST : *ino + DIR_STRETCH;
 	else if (err == -ENOSPC)
 		err = ialloc_search(vol, parent + 1, 1, ino);
 out:
@@ -276,13 +349,66 @@ void ialloc_free(struct volume *vol, u64 ino)
 		return;
 	mutex_lock(&ialloc->lock);
 	window = window_find(ialloc, ino >> WINDOW_SHIFT);
-	if (!window) {
+	if (!window || !window->filled)
 		ialloc->frees_missed++;
-	} else if (test_bit(bit, window->bits)) {
+	if (window && window->filled && test_bit(bit, window->bits)) {
 		__clear_bit(bit, window->bits);
 		window->free++;
 	}
+	if (window)
+		number_unhold(ialloc, window, bit);
 	mutex_unlock(&ialloc->lock);
+}
+
+void ialloc_settle(struct volume *vol, u64 ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+
+	ialloc->settled[ialloc->settled_count++] = ino;
+	if (ialloc->settled_count == IALLOC_SETTLE_BATCH)
+		ialloc_settle_all(vol);
+}
+
+void ialloc_settle_all(struct volume *vol)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+
+	if (!ialloc->settled_count)
+		return;
+	mutex_lock(&ialloc->lock);
+	while (ialloc->settled_count) {
+		u64 ino = ialloc->settled[--ialloc->settled_count];
+
+		window = window_find(ialloc, ino >> WINDOW_SHIFT);
+		if (window)
+			number_unhold(ialloc, window, ino % WINDOW_NUMBERS);
+	}
+	mutex_unlock(&ialloc->lock);
+}
+
+int ialloc_hold(struct volume *vol, u64 ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+	int err = 0;
+
+	mutex_lock(&ialloc->lock);
+	window = window_find(ialloc, ino >> WINDOW_SHIFT);
+	if (!window) {		/* not to be filled for this: it only says what is held */
+		window = kzalloc(sizeof(*window), GFP_COMMIT);
+		if (window) {
+			window->index = ino >> WINDOW_SHIFT;
+			window_insert(ialloc, window);
+			windows_limit(ialloc, window);
+		}
+	}
+	if (window)
+		number_hold(window, ino % WINDOW_NUMBERS);
+	else
+		err = -ENOMEM;
+	mutex_unlock(&ialloc->lock);
+	return err;
 }
 
 int ialloc_mark(struct volume *vol, u64 ino)
@@ -296,6 +422,8 @@ int ialloc_mark(struct volume *vol, u64 ino)
 	err = window_load(vol, ino >> WINDOW_SHIFT, &window);
 	if (!err && !__test_and_set_bit(ino % WINDOW_NUMBERS, window->bits))
 		window->free--;
+	if (!err)
+		number_hold(window, ino % WINDOW_NUMBERS);
 	mutex_unlock(&vol->ialloc.lock);
 	return err;
 }

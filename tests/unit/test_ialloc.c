@@ -450,6 +450,104 @@ static void test_free_while_filling(void **unused)
 	close_volume(fixture);
 }
 
+/* ---- how many windows there are ---- */
+
+/* Directories made and removed, over and over: what is in memory does not grow, and no number is given out twice. */
+static void test_windows_go(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 kept[64], i, k, count = 0, most = 0;
+
+	begin("test_windows_go", 3);
+	vol->ialloc.windows_max = 8;
+	for (i = 0; i < 40000; i++) {
+		u64 ino = new_number(vol, TUX3_INO_ROOT, 0, true);
+
+		most = max(most, vol->ialloc.count);
+		for (k = 0; k < count; k++)
+			CHECK(kept[k] != ino);
+		if (i % 1000 < 990 || count == ARRAY_SIZE(kept)) {	/* it vanishes */
+			ialloc_free(vol, ino);
+			continue;
+		}
+		set_items(vol, ino, TUX3_ITEM_ATTR, 1);
+		ialloc_settle(vol, ino);
+		ialloc_settle_all(vol);
+		kept[count++] = ino;
+	}
+	CHECK(kept[count - 1] > 40 * WINDOW);
+	CHECK(most <= 10 && vol->ialloc.count <= 8);
+	for (k = 0; k < count; k++)
+		CHECK(ialloc_test(vol, kept[k]) == 1);
+	CHECK(vol->ialloc.count <= 9);
+	close_volume(fixture);
+}
+
+/* Of a window with a number that is not in the tree the tree does not know all: it stays. */
+static void test_windows_stay(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 first, ino, i;
+
+	begin("test_windows_stay", 0);
+	vol->ialloc.windows_max = 4;
+	first = new_number(vol, TUX3_INO_ROOT, 0, true);
+	for (i = 0; i < 5000; i++) {
+		ino = new_number(vol, TUX3_INO_ROOT, 0, true);
+		CHECK(ino != first);
+		ialloc_free(vol, ino);
+	}
+	CHECK(ialloc_test(vol, first) == 1);
+	CHECK(new_number(vol, first - 1, 0, false) == first + 1);
+	close_volume(fixture);
+}
+
+/* A number whose items have gone from the tree is in use until it is given back, also if its window comes only then. */
+static void test_dying_numbers(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 ino = 20 * WINDOW + 5;
+	u32 round;
+
+	begin("test_dying_numbers", 0);
+	for (round = 0; round < 3; round++) {
+		set_items(vol, ino, TUX3_ITEM_ATTR, 1);
+		forget(vol);
+		if (round == 1)
+			CHECK(ialloc_test(vol, ino + 1) == 0);	/* the window is in memory */
+		CHECK(!ialloc_hold(vol, ino));
+		remove_inode(vol, ino);
+		if (round < 2)
+			CHECK(new_number(vol, ino - 1, 0, false) == ino + 1);
+		ialloc_free(vol, ino);
+		CHECK(vol->ialloc.count == (round < 2 ? 1 : 0));
+		CHECK(ialloc_test(vol, ino) == 0);
+		CHECK(new_number(vol, ino - 1, 0, false) == ino);
+	}
+	close_volume(fixture);
+}
+
+/* Behind the last number directories begin anew, and pass over what is in use. */
+static void test_directories_wrap(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 i;
+
+	begin("test_directories_wrap", 0);
+	set_items(vol, TUX3_INO_FIRST + 20, TUX3_ITEM_ATTR, 1);
+	set_items(vol, 64, TUX3_ITEM_ATTR, 1);
+	set_items(vol, TUX3_INO_MAX - 100, TUX3_ITEM_ATTR, 1);
+	for (i = 0; i < 3; i++)
+		CHECK(new_number(vol, TUX3_INO_ROOT, 0, true) == TUX3_INO_MAX + 1 - 96 + 32 * i);
+	CHECK(new_number(vol, TUX3_INO_ROOT, 0, true) == 96);
+	CHECK(new_number(vol, TUX3_INO_ROOT, 0, true) == 128);
+	close_volume(fixture);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,6 +560,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_memory_faults),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_free_while_filling),
+		cmocka_unit_test(test_windows_go),
+		cmocka_unit_test(test_windows_stay),
+		cmocka_unit_test(test_dying_numbers),
+		cmocka_unit_test(test_directories_wrap),
 	};
 
 	if (argc > 1)

@@ -4,6 +4,7 @@
  * an end.  Nothing here measures time: bytes, records, depths and steps are counted.
  */
 #include "support_lib.h"
+#include "support_image.h"
 
 #include <linux/log2.h>
 #include "core/data.h"
@@ -289,6 +290,80 @@ static void test_long_deletes_take_turns(void **state)
 	bed_free(&bed);
 }
 
+/* ---- windows of inode numbers ---- */
+
+static void test_directories_come_and_go(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct tux3_node *node, *file;
+	u64 most = 0;
+	char name[32];
+	u32 i, k;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	core(&bed)->ialloc.windows_max = 4;
+	for (i = 0; i < 12000; i++) {	/* 94 windows */
+		snprintf(name, sizeof(name), "d%u", i);
+		assert_ok(tux3_mknod(bed.root, NULL, name, S_IFDIR | 0755, 0, 0, &node));
+		tux3_node_put(node, 1);
+		if (i % 50 == 0)
+			assert_ok(tux3_sync(bed.volume));
+		if (i % 400)
+			assert_ok(tux3_rmdir(bed.root, NULL, name));
+		most = max(most, core(&bed)->ialloc.count);
+	}
+	assert_true(most <= 8);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(core(&bed)->ialloc.count <= 4);
+	for (i = 0; i < 12000; i += 400) {	/* those made in windows that went and came again are new ones */
+		snprintf(name, sizeof(name), "d%u", i);
+		assert_ok(tux3_lookup(bed.root, NULL, name, &node));
+		for (k = 0; k < 40; k++) {
+			snprintf(name, sizeof(name), "f%u", k);
+			assert_ok(tux3_mknod(node, NULL, name, S_IFREG | 0644, 0, 0, &file));
+			tux3_node_put(file, 1);
+		}
+		tux3_node_put(node, 1);
+	}
+	assert_int_equal(atomic64_read(&core(&bed)->inodes), 1 + 30 * 41);
+	bed_free(&bed);
+}
+
+/* ---- a damaged volume ---- */
+
+/* /dir is in /dir/sub: the way up from there never comes to the root. */
+static void make_circle(struct image *image)
+{
+	struct volume *vol = image_edit_begin(image);
+	u64 dir = image->ino.dir, sub = image->ino.sub;
+	struct tree_key old = tree_key(dir, TUX3_ITEM_PARENT, name_hash(vol, TUX3_INO_ROOT, TUX3_ITEM_PARENT, "dir", 3));
+	struct tree_key new = tree_key(dir, TUX3_ITEM_PARENT, name_hash(vol, sub, TUX3_ITEM_PARENT, "dir", 3));
+	struct {
+		struct disk_parent head;
+		char name[3];
+	} __packed item = { .head = { .dir = cpu_to_le64(sub), .len = 3 }, .name = "dir" };
+
+	assert_ok(tree_delete(vol, &old));
+	assert_ok(tree_set(vol, &new, &item, sizeof(item)));
+	assert_ok(image_edit_end(vol));
+}
+
+static void test_circle_of_parents(void **state)
+{
+	struct volume_options opts = { .manual = true };
+	struct image image;
+	struct tux3 *volume;
+	char why[256] = "";
+
+	assert_ok(image_build(&image, false));
+	make_circle(&image);
+	assert_ok(tux3_open_device(image.dev, false, &opts, 1 << 20, &volume, why, sizeof(why)));
+	assert_int_equal(tux3_path_rename(volume, NULL, "/two", "/dir/sub/two", 0), -EIO);
+	assert_int_equal(tux3_path_rename(volume, NULL, "/dir/sub", "/two/sub", TUX3_RENAME_NOREPLACE), 0);
+	assert_ok(tux3_close(volume));
+	image_close(&image);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,6 +373,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_xattr_values_count_as_dirty),
 		cmocka_unit_test(test_many_xattrs_of_one_inode),
 		cmocka_unit_test(test_long_deletes_take_turns),
+		cmocka_unit_test(test_directories_come_and_go),
+		cmocka_unit_test(test_circle_of_parents),
 	};
 
 	if (argc > 1)

@@ -151,11 +151,14 @@ struct rename {
 	struct tux3_node *node, *target;	/* what the names lead to */
 };
 
-/* Is dir at or below above?  With rename_mutex.  1, 0, -errno. */
+/*
+ * Is dir at or below above?  With rename_mutex.  1, 0, -errno.  On a damaged volume the way up may be a circle: then it
+ * comes again to the number noted last, after twice the circle's length at most.
+ */
 static int is_below(struct tux3_node *dir, struct tux3_node *above)
 {
+	u64 ino = dir->inode.ino, parent, noted = ino, steps = 0, note_at = 1;
 	struct tux3 *volume = dir->volume;
-	u64 ino = dir->inode.ino, parent;
 	struct tux3_node *node;
 	int err;
 
@@ -169,9 +172,16 @@ static int is_below(struct tux3_node *dir, struct tux3_node *above)
 		parent = node->inode.parent;
 		spin_unlock(&node->inode.lock);
 		tux3_node_put(node, 1);
-		if (parent == ino)
+		if (parent == noted) {
+			volume_warn(volume->vol, "directory %llu is above itself; fsck.tux3 tells more",
+				    (unsigned long long)parent);
 			return -EIO;
+		}
 		ino = parent;
+		if (++steps == note_at) {
+			noted = ino;
+			note_at *= 2;
+		}
 	}
 	return 1;
 }
