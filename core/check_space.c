@@ -244,6 +244,8 @@ static void check_log(struct check *check)
 	check_log_list(check, &log->old_blocks);
 	if (!check->stop)
 		check_log_block(check, log->next_addr);
+	if (!check->stop && log->after_addr)
+		check_log_block(check, log->after_addr);
 }
 
 /* Without replay, damage to a free map is found only if it is known which maps the log names. */

@@ -9,6 +9,7 @@
  */
 #include "volume.h"
 
+#define CONFIRM_BLOCKS 2	/* charged for it: a log block, and some slack */
 #define IDLE_UNIFY_MS	15000u	/* nothing happened for so long: unify, so that the next mount has no log */
 #define POLL_MS		10u	/* while a unify has I/O in flight */
 
@@ -426,6 +427,31 @@ void delta_resume(struct volume *vol)
 
 /* ---- the back-end thread ---- */
 
+/* How long after the last commit: one second of the five that a change waits by default. */
+static u64 delta_confirm_ms(struct volume *vol)
+{
+	return vol->opts.age_ms / 5 + 1;
+}
+
+/*
+ * Nothing follows the last commit, it seems.  A commit without records confirms it: its flush is over.  So damage to it can
+ * be told from its not having been complete (log_end.c).  Only where a block can be spared, and once.
+ */
+static void delta_confirm(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 age = ktime_get_ns() - vol->log.commit_ns;
+
+	if (!vol->log.unconfirmed || age < delta_confirm_ms(vol) * 1000000ULL || volume_error(vol) || delta_has_changes(vol))
+		return;
+	vol->log.unconfirmed = false;
+	if (!space_charge(vol, CONFIRM_BLOCKS, 0))
+		return;
+	atomic64_add(CONFIRM_BLOCKS, &raw_cpu_ptr(delta->cpu)->charged[delta->front & 1]);
+	vol->log.must_write = true;
+	commit_delta(vol);
+}
+
 static u64 delta_age_ns(struct volume *vol)
 {
 	u64 first = atomic64_read(&vol->delta.first_change_ns[vol->delta.front & 1]);
@@ -465,6 +491,7 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 				volume_warn(vol, "unify put off: error %d", err);
 		}
 	}
+	delta_confirm(vol);
 	trim_collect(vol);
 	delta_unlock(vol);
 	trim_background(vol);
@@ -484,8 +511,11 @@ static u64 delta_sleep_ms(struct volume *vol)
 	if (!llist_empty(&delta->dirty[delta->front & 1])) {
 		u64 age_ms = delta_age_ns(vol) / 1000000;
 
-		return age_ms < vol->opts.age_ms ? vol->opts.age_ms - age_ms + 1 : 1;
+		/* Who syncs does not wake us, but leaves a commit to be confirmed. */
+		return age_ms < vol->opts.age_ms ? min(vol->opts.age_ms - age_ms + 1, delta_confirm_ms(vol)) : 1;
 	}
+	if (vol->log.unconfirmed)
+		return delta_confirm_ms(vol) / 2 + 1;
 	return vol->log.length || vol->tree.dirty_count ? IDLE_UNIFY_MS / 4 : 0;
 }
 

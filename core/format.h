@@ -109,7 +109,8 @@ struct disk_anchor {
 	__le64 inodes;		/* inodes in the tree */
 	__le64 written_ns;
 	__le64 data_blocks;	/* of used_blocks, those with file data and large xattr values */
-	__u8 spare[248];
+	__le64 log_after;	/* as disk_log.after */
+	__u8 spare[240];
 };
 
 /*
@@ -278,11 +279,12 @@ struct disk_log {
 	__le64 addr;		/* own block */
 	__le64 seq;		/* one higher with each log block */
 	__le64 delta;
-	__le64 next;		/* address of the block with seq + 1 */
+	__le64 next;		/* address of the block with the next number */
+	__le64 after;		/* of the one behind it; or of that one, if next could not be used */
 	__le32 index;		/* of this block in its commit */
 	__le32 blocks;		/* of the commit */
 	__le32 used;		/* payload bytes */
-	__le32 spare;
+	__le32 skip;		/* the next number is seq + 1 + skip */
 };
 
 /* The payload of a commit, its blocks put together: this header, then records, each aligned to 8. */
@@ -394,6 +396,7 @@ TUX3_ASSERT_AT(disk_anchor, delta, 184);
 TUX3_ASSERT_AT(disk_anchor, root_addr, 192);
 TUX3_ASSERT_AT(disk_anchor, log_addr, 216);
 TUX3_ASSERT_AT(disk_anchor, data_blocks, 256);
+TUX3_ASSERT_AT(disk_anchor, log_after, 264);
 TUX3_ASSERT_SIZE(disk_node, 64);
 TUX3_ASSERT_AT(disk_node, crc, 4);
 TUX3_ASSERT_AT(disk_node, birth, 24);
@@ -418,7 +421,7 @@ TUX3_ASSERT_SIZE(disk_quota, 64);
 TUX3_ASSERT_SIZE(disk_orphan, 16);
 TUX3_ASSERT_SIZE(disk_map, 64);
 TUX3_ASSERT_AT(disk_map, delta, 32);
-TUX3_ASSERT_SIZE(disk_log, 64);
+TUX3_ASSERT_SIZE(disk_log, 72);
 TUX3_ASSERT_AT(disk_log, next, 40);
 TUX3_ASSERT_SIZE(disk_commit, 48);
 TUX3_ASSERT_SIZE(disk_record, 8);

@@ -14,18 +14,23 @@
 struct volume;
 struct tree_key;
 
+#define LOG_SKIP		(1u << 30)	/* more than the log ever has blocks */
 #define LOG_EXTENT_BLOCKS 1024u	/* blocks in one EXTENT_MAP record */
 
 struct log_chunk;		/* log_write.c: a piece of the record stream, one block's payload */
 
 struct log {
 	u64 next_addr;		/* where the next log block goes; busy in balloc */
+	u64 after_addr;		/* where the one behind it goes, likewise; 0: not chosen yet, after a mount with a detour */
 	u64 next_seq;
+	u32 skip;		/* numbers that nobody gets after the next commit: blocks behind the end may have them */
 	struct range_list blocks;	/* log blocks since the snapshot that the next anchor will stand for */
 	struct range_list old_blocks;	/* those before: free when that anchor is durable */
 	u64 length;		/* blocks in both */
 	struct range_list freed;	/* data blocks freed by the delta being committed */
 	bool replaying;		/* records come from the disk: their blocks are not allocated yet */
+	bool unconfirmed;	/* the last commit has records, and nothing was written after its flush */
+	u64 commit_ns;		/* ktime_get_ns() when it was written */
 	bool must_write;	/* the next commit is written even without records: it overwrites a torn one,
 				   or names groups that replay touched */
 	bool after_snapshot;	/* a snapshot was taken since the last commit */

@@ -3,7 +3,7 @@
  * Writing the log: the records of a commit are put together in memory and go out as log blocks.
  *
  * Invariants
- *  1. log.next_addr is always allocated (busy), so the block before it can name it.
+ *  1. log.next_addr and log.after_addr are always allocated (busy), so the blocks before them can name them.
  *  2. Every record is applied to the tree when it is logged, by the code that replay uses.
  *  3. Log blocks of the chain are in log.blocks (or old_blocks, while an anchor is being moved).
  *
@@ -212,39 +212,65 @@ static int log_touched_groups(struct volume *vol)
 	return 0;
 }
 
-/* Addresses: the first chunk goes to next_addr; the others, and the next commit, get new blocks. */
-static int log_place(struct volume *vol, u64 *next)
+/* The addresses of the blocks to come, one after the other: those that were chosen before, then new ones. */
+struct log_addresses {
+	u64 chosen[2];		/* 0: none */
+	u64 addr;		/* the newest */
+	u32 run, left;		/* new ones in a row behind it; to be allocated in all */
+};
+
+static int log_next_address(struct volume *vol, struct log_addresses *addresses)
+{
+	u64 goal = addresses->addr + 1;
+	int err = 0;
+
+	if (addresses->chosen[0]) {
+		addresses->addr = addresses->chosen[0];
+		addresses->chosen[0] = addresses->chosen[1];
+		addresses->chosen[1] = 0;
+		return 0;
+	}
+	if (addresses->run)
+		addresses->addr++;
+	else
+		err = balloc_alloc(vol, BALLOC_LOG, goal, 1, addresses->left, &addresses->addr, &addresses->run);
+	addresses->run--;
+	addresses->left--;
+	return err;
+}
+
+/* The first chunk goes to next_addr, the second to after_addr; the others, and two for the next commit, get new blocks. */
+static int log_place(struct volume *vol, u64 *next, u64 *after)
 {
 	struct log *log = &vol->log;
+	struct log_addresses addresses = {
+		.chosen = { log->next_addr, log->after_addr },
+		.left = log->chunk_count + 2 - 1 - !!log->after_addr,
+	};
 	struct log_chunk *chunk;
-	u64 addr = log->next_addr, goal = addr + 1;
-	u32 left = log->chunk_count, run = 0;
 	int err;
 
 	list_for_each_entry(chunk, &log->chunks, link) {
-		chunk->addr = addr;
-		err = range_list_add(&log->blocks, addr, 1);
+		err = log_next_address(vol, &addresses);
+		if (!err)
+			err = range_list_add(&log->blocks, addresses.addr, 1);
 		if (err)
 			return err;
-		if (!run) {
-			err = balloc_alloc(vol, BALLOC_LOG, goal, 1, left, &addr, &run);
-			if (err)
-				return err;
-		} else {
-			addr++;
-		}
-		run--;
-		left--;
-		goal = addr + 1 + run;
+		chunk->addr = addresses.addr;
 	}
-	*next = addr;
-	return 0;
+	err = log_next_address(vol, &addresses);
+	*next = addresses.addr;
+	if (!err)
+		err = log_next_address(vol, &addresses);
+	*after = addresses.addr;
+	return err;
 }
 
-static void log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 index, u64 next)
+static void log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 index, u64 next, u64 after)
 {
 	struct log *log = &vol->log;
 	struct disk_log *block = chunk->block;
+	bool last = index + 1 == log->chunk_count;
 
 	block->magic = cpu_to_le32(TUX3_LOG_MAGIC);
 	block->volume_id = cpu_to_le64(vol->id);
@@ -252,11 +278,26 @@ static void log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32
 	block->seq = cpu_to_le64(log->next_seq + index);
 	block->delta = cpu_to_le64(delta);
 	block->next = cpu_to_le64(next);
+	block->after = cpu_to_le64(after);
 	block->index = cpu_to_le32(index);
 	block->blocks = cpu_to_le32(log->chunk_count);
 	block->used = cpu_to_le32(chunk->used);
+	block->skip = cpu_to_le32(last ? log->skip : 0);
 	block->crc = 0;
 	block->crc = cpu_to_le32(crc32c(~0u, block, vol->block_size));
+}
+
+/* From the last to the first, since each names those behind it. */
+static void log_seal_all(struct volume *vol, u64 delta, u64 next, u64 after)
+{
+	struct log_chunk *chunk;
+	u32 index = vol->log.chunk_count;
+
+	list_for_each_entry_reverse(chunk, &vol->log.chunks, link) {
+		log_seal(vol, chunk, delta, --index, next, after);
+		after = next;
+		next = chunk->addr;
+	}
 }
 
 static void log_fill_header(struct volume *vol, u64 delta, u32 flags)
@@ -303,9 +344,7 @@ static void log_submit(struct volume *vol, struct io_wait *wait)
 int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *wait)
 {
 	struct log *log = &vol->log;
-	struct log_chunk *chunk;
-	u32 index = 0;
-	u64 next;
+	u64 next, after;
 	int err;
 
 	err = log_touched_groups(vol);
@@ -317,21 +356,20 @@ int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *w
 	if (!err && log->bytes > U32_MAX)
 		err = -EFBIG;
 	if (!err)
-		err = log_place(vol, &next);
+		err = log_place(vol, &next, &after);
 	if (err)
 		return err;
 	log_fill_header(vol, delta, flags);
-	list_for_each_entry(chunk, &log->chunks, link) {
-		bool last = list_entry(log->chunks.prev, struct log_chunk, link) == chunk;
-
-		log_seal(vol, chunk, delta, index++,
-			 last ? next : list_entry(chunk->link.next, struct log_chunk, link)->addr);
-	}
+	log_seal_all(vol, delta, next, after);
 	log_submit(vol, wait);
 	log->next_addr = next;
-	log->next_seq += index;
-	WRITE_ONCE(log->length, log->length + index);
-	count_add(vol, TUX3_COUNT_LOG_BLOCKS, index);
+	log->after_addr = after;
+	log->next_seq += log->chunk_count + (u64)log->skip;
+	log->skip = 0;
+	log->unconfirmed = log->bytes;
+	log->commit_ns = ktime_get_ns();
+	WRITE_ONCE(log->length, log->length + log->chunk_count);
+	count_add(vol, TUX3_COUNT_LOG_BLOCKS, log->chunk_count);
 	count_add(vol, TUX3_COUNT_LOG_BYTES, log->bytes);
 	count_add(vol, TUX3_COUNT_RECORDS, log->records);
 	return 0;

@@ -161,6 +161,7 @@ static int format_write_anchors(struct volume *vol, void *block)
 	anchor->root_birth = cpu_to_le64(vol->tree.root_birth);
 	anchor->root_level = cpu_to_le32(vol->tree.root_level);
 	anchor->log_addr = cpu_to_le64(vol->log.next_addr);
+	anchor->log_after = cpu_to_le64(vol->log.after_addr);
 	anchor->log_seq = cpu_to_le64(1);
 	anchor->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.disk_used));
 	anchor->inodes = cpu_to_le64(1);
@@ -196,6 +197,8 @@ static int format_parts(struct volume *vol, const struct format_options *opts)
 		err = format_write_tree(vol);
 	if (!err)		/* after the free map was written: log blocks are not in it */
 		err = balloc_alloc(vol, BALLOC_LOG, 0, 1, 1, &vol->log.next_addr, &len);
+	if (!err)
+		err = balloc_alloc(vol, BALLOC_LOG, vol->log.next_addr + 1, 1, 1, &vol->log.after_addr, &len);
 	if (!err)
 		err = format_write_anchors(vol, block);
 	tree_discard(vol);

@@ -44,6 +44,14 @@ void prefetch_add_key(struct prefetch *prefetch, const struct tree_key *key)
 		prefetch->key[prefetch->keys++] = *key;
 }
 
+void prefetch_add_group(struct prefetch *prefetch, u64 group)
+{
+	if (prefetch->groups && prefetch->group[prefetch->groups - 1] == group)
+		return;
+	if (prefetch->groups < prefetch->group_limit)
+		prefetch->group[prefetch->groups++] = group;
+}
+
 void prefetch_add_blocks(struct prefetch *prefetch, u64 addr, u64 count)
 {
 	struct volume *vol;
@@ -54,12 +62,8 @@ void prefetch_add_blocks(struct prefetch *prefetch, u64 addr, u64 count)
 		return;
 	vol = prefetch->vol;
 	last = (addr + count - 1) / vol->group_blocks;
-	for (group = addr / vol->group_blocks; group <= last; group++) {
-		if (prefetch->groups && prefetch->group[prefetch->groups - 1] == group)
-			continue;
-		if (prefetch->groups < prefetch->group_limit)
-			prefetch->group[prefetch->groups++] = group;
-	}
+	for (group = addr / vol->group_blocks; group <= last && prefetch->groups < prefetch->group_limit; group++)
+		prefetch_add_group(prefetch, group);
 }
 
 static int key_order(const void *a, const void *b)
@@ -156,4 +160,61 @@ void prefetch_run(struct prefetch *prefetch)
 	if (prefetch->groups)
 		prefetch_groups(prefetch);
 	prefetch->keys = prefetch->groups = 0;
+}
+
+/* ---- what a log record needs ---- */
+
+static void prefetch_add_quota(struct prefetch *prefetch, const struct disk_attr *attr)
+{
+	const struct tree_key keys[] = {
+		tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, le32_to_cpu(attr->uid)),
+		tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_GROUP, le32_to_cpu(attr->gid)),
+		tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_PROJECT, le32_to_cpu(attr->projid)),
+	};
+	u32 i;
+
+	if (!(prefetch->vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA))
+		return;
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		prefetch_add_key(prefetch, &keys[i]);
+}
+
+/* Leaves of what a record names by its key, and of what it changes besides. */
+void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *record)
+{
+	const struct record_item *item = (const void *)(record + 1);
+	const struct record_attr *attr = (const void *)(record + 1);
+	const struct record_inode *inode = (const void *)(record + 1);
+	const struct record_dirent *dirent = (const void *)(record + 1);
+	const struct record_xattr *xattr = (const void *)(record + 1);
+	const struct record_extent *extent = (const void *)(record + 1);
+	const struct record_group *group = (const void *)(record + 1);
+	u32 len = le32_to_cpu(record->len), type = le16_to_cpu(record->type);
+	struct tree_key key;
+
+	if (!prefetch)
+		return;
+	if ((type == TUX3_RECORD_ITEM_SET || type == TUX3_RECORD_ITEM_DELETE) && len >= sizeof(*item)) {
+		key = tree_key_from_disk(&item->key);
+	} else if (type == TUX3_RECORD_ATTR_SET && len >= sizeof(*attr)) {
+		key = tree_key(le64_to_cpu(attr->ino), TUX3_ITEM_ATTR, 0);
+		prefetch_add_quota(prefetch, &attr->attr);
+	} else if (type == TUX3_RECORD_INODE_DELETE && len >= sizeof(*inode)) {
+		key = tree_key(le64_to_cpu(inode->ino), 0, 0);
+	} else if ((type == TUX3_RECORD_DIRENT_SET || type == TUX3_RECORD_DIRENT_DELETE) && len >= sizeof(*dirent)) {
+		key = tree_key(le64_to_cpu(dirent->entry.ino), TUX3_ITEM_PARENT, 0);
+		prefetch_add_key(prefetch, &key);
+		key = tree_key(le64_to_cpu(dirent->dir), TUX3_ITEM_DIRENT, le64_to_cpu(dirent->hash));
+	} else if ((type == TUX3_RECORD_XATTR_SET || type == TUX3_RECORD_XATTR_DELETE) && len >= sizeof(*xattr)) {
+		key = tree_key(le64_to_cpu(xattr->ino), TUX3_ITEM_XATTR, le64_to_cpu(xattr->hash));
+	} else if ((type == TUX3_RECORD_EXTENT_MAP || type == TUX3_RECORD_EXTENT_PUNCH) && len >= sizeof(*extent)) {
+		key = tree_key(le64_to_cpu(extent->ino), TUX3_ITEM_EXTENT, le64_to_cpu(extent->block));
+		if (type == TUX3_RECORD_EXTENT_MAP)
+			prefetch_add_blocks(prefetch, le64_to_cpu(extent->addr), le64_to_cpu(extent->count));
+	} else {
+		if (type == TUX3_RECORD_GROUP_TOUCHED && len >= sizeof(*group))
+			prefetch_add_group(prefetch, le64_to_cpu(group->group));
+		return;
+	}
+	prefetch_add_key(prefetch, &key);
 }

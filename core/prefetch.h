@@ -10,6 +10,7 @@
 #define TUX3_PREFETCH_H
 
 #include "env.h"
+#include "format.h"
 #include "tree.h"
 
 #define PREFETCH_KEYS 1024u	/* collected before they are read */
@@ -29,6 +30,8 @@ struct prefetch *prefetch_create(struct volume *vol);
 void prefetch_free(struct prefetch *prefetch);
 bool prefetch_full(const struct prefetch *prefetch);	/* what is added from now on is forgotten */
 void prefetch_add_key(struct prefetch *prefetch, const struct tree_key *key);
+void prefetch_add_group(struct prefetch *prefetch, u64 group);
+void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *record);	/* whole, in memory */
 void prefetch_add_blocks(struct prefetch *prefetch, u64 addr, u64 count);	/* whose free maps will change */
 /* Read what was added and is not in memory; begin anew.  Keys first: tree->sem must not be held. */
 void prefetch_run(struct prefetch *prefetch);

@@ -309,6 +309,7 @@ void show_anchor(struct show_buffer *out, const struct disk_anchor *anchor)
 	show_u64(out, "root_level", le32_to_cpu(anchor->root_level));
 	show_flags(out, "flags", le32_to_cpu(anchor->flags), no_names);
 	show_u64(out, "log_addr", le64_to_cpu(anchor->log_addr));
+	show_u64(out, "log_after", le64_to_cpu(anchor->log_after));
 	show_u64(out, "log_seq", le64_to_cpu(anchor->log_seq));
 	show_u64(out, "used_blocks", le64_to_cpu(anchor->used_blocks));
 	show_u64(out, "data_blocks", le64_to_cpu(anchor->data_blocks));
@@ -354,6 +355,8 @@ void show_log_block(struct show_buffer *out, const struct disk_log *log)
 	show_u64(out, "seq", le64_to_cpu(log->seq));
 	show_u64(out, "delta", le64_to_cpu(log->delta));
 	show_u64(out, "next", le64_to_cpu(log->next));
+	show_u64(out, "after", le64_to_cpu(log->after));
+	show_u64(out, "skip", le32_to_cpu(log->skip));
 	show_u64(out, "index", le32_to_cpu(log->index));
 	show_u64(out, "blocks", le32_to_cpu(log->blocks));
 	show_u64(out, "used", le32_to_cpu(log->used));

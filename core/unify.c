@@ -66,6 +66,7 @@ static void unify_fill_anchor(struct volume *vol)
 	anchor->root_birth = cpu_to_le64(vol->tree.root_birth);
 	anchor->root_level = cpu_to_le32(vol->tree.root_level);
 	anchor->log_addr = cpu_to_le64(vol->log.next_addr);
+	anchor->log_after = cpu_to_le64(vol->log.after_addr);
 	anchor->log_seq = cpu_to_le64(vol->log.next_seq);
 	anchor->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.disk_used));
 	anchor->data_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));

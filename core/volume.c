@@ -308,6 +308,7 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 		      le32_to_cpu(anchor->root_level));
 	vol->delta.committed = vol->delta.applying = vol->tree.snapshot_delta = le64_to_cpu(anchor->delta);
 	vol->log.next_addr = le64_to_cpu(anchor->log_addr);
+	vol->log.after_addr = le64_to_cpu(anchor->log_after);
 	vol->log.next_seq = le64_to_cpu(anchor->log_seq);
 	vol->tree_inodes = le64_to_cpu(anchor->inodes);
 	atomic64_set(&vol->balloc.data_used, le64_to_cpu(anchor->data_blocks));

@@ -30,6 +30,8 @@
 struct volume_options {
 	bool read_only;
 	bool no_recovery;	/* with read_only: the state of the anchor, the log is not replayed */
+	bool accept_last;	/* the last commit counts though not all of its data is there (log_end.c) */
+	bool cut_log;		/* a damaged log is cut where the damage is, and what follows is lost */
 	bool manual;		/* no back-end thread: commits happen in the calls that need one, and in
 				   delta_commit(); for the simulator and single-threaded embedders */
 	u32 age_ms;		/* commit a delta at most this long after its first change; 0: 5000 */

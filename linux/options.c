@@ -29,6 +29,8 @@ enum option_kind {
 	X(NAMES,      "names",	    OPTION_NUMBER,     names_cached, "a number above 0, as in names=1000000") \
 	X(SNAPSHOT,   "snapshot",   OPTION_SIZE,       snapshot_bytes, "a size, as in snapshot=16M") \
 	X(NORECOVERY, "norecovery", OPTION_FLAG,       norecovery,   NULL) \
+	X(ACCEPTLAST, "acceptlast", OPTION_FLAG,       acceptlast,   NULL) \
+	X(CUTLOG,     "cutlog",	    OPTION_FLAG,       cutlog,	     NULL) \
 	X(DISCARD,    "discard",    OPTION_SWITCH,     discard,	     NULL) \
 	X(ACL,	      "acl",	    OPTION_SWITCH_OFF, noacl,	     NULL)
 

@@ -191,6 +191,8 @@ static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 	struct volume_options core = {
 		.read_only = sb_rdonly(sb),
 		.no_recovery = options->norecovery,
+		.accept_last = options->acceptlast,
+		.cut_log = options->cutlog,
 		.age_ms = options->age_ms,
 		.dirty_bytes = options->dirty_bytes,
 		.cache_bytes = options->cache_bytes,

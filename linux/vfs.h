@@ -130,6 +130,7 @@ struct tux3_options {		/* options.c; numbers as in struct volume_options, 0: its
 	u64 snapshot_bytes;	/* writeback.c */
 	u64 names_cached;
 	bool norecovery;
+	bool acceptlast, cutlog;	/* for this mount: see core/log_end.c */
 	bool discard;
 	bool noacl;
 };

@@ -25,12 +25,12 @@ FEATURE_QUOTA, FEATURE_DATA_CSUM = 1, 1
 COMMIT_DATA_FLUSHED = 1
 SLOT_STRIDE = 65536
 
-ANCHOR = struct.Struct("<QIIQQQ16s64sQQQIIQ16sQQQQIIQQQQQQ")
+ANCHOR = struct.Struct("<QIIQQQ16s64sQQQIIQ16sQQQQIIQQQQQQQ")
 NODE = struct.Struct("<IIQQQHHI24s")
 ITEM = struct.Struct("<QQHHI")
 BRANCH = struct.Struct("<QQQQ")
 MAP = struct.Struct("<IIQQQQI20s")
-LOG = struct.Struct("<IIQQQQQIIII")
+LOG = struct.Struct("<IIQQQQQQIIII")
 COMMIT = struct.Struct("<QQIIIIQQ")
 RECORD = struct.Struct("<HHI")
 ATTRS = struct.Struct("<IIIIQQqqqqIIIIIIIIIIQ")
@@ -44,10 +44,10 @@ QUOTA = struct.Struct("<QQQQQQQQ")
 
 Anchor = namedtuple("Anchor", "magic crc version volume_id slot_offset generation uuid label compat ro_compat incompat "
                     "block_shift group_blocks total_blocks hash_seed created_ns delta root_addr root_birth root_level "
-                    "flags log_addr log_seq used_blocks inodes written_ns data_blocks")
+                    "flags log_addr log_seq used_blocks inodes written_ns data_blocks log_after")
 Attr = namedtuple("Attr", "mode uid gid nlink size blocks atime_sec mtime_sec ctime_sec btime_sec "
                   "atime_nsec mtime_nsec ctime_nsec btime_nsec rdev_major rdev_minor flags generation projid spare change")
-LogBlock = namedtuple("LogBlock", "magic crc volume_id addr seq delta next index blocks used spare payload")
+LogBlock = namedtuple("LogBlock", "magic crc volume_id addr seq delta next after index blocks used skip payload")
 Commit = namedtuple("Commit", "delta time_ns bytes crc count flags used_blocks inodes addrs records good")
 Extent = namedtuple("Extent", "addr birth len flags csums")
 Entry = namedtuple("Entry", "path ino attr")
@@ -276,45 +276,49 @@ class Volume:
         expect(addr < self.anchor.total_blocks and not self.is_fixed(addr), f"the log goes on at block {addr}")
         data = self.block(addr)
         fields = LOG.unpack_from(data)
-        block = LogBlock(*fields, data[LOG.size:LOG.size + fields[9]])
+        block = LogBlock(*fields, data[LOG.size:LOG.size + fields[10]])
         good = (block.magic == int.from_bytes(b"T3LG", "little") and block.volume_id == self.anchor.volume_id and
                 block.addr == addr and block.seq == seq and block.used <= self.block_size - LOG.size and
-                block.index < block.blocks and not block.spare and sealed(data, 4))
+                block.index < block.blocks and sealed(data, 4))
         return block if good else None
 
-    def read_commit(self, addr, seq):
-        """The commit that begins in this block, or None where the log ends; and where it goes on."""
+    def log_follow(self, place):
+        """The block at this place, if the chain goes on: after a detour it is at the second address."""
+        addr, after, seq = place
+        return self.log_block(after, seq) or self.log_block(addr, seq)
+
+    def read_commit(self, place):
+        """The commit that begins at this place, or None where the log ends; and where it goes on."""
         payload, addrs, first = b"", [], None
         while first is None or len(addrs) < first.blocks:
-            block = self.log_block(addr, seq + len(addrs))
+            block = self.log_follow(place)
             if not block:
-                return None, addr
+                return None, place
             first = first or block
             if (block.index, block.blocks, block.delta) != (len(addrs), first.blocks, first.delta):
-                return None, addr
+                return None, place
             payload += block.payload
-            addrs.append(addr)
-            addr = block.next
+            addrs.append(block.addr)
+            place = block.next, block.after, block.seq + 1 + block.skip
         head = COMMIT.unpack_from(payload)
         records = payload[COMMIT.size:]
         good = head[2] == len(records) and crc32c(records) == head[3]
-        return Commit(*head, addrs, records, good), addr
+        return Commit(*head, addrs, records, good), place
 
     def read_log(self):
         """All complete commits.  The last one does not count if its records or its data are not what they should be."""
-        commits, addr, seq = [], self.anchor.log_addr, self.anchor.log_seq
+        commits, place = [], (self.anchor.log_addr, self.anchor.log_after, self.anchor.log_seq)
         while True:
-            commit, after = self.read_commit(addr, seq)
+            commit, after = self.read_commit(place)
             if not commit:
                 break
             commits.append(commit)
-            addr = after
-            seq += len(commit.addrs)
+            place, before = after, place
         expect(all(commit.good for commit in commits[:-1]), "a commit that is not the last one is damaged")
-        self.log_next = addr
+        self.log_next = place[:2]
         if commits and not (commits[-1].good and self.data_is_there(commits[-1])):
             self.torn = commits.pop()
-            self.log_next = self.torn.addrs[0]
+            self.log_next = before[:2]
         return commits
 
     def records(self, commit):

@@ -248,7 +248,7 @@ def test_reader_leaves_out_a_torn_commit(mkfs, mount):
     m = mount(image, "ro")
     assert os.listdir(m.path) == ["first"]
     subprocess.run(["umount", m.path], check=True)
-    assert "the newest commit, delta 3, was not complete" in m.ended()
+    assert "the newest commit, delta 3 with changes of 2 files, was not complete" in m.ended()
 
 
 def test_reader_as_a_program(mkfs, mount):

@@ -83,6 +83,8 @@ static void help(void)
 	     "  -o OPTION[,...]     mount options:\n"
 	     "       ro             read only\n"
 	     "       norecovery     with ro: do not look at the log, show the volume as its anchor has it\n"
+	     "       acceptlast     keep the newest commit though data of it is missing or damaged: reads of that give errors\n"
+	     "       cutlog         the log is damaged in its middle: lose what comes after, instead of not mounting\n"
 	     "       age=SECONDS    commit changes at most this long after they were made (5; fractions work)\n"
 	     "       dirty=SIZE     commit when this much file data waits (64M)\n"
 	     "       cache=SIZE     clean metadata kept in memory (128M)\n"
@@ -240,6 +242,10 @@ static int set_option(char *option)
 		options.volume.read_only = true;
 	} else if (!strcmp(option, "norecovery")) {
 		options.volume.no_recovery = true;
+	} else if (!strcmp(option, "acceptlast")) {
+		options.volume.accept_last = true;
+	} else if (!strcmp(option, "cutlog")) {
+		options.volume.cut_log = true;
 	} else if (!strcmp(option, "allow_other") || !strcmp(option, "noallow_other")) {
 		options.allow_other = option[0] == 'a';
 		options.allow_other_given = true;

@@ -52,6 +52,8 @@ TUX3_API int tux3_format(const char *path, const struct tux3_format_options *opt
 struct tux3_options {		/* zero everything you do not care about; 0 means the default */
 	bool read_only;
 	bool no_recovery;	/* with read_only: do not look at the log */
+	bool accept_last;	/* keep the newest commit though data of it is missing or damaged */
+	bool cut_log;		/* if the log is damaged in its middle, lose what comes after instead of failing */
 	bool manual;		/* no thread of its own: commits happen in the calls that need one, and in tux3_sync() */
 	bool sync_io;		/* pread/pwrite even where io_uring works */
 	uint32_t age_ms;	/* commit changes at most this long after they were made; 5000 */

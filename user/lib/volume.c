@@ -105,6 +105,8 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	opts = opts ? opts : &defaults;
 	core.read_only = opts->read_only;
 	core.no_recovery = opts->no_recovery;
+	core.accept_last = opts->accept_last;
+	core.cut_log = opts->cut_log;
 	core.manual = opts->manual;
 	core.age_ms = opts->age_ms;
 	core.dirty_bytes = opts->dirty_bytes;

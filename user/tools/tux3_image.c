@@ -131,24 +131,38 @@ static void mark_flushed(struct image *image, u64 addr)
 	image_write(image, addr, log);
 }
 
+/* The next block of the log, at either of its places; its address, or 0. */
+static u64 copy_log_block(struct image *image, u64 addr, u64 after, u64 seq)
+{
+	if (!image_copy(image, after, true) && is_log_block(image, after, seq))
+		return after;
+	return !image_copy(image, addr, true) && is_log_block(image, addr, seq) ? addr : 0;
+}
+
 static void copy_log(struct image *image)
 {
+	const struct disk_anchor *anchor = &image->vol->anchor;
 	const struct disk_log *log = (const void *)image->block;
-	u64 addr = le64_to_cpu(image->vol->anchor.log_addr), seq = le64_to_cpu(image->vol->anchor.log_seq);
-	u64 last = 0, left = image->vol->total_blocks;
+	u64 next = le64_to_cpu(anchor->log_addr), after = le64_to_cpu(anchor->log_after);
+	u64 seq = le64_to_cpu(anchor->log_seq), last = 0, before = 0, left = image->vol->total_blocks, addr;
 	bool torn = false;
 
 	log_walk(image->vol, note_torn, &torn);
-	for (; left && !image->err; left--, seq++) {
-		u64 next;
-
-		if (image_copy(image, addr, true) || !is_log_block(image, addr, seq))
+	for (; left && !image->err; left--) {
+		addr = copy_log_block(image, next, after, seq);
+		if (!addr)
 			break;
-		if (!le32_to_cpu(log->index))
+		if (!le32_to_cpu(log->index)) {
+			before = last;
 			last = addr;
+		}
 		next = le64_to_cpu(log->next);
-		addr = next;
+		after = le64_to_cpu(log->after);
+		seq += 1 + (u64)le32_to_cpu(log->skip);
 	}
+	/* Nobody shall look for the data of the newest commit, nor of the one that it confirms. */
+	if (before && !image->err)
+		mark_flushed(image, before);
 	if (last && !torn && !image->err)
 		mark_flushed(image, last);
 }

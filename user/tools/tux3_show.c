@@ -616,7 +616,7 @@ static int show_block(struct show *show)
 		tree_walk(vol, owner_visit, &owner);
 		owner_check_log(&owner, &vol->log.old_blocks);
 		owner_check_log(&owner, &vol->log.blocks);
-		if (owner.block == vol->log.next_addr)
+		if (owner.block == vol->log.next_addr || owner.block == vol->log.after_addr)
 			show_owner(&owner, "log, later", NULL, 0);
 		if (!owner.found)
 			show_text(show, "used_by", "nothing");

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What is at the end of the log, or in its middle: torn, rotten, unreadable.  Files are made in commits of their own, the
+ * volume is abandoned, something on its disk is damaged, and it is opened again.
+ */
+#include "support_lib.h"
+#include "user/env/device_slow.h"
+#include <unistd.h>
+#include "core/data.h"
+#include "user/lib/lib.h"
+
+#define VOLUME_BYTES	(64ULL << 20)
+#define BLOCK		4096u
+#define FILES		12u
+#define FILE_BYTES	8192u
+
+static struct volume *core_of(struct bed *bed)
+{
+	return bed->volume->vol;
+}
+
+static void make_file(struct bed *bed, u32 n)
+{
+	struct tux3_node *node;
+	u8 bytes[FILE_BYTES];
+	char path[16];
+
+	snprintf(path, sizeof(path), "file%u", n);
+	memset(bytes, 'a' + n, sizeof(bytes));
+	node = bed_file(bed, path);
+	assert_ok(tux3_write(node, bytes, sizeof(bytes), 0));
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed->volume));
+}
+
+/* Files 0 .. count - 1 are there and whole, others are not. */
+static void assert_files(struct bed *bed, u32 count)
+{
+	u8 bytes[FILE_BYTES];
+	char path[16];
+	u32 n, i;
+
+	for (n = 0; n < FILES + 4; n++) {
+		struct tux3_node *node;
+		int err;
+
+		snprintf(path, sizeof(path), "file%u", n);
+		err = tux3_path(bed->volume, NULL, path, 0, 0, &node);
+		assert_int_equal(err, n < count ? 0 : -ENOENT);
+		if (err)
+			continue;
+		assert_int_equal(tux3_read(node, bytes, sizeof(bytes), 0), sizeof(bytes));
+		for (i = 0; i < sizeof(bytes); i++)
+			assert_int_equal(bytes[i], 'a' + n);
+		tux3_node_put(node, 1);
+	}
+}
+
+static struct bed new_bed(void)
+{
+	struct bed bed = { .opts = { .manual = true } };
+
+	bed_make(&bed, VOLUME_BYTES, BLOCK);
+	bed_close(&bed);
+	bed.dev = device_slow_create(bed.dev, 1, DEVICE_READS_MAX);
+	assert_non_null(bed.dev);
+	bed_open(&bed);
+	return bed;
+}
+
+/* As a power cut leaves it: FILES commits, each with one file; log[n]: the last log block of file n. */
+static struct bed crashed_bed(u64 *log)
+{
+	struct bed bed = new_bed();
+	u32 n;
+
+	for (n = 0; n < FILES; n++) {
+		struct range_list *list = &core_of(&bed)->log.blocks;
+
+		make_file(&bed, n);
+		log[n] = list->ranges[list->count - 1].addr + list->ranges[list->count - 1].len - 1;
+	}
+	log[FILES] = core_of(&bed)->log.next_addr;
+	tux3_abandon(bed.volume);
+	return bed;
+}
+
+static void damage(struct bed *bed, u64 addr, u32 blocks)
+{
+	u8 bytes[BLOCK];
+	struct io_wait wait;
+	u32 i;
+
+	for (i = 0; i < blocks; i++) {
+		bed->dev->block_size = BLOCK;
+		assert_ok(device_read(bed->dev, addr + i, 1, bytes));
+		bytes[1000] ^= 16;
+		io_wait_init(&wait);
+		device_write(bed->dev, addr + i, bytes, 1, 0, &wait);
+		assert_ok(io_wait_finish(&wait));
+	}
+}
+
+static void assert_refused(struct bed *bed, u64 addr)
+{
+	char why[400] = "", where[32];
+	struct tux3 *volume;
+
+	assert_int_equal(tux3_open_device(bed->dev, false, &bed->opts, 0, &volume, why, sizeof(why)), -EIO);
+	snprintf(where, sizeof(where), "block %llu", (unsigned long long)addr);
+	assert_non_null(strstr(why, where));
+	assert_non_null(strstr(why, "cutlog"));
+}
+
+static void the_end_cannot_be_read(void **state)
+{
+	u64 log[FILES + 1];
+	struct bed bed = crashed_bed(log);
+	u32 turn;
+
+	device_slow_fail(bed.dev, log[FILES]);
+	bed_open(&bed);
+	assert_files(&bed, FILES);
+	make_file(&bed, FILES);
+	make_file(&bed, FILES + 1);
+	for (turn = 0; turn < 3; turn++) {	/* the log goes round the bad block, which may also recover */
+		tux3_abandon(bed.volume);
+		if (turn)
+			device_slow_fail(bed.dev, U64_MAX);
+		bed_open(&bed);
+		assert_files(&bed, FILES + 2 + turn);
+		if (turn < 2)
+			make_file(&bed, FILES + 2 + turn);
+	}
+	bed_free(&bed);
+}
+
+/* Where the log begins after a clean end. */
+static void the_first_block_cannot_be_read(void **state)
+{
+	struct bed bed = new_bed();
+	u64 addr;
+
+	make_file(&bed, 0);
+	bed_reopen(&bed);
+	addr = core_of(&bed)->log.next_addr;
+	bed_close(&bed);
+	device_slow_fail(bed.dev, addr);
+	bed_open(&bed);
+	assert_files(&bed, 1);
+	make_file(&bed, 1);
+	tux3_abandon(bed.volume);
+	bed_open(&bed);
+	assert_files(&bed, 2);
+	bed_free(&bed);
+}
+
+static u64 data_of(struct bed *bed, u32 n)
+{
+	struct data_extent extent = { .block = 0, .count = 1 };
+	struct tux3_node *node;
+	char path[16];
+
+	snprintf(path, sizeof(path), "file%u", n);
+	assert_ok(tux3_path(bed->volume, NULL, path, 0, 0, &node));
+	assert_ok(data_map_tree(&node->inode, &extent, NULL, 0));
+	tux3_node_put(node, 1);
+	assert_true(extent.addr);
+	return extent.addr;
+}
+
+/* The last commit lacks data: nobody knows whether it ever was complete. */
+static void data_of_the_last_commit(void **state)
+{
+	u32 kind;
+
+	for (kind = 0; kind < 4; kind++) {
+		bool unreadable = kind & 1, keep = kind & 2;
+		struct tux3_node *node;
+		struct bed bed = new_bed();
+		u8 byte;
+		u64 addr;
+
+		make_file(&bed, 0);
+		make_file(&bed, 1);
+		addr = data_of(&bed, 1);
+		tux3_abandon(bed.volume);
+		if (unreadable)
+			device_slow_fail(bed.dev, addr);
+		else
+			damage(&bed, addr, 1);
+		bed.opts.accept_last = keep;
+		bed_open(&bed);
+		if (keep) {
+			assert_ok(tux3_path(bed.volume, NULL, "file1", 0, 0, &node));
+			assert_int_equal(tux3_read(node, &byte, 1, 0), -EIO);
+			tux3_node_put(node, 1);
+			assert_ok(tux3_unlink(bed.root, NULL, "file1"));
+		}
+		assert_files(&bed, 1);
+		device_slow_fail(bed.dev, U64_MAX);
+		bed.opts.accept_last = false;
+		bed_free(&bed);
+	}
+}
+
+/* Something was written after it: then it was complete, and is kept whatever became of it. */
+static void data_of_a_confirmed_commit(void **state)
+{
+	struct bed bed = new_bed();
+	struct tux3_node *node;
+	u64 addr, deltas;
+	u8 byte;
+
+	tux3_abandon(bed.volume);
+	bed.opts.manual = false;
+	bed.opts.age_ms = 500;
+	bed_open(&bed);
+	make_file(&bed, 0);
+	addr = data_of(&bed, 0);
+	while (READ_ONCE(core_of(&bed)->log.unconfirmed) && !volume_error(core_of(&bed)))
+		usleep(10000);		/* the back end does it, once */
+	delta_lock(core_of(&bed));
+	delta_unlock(core_of(&bed));
+	deltas = atomic64_read(&core_of(&bed)->counters[TUX3_COUNT_DELTAS]);
+	usleep(300000);
+	assert_int_equal(atomic64_read(&core_of(&bed)->counters[TUX3_COUNT_DELTAS]), deltas);
+	tux3_abandon(bed.volume);
+	damage(&bed, addr, 1);
+	bed.opts.manual = true;
+	bed_open(&bed);
+	assert_ok(tux3_path(bed.volume, NULL, "file0", 0, 0, &node));
+	assert_int_equal(tux3_read(node, &byte, 1, 0), -EIO);
+	tux3_node_put(node, 1);
+	assert_ok(tux3_unlink(bed.root, NULL, "file0"));
+	bed_free(&bed);
+}
+
+/* blocks of the log in a row, from that of file n on; unreadable, or changed. */
+static void damage_in_the_middle(u32 n, u32 blocks, bool unreadable)
+{
+	u64 log[FILES + 1];
+	struct bed bed = crashed_bed(log);
+
+	if (unreadable)
+		device_slow_fail(bed.dev, log[n]);
+	else
+		damage(&bed, log[n], blocks);
+	assert_refused(&bed, log[n]);
+	bed.opts.cut_log = true;
+	bed_open(&bed);
+	assert_files(&bed, n);
+	make_file(&bed, n);
+	tux3_abandon(bed.volume);
+	bed.opts.cut_log = false;
+	bed_open(&bed);
+	assert_files(&bed, n + 1);
+	make_file(&bed, n + 1);
+	device_slow_fail(bed.dev, U64_MAX);
+	tux3_abandon(bed.volume);
+	bed_open(&bed);
+	assert_files(&bed, n + 2);
+	bed_free(&bed);
+}
+
+static void the_middle_is_damaged(void **state)
+{
+	u32 n;
+
+	for (n = 0; n + 1 < FILES; n++) {
+		damage_in_the_middle(n, 1, false);
+		damage_in_the_middle(n, 1, true);
+	}
+	damage_in_the_middle(2, 2, false);
+	damage_in_the_middle(3, 5, false);
+}
+
+/* Damage to the newest log block cannot be told from its not having been written. */
+static void the_last_log_block_is_damaged(void **state)
+{
+	u64 log[FILES + 1];
+	struct bed bed = crashed_bed(log);
+
+	damage(&bed, log[FILES - 1], 1);
+	bed_open(&bed);
+	assert_files(&bed, FILES - 1);
+	make_file(&bed, FILES - 1);
+	tux3_abandon(bed.volume);
+	bed_open(&bed);
+	assert_files(&bed, FILES);
+	bed_free(&bed);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_end_cannot_be_read),
+		cmocka_unit_test(the_first_block_cannot_be_read),
+		cmocka_unit_test(data_of_the_last_commit),
+		cmocka_unit_test(data_of_a_confirmed_commit),
+		cmocka_unit_test(the_middle_is_damaged),
+		cmocka_unit_test(the_last_log_block_is_damaged),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
