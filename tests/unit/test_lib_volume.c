@@ -4,6 +4,7 @@
  */
 #include "support_lib.h"
 #include "user/env/signatures.h"
+#include "user/lib/statistics.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -208,6 +209,25 @@ static void test_counters(void **state)
 }
 
 /* The unused nodes that are kept are few enough, and all can be found again. */
+/* What the kernel module shows in sysfs is told as a daemon tells it. */
+static void test_folder_statistics(void **state)
+{
+	char folder[] = "/tmp/tux3-test-XXXXXX", file[64], text[TUX3_STATISTICS_MAX + 1] = "";
+	FILE *to;
+
+	assert_non_null(mkdtemp(folder));
+	assert_int_equal(folder_statistics_text(folder, text, TUX3_STATISTICS_MAX), -ENOENT);
+	snprintf(file, sizeof(file), "%s/inodes", folder);
+	to = fopen(file, "w");
+	assert_non_null(to);
+	fprintf(to, "17\n");
+	fclose(to);
+	assert_true(folder_statistics_text(folder, text, TUX3_STATISTICS_MAX) > 0);
+	assert_string_equal(text, "inodes 17 inodes in use\n");
+	unlink(file);
+	rmdir(folder);
+}
+
 static void test_many_nodes(void **state)
 {
 	struct bed bed = {};
@@ -239,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_format_fails),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_folder_statistics),
 		cmocka_unit_test(test_many_nodes),
 	};
 

@@ -21,5 +21,7 @@ struct volume;		/* core/volume.h */
 ssize_t tux3_statistics_text(struct tux3 *volume, char *text, size_t size);
 /* The same for a core volume.  counters: also what was counted since it was opened. */
 ssize_t volume_statistics_text(struct volume *vol, bool counters, char *text, size_t size);
+/* The same from a folder with one number in each file: /sys/fs/tux3/DEVICE, for a volume that the module has mounted. */
+ssize_t folder_statistics_text(const char *folder, char *text, size_t size);
 
 #endif

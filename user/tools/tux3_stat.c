@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* tux3 stat: totals of an image; of a mounted volume also what it has counted, as its daemon tells. */
+/* tux3 stat: totals of an image; of a mounted volume also what it has counted, as its daemon or the module tells. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 #include "commands.h"
 #include "user/lib/statistics.h"
 
 const char stat_help[] =
-"tux3 stat IMAGE|MOUNTPOINT [--json] [NAME]...\n"
+"tux3 stat IMAGE|DEVICE|MOUNTPOINT [--json] [NAME]...\n"
 "\n"
 "Prints totals, deltas and the log of a volume.  A mounted one also tells what it has counted\n"
 "since it was mounted.  With names: only these.\n"
@@ -24,11 +27,29 @@ const char stat_help[] =
 "\n"
 "Exit code 0: printed; 1: could not; 16: wrong use.\n";
 
-/* Of a mounted volume: the daemon answers. */
-static ssize_t ask_mounted(const char *path, char *text, size_t size)
+/* What the kernel module tells of the volume that it has mounted from this device.  -ENOENT: it has not. */
+static ssize_t ask_module(dev_t dev, char *text, size_t size)
 {
-	ssize_t len = getxattr(path, TUX3_STATISTICS_XATTR, text, size);
+	char link[64], device[PATH_MAX], folder[PATH_MAX + 16];
+	ssize_t len;
 
+	snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(dev), minor(dev));
+	len = readlink(link, device, sizeof(device) - 1);
+	if (len < 0)
+		return -ENOENT;
+	device[len] = 0;
+	snprintf(folder, sizeof(folder), "/sys/fs/tux3/%s", strrchr(device, '/') ? strrchr(device, '/') + 1 : device);
+	return folder_statistics_text(folder, text, size);
+}
+
+/* Of a mounted volume: the module, or the daemon, answers. */
+static ssize_t ask_mounted(const char *path, dev_t dev, char *text, size_t size)
+{
+	ssize_t len = ask_module(dev, text, size);
+
+	if (len >= 0)
+		return len;
+	len = getxattr(path, TUX3_STATISTICS_XATTR, text, size);
 	if (len >= 0)
 		return len;
 	if (errno == ENODATA || errno == EOPNOTSUPP)
@@ -118,7 +139,7 @@ int command_stat(int argc, char **argv)
 	const char *path;
 	struct stat st;
 	bool json = false;
-	ssize_t len;
+	ssize_t len = -1;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
@@ -133,9 +154,13 @@ int command_stat(int argc, char **argv)
 	if (optind == argc)
 		return tool_usage("Which image or mount point?");
 	path = argv[optind];
-	if (!stat(path, &st) && S_ISDIR(st.st_mode))
-		len = ask_mounted(path, text, TUX3_STATISTICS_MAX);
-	else
+	if (stat(path, &st))
+		st.st_mode = 0;
+	if (S_ISDIR(st.st_mode))
+		len = ask_mounted(path, st.st_dev, text, TUX3_STATISTICS_MAX);
+	else if (S_ISBLK(st.st_mode))
+		len = ask_module(st.st_rdev, text, TUX3_STATISTICS_MAX);
+	if (!S_ISDIR(st.st_mode) && len < 0)
 		len = ask_image(path, text, TUX3_STATISTICS_MAX);
 	if (len < 0)
 		return EXIT_FAILED;

@@ -262,7 +262,7 @@ group_shutdown() {
 }
 
 group_sysfs() {
-	local file before
+	local file before program
 	fresh --label numbers || { failed sysfs "no volume"; return; }
 	for file in "$SYS"/*; do
 		cat "$file" >/dev/null || failed "sysfs ${file##*/}" "cannot be read"
@@ -276,6 +276,11 @@ group_sysfs() {
 	equal "total blocks" "$(cat $SYS/blocks)" "$(stat -f -c %b "$MNT")"
 	check "writes" [ "$(cat $SYS/device_write_bytes)" -gt 0 ]
 	check "CPU time of the back end" [ "$(cat $SYS/back_cpu_ns)" -gt 0 ]
+	equal "tux3 stat of the mount" "$(build/tux3 stat "$MNT" inodes | awk '{print $2}')" "$(cat $SYS/inodes)"
+	equal "tux3 stat of the device" "$(build/tux3 stat "$DEVICE" blocks | awk '{print $2}')" "$(cat $SYS/blocks)"
+	for program in "fsck.tux3" "tux3 show" "tux3 graph" "mkfs.tux3 -f"; do
+		refused "$program of a mounted device" "mounted on $MNT" build/$program "$DEVICE"
+	done
 	# Reading the numbers while the folder comes and goes.
 	(while [ ! -e /tmp/stop ]; do cat $SYS/* >/dev/null 2>&1; done) &
 	for n in 1 2 3 4 5; do umount "$MNT"; mount_it; done
