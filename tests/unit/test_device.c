@@ -388,23 +388,24 @@ static void test_a_rate(void **state)
 		u64 begun, submitted, done;
 		struct io_wait wait;
 
-		assert_int_equal(device_file_set_rate(dev, 20 << 20), 0);
+		assert_int_equal(device_file_set_rate(dev, 5 << 20), 0);
 		io_wait_init(&wait);
 		begun = ktime_get_ns();
 		for (i = 0; i < 4; i++)
-			device_write(dev, i * 128, buf, 128, 0, &wait);	/* 2 MiB in all: 100 ms */
+			device_write(dev, i * 128, buf, 128, 0, &wait);	/* 2 MiB in all: 400 ms */
 		for (i = 0; i < 64; i++)
-			device_write(dev, i, buf, 1, 0, &wait);		/* 256 KiB: 12.5 ms */
+			device_write(dev, i, buf, 1, 0, &wait);		/* 256 KiB: 50 ms */
 		submitted = ktime_get_ns() - begun;
 		assert_int_equal(io_wait_finish(&wait), 0);
 		done = ktime_get_ns() - begun;
-		assert_in_range(done, 110 * NSEC_PER_MSEC, 400 * NSEC_PER_MSEC);
+		assert_true(done > 440 * NSEC_PER_MSEC);	/* how much longer is up to the machine */
 		assert_true(submitted < done / 2);
 
+		assert_int_equal(device_file_set_rate(dev, 256 << 10), 0);	/* would take 2 s */
 		assert_int_equal(device_file_set_rate(dev, 0), 0);
 		begun = ktime_get_ns();
 		assert_int_equal(write_sync(dev, 0, 128, buf), 0);
-		assert_true(ktime_get_ns() - begun < 100 * NSEC_PER_MSEC);
+		assert_true(ktime_get_ns() - begun < 1900 * NSEC_PER_MSEC);
 		dev->ops->close(dev);
 	}
 	free(buf);
