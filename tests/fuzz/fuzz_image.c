@@ -197,8 +197,10 @@ static u64 input_value(struct input *input, const struct base *base)
 	};
 	u32 kind = input_take(input, 1);
 
-	if (kind < 128)
+	if (kind < 96)
 		return edges[input_number(input, ARRAY_SIZE(edges))];
+	if (kind < 128)
+		return ((const u64 *)&base->ino)[input_number(input, sizeof(base->ino) / sizeof(u64))];
 	if (kind < 192)
 		return base->used[input_number(input, base->used_count)];
 	return input_take(input, 4);
@@ -231,6 +233,75 @@ static void mutate_leaf(struct input *input, const struct base *base, u8 *block)
 	}
 	if (at + size <= BLOCK)
 		put_value(block + at, input_value(input, base), size);
+}
+
+/*
+ * Names, parent pointers and mappings that are whole, but lead elsewhere: circles, a directory with two names, blocks with
+ * two owners.  The number or address is the first field of what these items hold.
+ */
+static void mutate_link(struct input *input, const struct base *base, u8 *block)
+{
+	struct disk_node *node = (void *)block;
+	u32 count = le16_to_cpu(node->count), start = input_number(input, 100), i;
+
+	if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node->level || count > 100)
+		return;
+	for (i = 0; i < count; i++) {
+		struct disk_item *item = (struct disk_item *)(node + 1) + (start + i) % count;
+		u32 type = le64_to_cpu(item->key.ino_type) & 0xff, at = le16_to_cpu(item->at);
+
+		if (at + 8 > BLOCK || (type != TUX3_ITEM_PARENT && type != TUX3_ITEM_DIRENT && type != TUX3_ITEM_EXTENT &&
+				       type != TUX3_ITEM_ORPHAN))
+			continue;
+		put_value(block + at, input_value(input, base), type == TUX3_ITEM_ORPHAN ? 4 : 8);
+		return;
+	}
+}
+
+/* A field of a record, or its head. */
+static void mutate_record(struct input *input, const struct base *base, u8 *block)
+{
+	struct disk_log *log = (void *)block;
+	u32 skip = input_number(input, 40), at = sizeof(*log) + sizeof(struct disk_commit), size, len;
+	u32 end = sizeof(*log) + le32_to_cpu(log->used);
+
+	if (le32_to_cpu(log->magic) != TUX3_LOG_MAGIC || log->index || end > BLOCK)
+		return;
+	for (;;) {
+		len = at + sizeof(struct disk_record) <= end ? get_unaligned_le32(block + at + 4) : 0;
+		size = sizeof(struct disk_record) + round_up(len, 8);
+		if (!skip-- || !len || len > BLOCK || at + size + sizeof(struct disk_record) > end)
+			break;
+		at += size;
+	}
+	if (!len || len > BLOCK || at + size > end)
+		return;
+	switch (input_take(input, 1) % 8) {
+	case 0:
+		put_value(block + at, 1 + input_number(input, 14), 2);
+		break;
+	case 1:
+		put_value(block + at + 4, input_value(input, base), 4);
+		break;
+	default:
+		at += sizeof(struct disk_record) + (input_number(input, len) & (input_take(input, 1) & 1 ? ~7u : ~0u));
+		put_value(block + at, input_value(input, base), at + 8 > end ? 1 : 8);
+	}
+}
+
+/* Where the log goes on, and how long its commits are. */
+static void mutate_log(struct input *input, const struct base *base, u8 *block)
+{
+	static const struct { u16 at, size; } fields[] = {
+		{ offsetof(struct disk_log, seq), 8 }, { offsetof(struct disk_log, delta), 8 },
+		{ offsetof(struct disk_log, next), 8 }, { offsetof(struct disk_log, index), 4 },
+		{ offsetof(struct disk_log, blocks), 4 }, { offsetof(struct disk_log, used), 4 },
+		{ offsetof(struct disk_log, after), 8 }, { offsetof(struct disk_log, skip), 4 },
+	};
+	u32 i = input_number(input, ARRAY_SIZE(fields));
+
+	if (get_unaligned_le32(block) == TUX3_LOG_MAGIC)
+		put_value(block + fields[i].at, input_value(input, base), fields[i].size);
 }
 
 static void mutate_bytes(struct input *input, const struct base *base, u8 *block)
@@ -288,15 +359,53 @@ static void reseal(struct input *input, u8 *block)
 	put_unaligned_le32(crc32c(~0u, block, BLOCK), block + 4);
 }
 
+/* The same field of all anchors: else a good copy counts. */
+static void mutate_anchors(struct input *input, const struct base *base, u8 *bytes)
+{
+	u32 at = input_number(input, offsetof(struct disk_anchor, spare)) & ~3u, size = at % 8 ? 4 : 8, slot;
+	u64 value = input_value(input, base);
+
+	for (slot = 0; slot < TUX3_ANCHOR_SLOTS; slot++) {
+		u8 *anchor = bytes + anchor_slot_offset(IMAGE_BYTES, slot);
+
+		if (get_unaligned_le64(anchor) != TUX3_ANCHOR_MAGIC || at < offsetof(struct disk_anchor, version))
+			continue;
+		put_value(anchor + at, value, size);
+		anchor_seal((void *)anchor);
+	}
+}
+
+/* A log block where there is one: there are few. */
+static u32 choose_log(struct input *input, const struct base *base, const u8 *bytes)
+{
+	u32 start = input_number(input, base->meta_count), i;
+
+	for (i = 0; i < base->meta_count; i++) {
+		u32 block = base->meta[(start + i) % base->meta_count];
+
+		if (get_unaligned_le32(bytes + (size_t)block * BLOCK) == TUX3_LOG_MAGIC)
+			return block;
+	}
+	return base->meta[start];
+}
+
 static void mutate(struct input *input, const struct base *base, u8 *bytes)
 {
 	static void (*const kinds[])(struct input *input, const struct base *base, u8 *block) = {
-		mutate_leaf, mutate_leaf, mutate_leaf, mutate_header, mutate_bytes,
+		mutate_leaf, mutate_leaf, mutate_leaf, mutate_header, mutate_bytes, mutate_link, mutate_link, mutate_record,
+		mutate_record, mutate_log,
 	};
-	u32 block = base->meta[input_number(input, base->meta_count)];
-	u8 *at = bytes + (size_t)block * BLOCK;
+	u32 kind = input_take(input, 1) % (ARRAY_SIZE(kinds) + 1), block;
+	u8 *at;
 
-	kinds[input_take(input, 1) % ARRAY_SIZE(kinds)](input, base, at);
+	if (kind == ARRAY_SIZE(kinds)) {
+		mutate_anchors(input, base, bytes);
+		return;
+	}
+	block = kinds[kind] == mutate_record || kinds[kind] == mutate_log ? choose_log(input, base, bytes) :
+		base->meta[input_number(input, base->meta_count)];
+	at = bytes + (size_t)block * BLOCK;
+	kinds[kind](input, base, at);
 	if (input_take(input, 1) % 16)
 		reseal(input, at);
 }
@@ -404,6 +513,23 @@ static void use_names(struct walk *walk, struct tux3_node *root)
 	tux3_lookup(root, NULL, "absent", &node);
 	if (!walk->change)
 		return;
+	/* Directories into directories, some of which are their own: the way up must end. */
+	tux3_path_rename(walk->tux3, NULL, "/two", "/dir/sub/two", 0);
+	tux3_path_rename(walk->tux3, NULL, "/dir", "/dir/sub/two/dir", 0);
+	tux3_path_rename(walk->tux3, NULL, "/dir/sub", "/fresh", 0);
+	tux3_path_rename(walk->tux3, NULL, "/small", "/big", TUX3_RENAME_EXCHANGE);
+	if (!tux3_path(walk->tux3, NULL, "/dir/sub/../../small", 0, 0, &node)) {
+		for (i = 0; i < 8; i++) {
+			snprintf(path, sizeof(path), "link%u", i);
+			tux3_link(node, NULL, root, path);
+		}
+		tux3_removexattr(node, NULL, "user.one");
+		tux3_setxattr(node, NULL, "user.large", walk, sizeof(*walk), 0);
+		tux3_node_put(node, 1);
+	}
+	tux3_path_unlink(walk->tux3, NULL, "/big");
+	tux3_path_unlink(walk->tux3, NULL, "/dir/prealloc");
+	tux3_path_unlink(walk->tux3, NULL, "/dir/sub/two");
 	tux3_path_mkdir(walk->tux3, NULL, "/fresh", 0755);
 	if (!tux3_path(walk->tux3, NULL, "/fresh/file", TUX3_CREATE, 0644, &node)) {
 		tux3_write(node, walk, sizeof(*walk), 0);
