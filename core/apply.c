@@ -368,6 +368,8 @@ static int punch_whole(void *ctx, const struct tree_key *key, const void *data, 
 	if (extent_check(punch->vol, data, len))
 		return apply_bad(punch->vol, TUX3_RECORD_EXTENT_PUNCH, "extent in the tree");
 	memcpy(&extent, data, sizeof(extent));
+	if (le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN)
+		punch->vol->space.unwritten -= le32_to_cpu(extent.len);
 	return punch_free(punch, key->offset, le64_to_cpu(extent.addr), le32_to_cpu(extent.len));
 }
 
@@ -525,6 +527,8 @@ static int apply_map(struct volume *vol, enum tux3_record_type type, const void 
 			return err;
 	}
 	vol->log.blocks_delta += count;
+	if (flags & TUX3_EXTENT_UNWRITTEN)
+		vol->space.unwritten += count;
 	return extent_insert(vol, ino, record);
 }
 

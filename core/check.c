@@ -221,6 +221,8 @@ static int check_totals(struct check *check)
 	if (!check->stop && result->data_blocks != atomic64_read(&vol->balloc.data_used))
 		check_problem(check, DATA_TOTAL, 0, 0, NULL, atomic64_read(&vol->balloc.data_used),
 			      result->data_blocks);
+	if (!check->stop && (s64)result->unwritten_blocks != vol->space.unwritten)
+		check_problem(check, UNWRITTEN_TOTAL, 0, 0, NULL, vol->space.unwritten, result->unwritten_blocks);
 	return check->stop;
 }
 

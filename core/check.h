@@ -99,6 +99,7 @@ struct volume;
 	X(805, MAP_BAD, "map-bad", "The free map of group %llu cannot be used") \
 	X(806, LOG_SHARED, "log-shared", "Block %llu of the log is also used by something else") \
 	X(807, DATA_TOTAL, "data-total", "The volume counts %llu data blocks, but they are %llu") \
+	X(808, UNWRITTEN_TOTAL, "unwritten-total", "The volume counts %llu blocks that are preallocated and not written, but they are %llu") \
 	\
 	X(901, DATA_READ, "data-read", "File block %llu of inode %llu, at block %llu, cannot be read") \
 	X(902, DATA_CSUM, "data-checksum", "File block %llu of inode %llu has checksum 0x%llx instead of 0x%llx")
@@ -143,7 +144,7 @@ struct check_options {
 struct check_result {
 	u64 problems;
 	u64 inodes, directories, files, symlinks, others, names, orphans, xattrs;
-	u64 nodes, items, extents, data_blocks, used_blocks, free_blocks, log_blocks;
+	u64 nodes, items, extents, data_blocks, unwritten_blocks, used_blocks, free_blocks, log_blocks;
 	u64 groups_read;
 	u32 tree_height;
 };

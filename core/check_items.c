@@ -276,8 +276,10 @@ static int check_extent(struct check *check, const struct tree_key *key, const v
 	check->result->extents++;
 	check->result->data_blocks += count;
 	now->blocks += count;
-	if (flags & TUX3_EXTENT_UNWRITTEN)
+	if (flags & TUX3_EXTENT_UNWRITTEN) {
 		now->has_unwritten = true;
+		check->result->unwritten_blocks += count;
+	}
 	if (flags & ~TUX3_EXTENT_KNOWN)
 		check_problem(check, EXTENT_FLAGS, now->ino, 0, NULL, now->ino, key->offset, flags);
 	extent_check_csum(check, key->offset, flags);

@@ -177,6 +177,9 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	slot->cut = DATA_END;
 	prealloc = slot->prealloc;
 	slot->prealloc = RB_ROOT;
+	slot->extra = 0;
+	slot->paid = 0;
+	inode->given_back = false;
 	last = !inode->slot[~delta & 1].dirty;
 	spin_unlock(&inode->lock);
 	file_ranges_free(&removed);
@@ -276,6 +279,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 
 	/* First the counts, so that who waits for committed finds them right. */
 	atomic64_set(&state->dirty_bytes[delta & 1], 0);
+	atomic64_set(&state->extra[delta & 1], 0);
 	atomic64_set(&state->changes[delta & 1], 0);
 	atomic64_set(&state->first_change_ns[delta & 1], 0);
 	if (err) {

@@ -181,6 +181,35 @@ void data_dirty(struct delta_op *op, struct tux3_inode *inode)
 	inode_mark_dirty(op, inode, INODE_DIRTY_DATA);
 }
 
+/* inode->lock held. */
+static void data_add_extra(struct delta_op *op, struct tux3_inode *inode, s64 blocks)
+{
+	inode->slot[op->delta & 1].extra += blocks;
+	atomic64_add(blocks, &op->vol->delta.extra[op->delta & 1]);
+}
+
+/* What a range takes with it, as far as that is known without reading the tree. */
+static void data_remove_extra(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
+{
+	struct inode_slot *slot = &inode->slot[op->delta & 1];
+	u64 end = count > DATA_END - block ? DATA_END : block + count, promised = 0, here;
+
+	if (!block && count == DATA_END) {	/* all there is, and what the delta before brings */
+		data_add_extra(op, inode, -(s64)inode->blocks - slot->extra - inode->slot[~op->delta & 1].extra);
+		atomic64_add(slot->paid, &op->vol->delta.extra[op->delta & 1]);
+		slot->paid = 0;
+		return;
+	}
+	for (; slot->extra > (s64)promised && block < end; block += here) {
+		bool in = file_ranges_find(&slot->prealloc, block, &here);
+
+		here = min(here, end - block);
+		promised += in ? here : 0;
+	}
+	if (promised)
+		data_add_extra(op, inode, -min_t(s64, promised, slot->extra));
+}
+
 int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
 {
 	struct file_range *add = kmalloc(sizeof(*add), GFP_NOFS), *cut = kmalloc(sizeof(*cut), GFP_NOFS);
@@ -197,6 +226,7 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
 		slot->cut = block;
 		WRITE_ONCE(inode->cutting, true);
 	}
+	data_remove_extra(op, inode, block, count);
 	add = file_ranges_add(&slot->removed, block, count, add);
 	if (!add)
 		delta_add_change(op, sizeof(*add));
@@ -216,7 +246,7 @@ int data_cut_wait(struct tux3_inode *inode)
 	return err;
 }
 
-int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
+int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes)
 {
 	struct file_range *add = kmalloc(sizeof(*add), GFP_NOFS);
 	struct inode_slot *slot = &inode->slot[op->delta & 1];
@@ -229,7 +259,52 @@ int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
 	add = file_ranges_add(&slot->prealloc, block, count, add);
 	if (!add)
 		delta_add_change(op, sizeof(*add));
+	data_add_extra(op, inode, holes);
 	spin_unlock(&inode->lock);
 	kfree(add);
 	return 0;
+}
+
+void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks)
+{
+	if (likely(!blocks))
+		return;
+	spin_lock(&inode->lock);
+	inode->slot[op->delta & 1].paid += blocks;
+	spin_unlock(&inode->lock);
+	atomic64_sub(blocks, &op->vol->delta.extra[op->delta & 1]);
+}
+
+void data_forget(struct tux3_inode *inode, u64 dirty)
+{
+	struct delta_state *delta = &inode->vol->delta;
+	unsigned int slot = READ_ONCE(delta->front) & 1;
+	s64 blocks;
+
+	spin_lock(&inode->lock);
+	if (!inode->given_back) {
+		inode->given_back = true;
+		if (!inode->slot[slot].dirty && inode->slot[!slot].dirty)
+			slot = !slot;		/* its commit will delete the inode */
+		blocks = inode->blocks + dirty + inode->slot[0].extra + inode->slot[1].extra -
+			 inode->slot[0].paid - inode->slot[1].paid;
+		inode->slot[slot].extra -= blocks;
+		atomic64_sub(blocks, &delta->extra[slot]);
+	}
+	spin_unlock(&inode->lock);
+}
+
+u64 data_blocks(struct tux3_inode *inode, u64 dirty)
+{
+	s64 placed, extra, most;
+	u64 paid;
+
+	spin_lock(&inode->lock);
+	placed = inode->blocks;
+	extra = inode->slot[0].extra + inode->slot[1].extra;
+	paid = inode->slot[0].paid + inode->slot[1].paid;
+	most = (inode->attr.size + inode->vol->block_size - 1) >> inode->vol->block_shift;
+	spin_unlock(&inode->lock);
+	most = max(most + max(extra, (s64)0), placed + min(extra, (s64)0));
+	return clamp(placed + (s64)(dirty - min(dirty, paid)) + extra, (s64)0, max(most, (s64)0));
 }

@@ -83,8 +83,11 @@ int data_look_next(struct data_look *look);
 bool data_look_is_data(const struct data_look *look);
 /* Goes on to the next run with data (or with none, hole true): its first block, or DATA_END.  -EINTR: killed. */
 int data_look_seek(struct data_look *look, bool hole, u64 *found);
-/* How many of these blocks have nothing: no data, and no space preallocated for it. */
-int data_look_holes(struct tux3_inode *inode, u64 block, u64 count, u64 *holes);
+/* What these blocks are: holes, preallocated and never written, dirty (and so in need of a new place anyway). */
+struct data_count {
+	u64 holes, unwritten, dirty;
+};
+int data_look_count(struct tux3_inode *inode, u64 block, u64 count, struct data_count *counts);
 
 /* Inside a delta. */
 void data_dirty(struct delta_op *op, struct tux3_inode *inode);
@@ -96,10 +99,33 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
  */
 int data_cut_wait(struct tux3_inode *inode);
 /*
- * Holes in these blocks become allocated and read as zeros.  The operation was charged
- * space_cost_data(vol, count, count).  -ENOMEM.  Sets TUX3_ATTR_PREALLOC.
+ * Holes in these blocks, so many, become allocated and read as zeros.  The operation was charged
+ * space_cost_prealloc(vol, holes).  -ENOMEM.  Sets TUX3_ATTR_PREALLOC.
  */
-int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
+int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes);
+/*
+ * Of the blocks that the operation made dirty, so many were preallocated and never written: they take no new space.  If
+ * that is all of them, it entered with DELTA_PAID.  (A block that is dirty already may need a new place, but no second
+ * one in this delta: a write to nothing but these and dirty ones is one that DELTA_KEEPS.)
+ */
+void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks);
+/* How a write that was priced with these counts enters its delta. */
+static inline unsigned int data_write_flags(u64 blocks, const struct data_count *counts)
+{
+	if (counts->unwritten + counts->dirty < blocks)
+		return 0;
+	return counts->dirty ? DELTA_KEEPS : DELTA_PAID;
+}
+/*
+ * The inode has no name and no user: for statfs its blocks, and those dirty in the host's cache, are free from now on.
+ * Outside a delta or not; again does no harm.
+ */
+void data_forget(struct tux3_inode *inode, u64 dirty);
+/*
+ * For stat: what the file takes in the newest state, in blocks.  dirty: how many are dirty in the host's cache.  Dirty
+ * blocks may replace placed ones, and nobody looks which: so they count only as far as the size asks for them.
+ */
+u64 data_blocks(struct tux3_inode *inode, u64 dirty);
 
 /*
  * Back end (data_commit.c): place, submit and log what is dirty in delta.  attr: the copy that will be

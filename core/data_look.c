@@ -156,16 +156,20 @@ int data_look_seek(struct data_look *look, bool hole, u64 *found)
 	return got;
 }
 
-int data_look_holes(struct tux3_inode *inode, u64 block, u64 count, u64 *holes)
+int data_look_count(struct tux3_inode *inode, u64 block, u64 count, struct data_count *counts)
 {
 	struct data_look look;
 	int got;
 
-	*holes = 0;
+	memset(counts, 0, sizeof(*counts));
 	data_look_begin(&look, inode, block, block + count);
 	while ((got = data_look_next(&look)) > 0) {
 		if (look.kind == DATA_HOLE)
-			*holes += look.count;
+			counts->holes += look.count;
+		else if (look.kind == DATA_UNWRITTEN)
+			counts->unwritten += look.count;
+		else if (look.delayed)
+			counts->dirty += look.count;
 		cond_resched();
 	}
 	return got;

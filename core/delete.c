@@ -25,6 +25,7 @@ struct delete_work {
 	struct tux3_inode *inode;	/* TRUNCATE: pinned; NULL if it goes on from before a crash */
 	u64 next;		/* file block where the next slice starts */
 	u64 turn;		/* the delta in which it had its last slice */
+	s64 left;		/* DELETE of this session: blocks it has still to free, in space.deleting too */
 	bool done;		/* finished in the commit being made */
 };
 
@@ -83,6 +84,7 @@ static struct delete_work *delete_queue(struct volume *vol, u64 ino, u32 kind, u
 int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree)
 {
 	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+	struct delete_work *work;
 	int err = 0;
 
 	tree_prefetch(vol, &key);
@@ -92,9 +94,14 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree)
 	else if (!orphan_in_tree)
 		err = delete_orphan_item(vol, ino, TUX3_ORPHAN_DELETE, 0);
 	tree_edit_end(vol);
-	if (!err && delete_is_long(vol, blocks) && !delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0))
-		err = -ENOMEM;
-	return err;
+	if (err || !delete_is_long(vol, blocks))
+		return err;
+	work = delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0);
+	if (!work)
+		return -ENOMEM;
+	work->left = blocks;
+	atomic64_add(blocks, &vol->space.deleting);
+	return 0;
 }
 
 bool delete_is_long(struct volume *vol, u64 blocks)
@@ -141,6 +148,10 @@ static int slice_attr(struct volume *vol, struct delete_work *work)
 	if (len != sizeof(record.attr))
 		return len < 0 ? len : -EIO;
 	record.attr.blocks = cpu_to_le64(le64_to_cpu(record.attr.blocks) + vol->log.blocks_delta);
+	if (work->left) {
+		work->left += vol->log.blocks_delta;
+		atomic64_add(vol->log.blocks_delta, &vol->space.deleting);
+	}
 	if (work->kind == TUX3_ORPHAN_DELETE)
 		record.attr.nlink = 0;		/* its names went in the commit that began this */
 	if (work->inode) {
@@ -243,6 +254,7 @@ static void works_free(struct volume *vol, struct list_head *works, int err)
 
 	list_for_each_entry_safe(work, next, works, link) {
 		list_del(&work->link);
+		atomic64_sub(work->left, &vol->space.deleting);
 		if (work->inode) {
 			WRITE_ONCE(work->inode->cutting, false);
 			vol->host->inode_release(work->inode);

@@ -54,6 +54,7 @@ struct delta_state {
 	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
 	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
 	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
+	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
 	atomic64_t changes[2];		/* dirty inodes; changed names, xattrs and ranges of files */
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
@@ -69,7 +70,10 @@ struct delta_state {
 	atomic_t stopping;
 };
 
-#define DELTA_FREES	1u	/* the operation frees space in the end: it may use the reserve */
+/* What the operation does to space in the end, and so how far below zero it may bring the balance (space.c). */
+#define DELTA_FREES	1u	/* frees */
+#define DELTA_KEEPS	2u	/* takes no more than it gives back, or little */
+#define DELTA_PAID	4u	/* writes to preallocated blocks only: paid for by who preallocated them */
 
 /*
  * Enter the front delta; may first wait (for space, or because writers outran the device).

@@ -110,7 +110,8 @@ struct disk_anchor {
 	__le64 written_ns;
 	__le64 data_blocks;	/* of used_blocks, those with file data and large xattr values */
 	__le64 log_after;	/* as disk_log.after */
-	__u8 spare[240];
+	__le64 unwritten_blocks;	/* of data_blocks, those of extents that are preallocated and not written yet */
+	__u8 spare[232];
 };
 
 /*
@@ -397,6 +398,7 @@ TUX3_ASSERT_AT(disk_anchor, root_addr, 192);
 TUX3_ASSERT_AT(disk_anchor, log_addr, 216);
 TUX3_ASSERT_AT(disk_anchor, data_blocks, 256);
 TUX3_ASSERT_AT(disk_anchor, log_after, 264);
+TUX3_ASSERT_AT(disk_anchor, unwritten_blocks, 272);
 TUX3_ASSERT_SIZE(disk_node, 64);
 TUX3_ASSERT_AT(disk_node, crc, 4);
 TUX3_ASSERT_AT(disk_node, birth, 24);

@@ -40,6 +40,9 @@ struct inode_slot {
 	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
 	struct rb_root prealloc;	/* file_range: holes in these become unwritten extents */
+	/* For stat and statfs, in blocks: */
+	s64 extra;		/* what the delta will take (or give back) besides its dirty blocks */
+	u64 paid;		/* dirty blocks that take nothing: they were preallocated */
 };
 
 #define INODE_DIRTY_ATTR	1u
@@ -65,6 +68,7 @@ struct tux3_inode {
 	struct llist_node dirty_node[2];
 	bool in_tree;			/* has an ATTR item in the tree; back end */
 	bool orphan_in_tree;		/* has an ORPHAN item; back end */
+	bool given_back;		/* data_forget() was called, and no commit since */
 	bool cutting;			/* set by data_remove, cleared by the back end: a long truncate is under way */
 	bool number_returned;		/* back end: its number may be used again */
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */

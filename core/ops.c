@@ -280,7 +280,7 @@ int op_rename(const struct op_rename *args)
 	if (!err)
 		err = rename_room(args);
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, 12), args->target ? DELTA_FREES : 0);
+		err = delta_enter(vol, &op, space_cost_items(vol, 12), args->target ? DELTA_FREES : DELTA_KEEPS);
 	if (err) {
 		name_cancel(args->old_dir, &old);
 		name_cancel(args->new_dir, &new);
@@ -299,7 +299,7 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 	struct tux3_time now = inode_now(vol);
 	struct tux3_attr *attr;
 	struct delta_op op;
-	int err = delta_enter(vol, &op, space_cost_items(vol, 2), 0);
+	int err = delta_enter(vol, &op, space_cost_items(vol, 2), DELTA_KEEPS);
 
 	if (err)
 		return err;

@@ -313,6 +313,7 @@ void show_anchor(struct show_buffer *out, const struct disk_anchor *anchor)
 	show_u64(out, "log_seq", le64_to_cpu(anchor->log_seq));
 	show_u64(out, "used_blocks", le64_to_cpu(anchor->used_blocks));
 	show_u64(out, "data_blocks", le64_to_cpu(anchor->data_blocks));
+	show_u64(out, "unwritten_blocks", le64_to_cpu(anchor->unwritten_blocks));
 	show_u64(out, "inodes", le64_to_cpu(anchor->inodes));
 	show_u64(out, "written_ns", le64_to_cpu(anchor->written_ns));
 	show_hex(out, "crc", le32_to_cpu(anchor->crc));

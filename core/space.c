@@ -41,9 +41,21 @@
  * What the back end does of its own accord (slices of long deletes, the block for the next commit) is
  * covered by the slack.
  *
- * Operations that free space in the end (unlink, truncate ...) may go below zero by the reserve, so
- * that a full volume can always be emptied: each such operation, once committed and unified, leaves
- * the volume with no less than before.
+ * Below zero go three kinds of operations, each only so far that the others still can:
+ *
+ *	keeps		what changes in place (chmod, rename, a truncate upwards): by a few operations.  A rename
+ *			may make the tree grow a little, so what they took need not all come back
+ *	frees		what frees in the end (unlink, truncate ...): by the reserve, so that a full volume can always be
+ *			emptied.  Each, once committed and unified, leaves the volume with no less than before
+ *	paid		writes to preallocated blocks: by what is set aside for them
+ *
+ * Preallocation is a promise.  Writing to an unwritten block takes no new data block, but it splits the extent, adds
+ * a checksum, and so the tree grows.  Each write of a run of blocks adds two items at most, one to each side;
+ * counting that for every block (UNWRITTEN_BYTES) is too much by half, and makes what is set aside fall by no less than
+ * what the tree grows with each write, whatever the order.  The operation that preallocates is charged its share; from
+ * its commit on the share is in `aside`, which is derived from the number of unwritten blocks in the tree.  The anchor
+ * has that number and replay follows it, so the promise holds after a crash.  All else that such a write takes comes back
+ * after its commit and the next unify: for that the reserve serves as working capital.
  */
 #include "volume.h"
 
@@ -51,6 +63,7 @@
 #define RECORD_BYTES	320u	/* that it can add to the log */
 #define EXTENT_BYTES	104u	/* the same for the extent of one block: 2 x (24 + 24 + 4) */
 #define EXTENT_RECORD_BYTES 52u
+#define UNWRITTEN_BYTES	(2 * EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
 
 /* Blocks that changing one item can take: the path to it redirected, split at each level, a new root. */
 static u64 space_path_blocks(struct volume *vol)
@@ -77,6 +90,16 @@ u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks)
 	return new_blocks + DIV_ROUND_UP(bytes, vol->block_size) + space_cost_items(vol, 4);
 }
 
+static u64 space_prealloc_share(struct volume *vol, u64 blocks)
+{
+	return DIV_ROUND_UP(blocks * UNWRITTEN_BYTES, vol->block_size);
+}
+
+u64 space_cost_prealloc(struct volume *vol, u64 blocks)
+{
+	return space_cost_data(vol, blocks, blocks) + space_prealloc_share(vol, blocks);
+}
+
 u64 space_price(struct volume *vol, u64 delta, u64 cost)
 {
 	u64 always = cost & U32_MAX;
@@ -89,10 +112,22 @@ u64 space_full_price(u64 cost)
 	return (cost & U32_MAX) + (cost >> 32);
 }
 
-/* For operations that free: a few of them at a time. */
+/* For operations that keep what there is: the largest, a rename, at least once. */
+static u64 space_keeps(struct volume *vol)
+{
+	return space_full_price(space_cost_items(vol, 16));
+}
+
+/* And for those that free: a few of them at a time. */
 static u64 space_reserve(struct volume *vol)
 {
-	return 2 * space_full_price(space_cost_items(vol, 8));
+	return space_keeps(vol) + 2 * space_full_price(space_cost_items(vol, 8));
+}
+
+/* A damaged volume may count less than nothing, or more than there is. */
+static u64 space_aside(struct volume *vol)
+{
+	return space_prealloc_share(vol, clamp(vol->space.unwritten, (s64)0, (s64)vol->total_blocks));
 }
 
 static u64 space_slack(struct volume *vol)
@@ -102,8 +137,13 @@ static u64 space_slack(struct volume *vol)
 
 static s64 space_available(struct volume *vol)
 {
-	WRITE_ONCE(vol->space.reserve, space_reserve(vol));
-	return atomic64_read(&vol->balloc.free_blocks) - (s64)vol->space.reserve - (s64)space_slack(vol);
+	struct space *space = &vol->space;
+
+	WRITE_ONCE(space->keeps, space_keeps(vol));
+	WRITE_ONCE(space->reserve, space_reserve(vol));
+	WRITE_ONCE(space->aside, space_aside(vol));
+	return atomic64_read(&vol->balloc.free_blocks) - (s64)space->reserve - (s64)space->aside -
+	       (s64)space_slack(vol);
 }
 
 void space_init(struct volume *vol)
@@ -157,9 +197,20 @@ static void space_raise_standing(struct volume *vol)
 	atomic64_sub(more, &space->balance);
 }
 
+static s64 space_floor(struct volume *vol, unsigned int flags)
+{
+	struct space *space = &vol->space;
+
+	if (likely(!flags))
+		return 0;
+	if (flags & DELTA_PAID)
+		return -(s64)(READ_ONCE(space->reserve) + READ_ONCE(space->aside));
+	return -(s64)(flags & DELTA_FREES ? READ_ONCE(space->reserve) : READ_ONCE(space->keeps));
+}
+
 bool space_charge(struct volume *vol, u64 blocks, unsigned int flags)
 {
-	s64 floor = flags & DELTA_FREES ? -(s64)READ_ONCE(vol->space.reserve) : 0;
+	s64 floor = space_floor(vol, flags);
 
 	if (atomic64_sub_return(blocks, &vol->space.balance) >= floor)
 		return true;
@@ -206,7 +257,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	int err;
 
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
-	if (!(flags & DELTA_FREES) && space_known_full(vol, blocks))
+	if (!flags && space_known_full(vol, blocks))
 		return space_refuse(vol, blocks);
 	err = delta_commit_space(vol, attempt);
 	if (err)
@@ -214,7 +265,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	/* The second unify frees what the first one's commit and deletes left behind. */
 	if (attempt < 3 || atomic64_read(&space->freed) != freed)
 		return attempt < 10 ? 0 : space_refuse(vol, blocks);
-	if (!(flags & DELTA_FREES)) {
+	if (!flags) {
 		atomic64_set(&space->full_cost, blocks);
 		atomic64_set(&space->full_at, freed);
 	}
@@ -227,10 +278,13 @@ void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available)
 	s64 pending = (atomic64_read(&delta->dirty_bytes[0]) + atomic64_read(&delta->dirty_bytes[1])) >>
 		      vol->block_shift;
 	s64 left = (s64)vol->total_blocks - atomic64_read(&vol->balloc.disk_used) -
-		   atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - pending;
-	s64 keep = READ_ONCE(vol->space.reserve) + space_slack(vol);
+		   atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - pending -
+		   atomic64_read(&delta->extra[0]) - atomic64_read(&delta->extra[1]) +
+		   atomic64_read(&vol->space.deleting);
+	s64 keep = READ_ONCE(vol->space.reserve) + READ_ONCE(vol->space.aside) + space_slack(vol);
 
 	*total = vol->total_blocks;
+	left = min_t(s64, left, vol->total_blocks);
 	*free = max_t(s64, left, 0);
 	*available = max_t(s64, left - keep, 0);
 }

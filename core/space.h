@@ -20,9 +20,14 @@ static inline u64 space_cost(u64 always, u64 when_tight)
 }
 
 struct space {
-	atomic64_t balance;	/* blocks that may still be charged; below 0 only with DELTA_FREES */
+	atomic64_t balance;	/* blocks that may still be charged; below 0 only with DELTA_ flags */
 	s64 available;		/* what balance was derived from; commit_mutex */
-	u64 reserve;		/* blocks that only operations which free may be charged; commit_mutex */
+	/* How far below 0 the balance may go, by DELTA_ flags; written with commit_mutex. */
+	u64 keeps;		/* for operations that keep the same in the end */
+	u64 reserve;		/* keeps, and more for those that free */
+	u64 aside;		/* on top of reserve: for writing what is preallocated */
+	atomic64_t deleting;	/* blocks that long deletes under way have still to free; for statfs */
+	s64 unwritten;		/* preallocated blocks in the tree that were not written yet; commit_mutex */
 	bool tight[2];		/* by delta & 1; set before the delta takes operations */
 	s64 standing[2];	/* by delta & 1: charged for the delta as a whole; commit_mutex */
 	bool want_tight;	/* the next delta is to be tight; commit_mutex */
@@ -35,6 +40,8 @@ struct space {
 u64 space_cost_items(struct volume *vol, u32 items);
 /* Of making blocks adjacent file blocks dirty (new blocks: of these, how many need space), with the attributes. */
 u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks);
+/* Of preallocating blocks: with what writing to them may cost later. */
+u64 space_cost_prealloc(struct volume *vol, u64 blocks);
 /* What a cost amounts to in this delta, in blocks; and in a tight one. */
 u64 space_price(struct volume *vol, u64 delta, u64 cost);
 u64 space_full_price(u64 cost);

@@ -70,6 +70,7 @@ static void unify_fill_anchor(struct volume *vol)
 	anchor->log_seq = cpu_to_le64(vol->log.next_seq);
 	anchor->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.disk_used));
 	anchor->data_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
+	anchor->unwritten_blocks = cpu_to_le64(vol->space.unwritten);
 	anchor->inodes = cpu_to_le64(vol->tree_inodes);
 	anchor->written_ns = cpu_to_le64(now.tv_sec * 1000000000ULL + now.tv_nsec);
 }

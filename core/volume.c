@@ -310,7 +310,12 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	vol->log.next_addr = le64_to_cpu(anchor->log_addr);
 	vol->log.after_addr = le64_to_cpu(anchor->log_after);
 	vol->log.next_seq = le64_to_cpu(anchor->log_seq);
+	if (le64_to_cpu(anchor->unwritten_blocks) > le64_to_cpu(anchor->data_blocks)) {
+		snprintf(why, why_size, "the anchor counts more unwritten blocks than data blocks");
+		return -EIO;
+	}
 	vol->tree_inodes = le64_to_cpu(anchor->inodes);
+	vol->space.unwritten = le64_to_cpu(anchor->unwritten_blocks);
 	atomic64_set(&vol->balloc.data_used, le64_to_cpu(anchor->data_blocks));
 	if (!vol->opts.no_recovery || !vol->opts.read_only) {
 		err = replay_log(vol, why, why_size);

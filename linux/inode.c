@@ -411,8 +411,10 @@ static void put_one(struct tux3_node *node)
 	if (forget)
 		set_bit(NODE_FORGOTTEN, &node->flags);
 	spin_unlock(&inode->i_lock);
-	if (forget)
+	if (forget) {
+		data_forget(&node->core, folio_dirty_blocks(node));
 		op_forget(&node->core);
+	}
 	spin_lock(&inode->i_lock);
 	clear_bit(NODE_PUT, &node->flags);
 	spin_unlock(&inode->i_lock);
@@ -439,8 +441,9 @@ void node_unnamed(struct inode *inode)
 	struct tux3_node *node = node_of(inode);
 	unsigned int count = 0;
 
-	/* Only page cache is worth the trouble. */
-	if (inode->i_nlink || !inode->i_mapping->nrpages || test_bit(NODE_REAP, &node->flags))
+	/* Only page cache is worth the trouble, and blocks that df is to count as free. */
+	if (inode->i_nlink || (!inode->i_mapping->nrpages && !READ_ONCE(node->core.blocks)) ||
+	    test_bit(NODE_REAP, &node->flags))
 		return;
 	spin_lock(&sbi->reap_lock);
 	if (sbi->reap_count < REAP_MAX) {
@@ -475,8 +478,10 @@ static bool reap_kill(struct delta_op *op, struct tux3_node *node)
 	if (dead)
 		set_bit(NODE_IS_DEAD, &node->flags);
 	spin_unlock(&node->vfs.i_lock);
-	if (dead)
+	if (dead) {
 		folio_forget_dirty(op, node, 0, DATA_END);
+		data_forget(&node->core, 0);
+	}
 	return dead;
 }
 
@@ -582,41 +587,23 @@ void node_grab_exit(struct tux3_sb *sbi)
 
 /* ---- stat ---- */
 
-/*
- * Dirty blocks may replace placed ones, and nobody looked which.  So a file counts what is placed and what is
- * dirty, but no more than its size asks for, unless more is placed.
- */
-static u64 count_blocks(struct inode *inode, u64 placed)
-{
-	struct tux3_node *node = node_of(inode);
-	u64 dirty, most;
-
-	if (!S_ISREG(inode->i_mode))
-		return placed;
-	dirty = folio_dirty_blocks(node);
-	if (!dirty)
-		return placed;
-	most = ((u64)i_size_read(inode) + node->core.vol->block_size - 1) >> node->core.vol->block_shift;
-	return max(placed, min(placed + dirty, most));
-}
-
 int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat *stat, u32 mask, unsigned int flags)
 {
 	struct inode *inode = d_inode(path->dentry);
 	struct tux3_inode *core = core_of(inode);
-	u64 placed;
+	u64 blocks;
 
 	generic_fillattr(idmap, mask, inode, stat);
 	spin_lock(&core->lock);
 	stat->btime = time_to_vfs(core->attr.btime);
-	placed = core->blocks;
 	if (core->attr.flags & TUX3_ATTR_NODUMP)
 		stat->attributes |= STATX_ATTR_NODUMP;
 	spin_unlock(&core->lock);
 	stat->result_mask |= STATX_BTIME;
 	stat->attributes_mask |= STATX_ATTR_NODUMP;
 	generic_fill_statx_attr(inode, stat);
-	stat->blocks = count_blocks(inode, placed) << (core->vol->block_shift - SECTOR_SHIFT);
+	blocks = data_blocks(core, S_ISREG(inode->i_mode) ? folio_dirty_blocks(node_of(inode)) : 0);
+	stat->blocks = blocks << (core->vol->block_shift - SECTOR_SHIFT);
 	return 0;
 }
 

@@ -117,7 +117,7 @@ static int try_once(struct make_dirty *make)
 	int newly, err = prepare(make);
 
 	if (!err)
-		err = delta_enter(vol, &op, make->cost, 0);
+		err = delta_enter(vol, &op, make->cost, make->new_blocks ? 0 : DELTA_PAID);
 	if (err)
 		return err;
 	locked = folio_trylock(folio);
@@ -127,6 +127,8 @@ static int try_once(struct make_dirty *make)
 
 		delta_refund(&op, make->cost, used ? space_cost_data(vol, used, min(used, make->new_blocks)) : 0);
 	}
+	if (newly > 0 && make->unwritten)
+		data_paid(&op, &make->node->core, newly);
 	delta_leave(&op);
 	if (newly >= 0)
 		return 0;

@@ -421,21 +421,21 @@ static int alloc_batch(struct inode *inode, u64 block, u64 count, u64 new_size)
 {
 	struct resize resize;
 	struct delta_op op;
-	u64 holes;
+	struct data_count counts;
 	int err;
 
 	resize_init(&resize, inode);
 	new_size = max(new_size, resize.size);
-	err = data_look_holes(&resize.node->core, block, count, &holes);
-	if (err || (!holes && new_size == resize.size))
+	err = data_look_count(&resize.node->core, block, count, &counts);
+	if (err || (!counts.holes && new_size == resize.size))
 		goto out;
 	err = resize_rules(&resize, new_size);
 	if (!err)
-		err = resize_enter(&resize, &op, space_cost_data(vol_of(inode), holes, holes), 0);
+		err = resize_enter(&resize, &op, space_cost_prealloc(vol_of(inode), counts.holes), 0);
 	if (err)
 		goto out;
-	if (holes)
-		err = data_prealloc(&op, &resize.node->core, block, count);
+	if (counts.holes)
+		err = data_prealloc(&op, &resize.node->core, block, count, counts.holes);
 	if (!err) {
 		resize_zero(&resize);
 		resize_attr(&resize, &op, new_size);

@@ -46,6 +46,8 @@ struct write_batch {
 	u64 size;			/* of the file, before */
 	u64 cost;
 	u32 blocks, new_blocks;		/* what cost was computed from */
+	u32 unwritten;			/* blocks of these that are preallocated */
+	unsigned int enter;		/* DELTA_... */
 	u32 extras, count, room;	/* parts */
 	struct folio_part *parts;
 	unsigned long fresh[BITS_TO_LONGS(PARTS_MAX)];
@@ -389,46 +391,40 @@ static bool copy_into_fresh(struct write_batch *batch, const struct iov_iter *fr
 	return part > batch->extras;
 }
 
-/* Blocks that need no new space: preallocated, and nothing was written there yet. */
-static int count_prealloc(struct write_batch *batch, u32 *unwritten)
+/* What the blocks are that the batch writes to; they cost less if they are preallocated. */
+static int count_prealloc(struct write_batch *batch, struct data_count *counts)
 {
 	struct tux3_node *node = batch->node;
-	struct data_extent extent;
-	u32 i, n;
+	struct data_count part;
+	u32 i;
 	int err;
 
 	for (i = batch->extras; i < batch->count; i++) {
-		struct folio_part *part = &batch->parts[i];
-		u64 first = folio_block(node, part->folio);
-		/* What is dirty first, then the tree: that is the way it goes. */
-		u64 left = part->mask &
-			   ~(folio_dirty_mask(node, part->folio, 0) | folio_dirty_mask(node, part->folio, 1));
+		u64 mask = batch->parts[i].mask;	/* without gaps */
 
-		while (left) {
-			u32 from = __ffs64(left), run = ~(left >> from) ? __ffs64(~(left >> from)) : 64 - from;
-
-			err = data_map(&node->core, first + from, run, &extent, NULL, 0);
-			if (err)
-				return err;
-			n = min_t(u64, extent.count, run);
-			if (extent.kind == DATA_UNWRITTEN)
-				*unwritten += n;
-			left &= ~folio_mask(from, n);
-		}
+		err = data_look_count(&node->core, folio_block(node, batch->parts[i].folio) + __ffs64(mask),
+				      hweight64(mask), &part);
+		if (err)
+			return err;
+		counts->unwritten += part.unwritten;
+		counts->dirty += part.dirty;
 	}
 	return 0;
 }
 
 static int batch_price(struct write_batch *batch)
 {
-	u32 i, unwritten = 0;
+	struct data_count counts = {};
 	int err = 0;
+	u32 i;
 
 	for (batch->blocks = i = 0; i < batch->count; i++)
 		batch->blocks += hweight64(batch->parts[i].mask);
 	if (unlikely(batch->flags & TUX3_ATTR_PREALLOC))
-		err = count_prealloc(batch, &unwritten);
-	batch->new_blocks = batch->blocks - unwritten;
+		err = count_prealloc(batch, &counts);
+	batch->unwritten = counts.unwritten;
+	batch->new_blocks = batch->blocks - counts.unwritten;
+	batch->enter = data_write_flags(batch->blocks, &counts);
 	batch->cost = space_cost_data(batch->node->core.vol, batch->blocks, batch->new_blocks);
 	return err;
 }
@@ -459,7 +455,7 @@ static int batch_enter(struct write_batch *batch, struct delta_op *op)
 	for (;;) {
 		got = batch_prepare(batch, thoroughly);
 		if (!got)
-			got = delta_enter(node->core.vol, op, batch->cost, 0);
+			got = delta_enter(node->core.vol, op, batch->cost, batch->enter);
 		if (got)
 			return got;
 		got = folio_change_begin(op, node, batch->parts, batch->count);
@@ -559,6 +555,7 @@ static ssize_t batch_commit(struct write_batch *batch, const struct iov_iter *fr
 			if (batch->parts[i].mask)
 				folio_change_end(batch->node, &batch->parts[i], 1);
 	}
+	data_paid(&op, &batch->node->core, min_t(u32, newly, batch->unwritten));
 	if (newly < batch->blocks)
 		delta_refund(&op, batch->cost, space_cost_data(vol, newly, min_t(u32, newly, batch->new_blocks)));
 	delta_leave(&op);

@@ -25,7 +25,7 @@ FEATURE_QUOTA, FEATURE_DATA_CSUM = 1, 1
 COMMIT_DATA_FLUSHED = 1
 SLOT_STRIDE = 65536
 
-ANCHOR = struct.Struct("<QIIQQQ16s64sQQQIIQ16sQQQQIIQQQQQQQ")
+ANCHOR = struct.Struct("<QIIQQQ16s64sQQQIIQ16sQQQQIIQQQQQQQQ")
 NODE = struct.Struct("<IIQQQHHI24s")
 ITEM = struct.Struct("<QQHHI")
 BRANCH = struct.Struct("<QQQQ")
@@ -44,7 +44,8 @@ QUOTA = struct.Struct("<QQQQQQQQ")
 
 Anchor = namedtuple("Anchor", "magic crc version volume_id slot_offset generation uuid label compat ro_compat incompat "
                     "block_shift group_blocks total_blocks hash_seed created_ns delta root_addr root_birth root_level "
-                    "flags log_addr log_seq used_blocks inodes written_ns data_blocks log_after")
+                    "flags log_addr log_seq used_blocks inodes written_ns data_blocks log_after "
+                    "unwritten_blocks")
 Attr = namedtuple("Attr", "mode uid gid nlink size blocks atime_sec mtime_sec ctime_sec btime_sec "
                   "atime_nsec mtime_nsec ctime_nsec btime_nsec rdev_major rdev_minor flags generation projid spare change")
 LogBlock = namedtuple("LogBlock", "magic crc volume_id addr seq delta next after index blocks used skip payload")
@@ -174,6 +175,8 @@ class Volume:
         self.inodes = sum(key[1] == ATTR for key in self.items)
         expect(self.inodes == self.anchor.inodes, "the anchor's number of inodes")
         expect(self.data_blocks() == self.anchor.data_blocks, "the anchor's number of data blocks")
+        unwritten = sum(e.len for extents in self.extents.values() for e in extents.values() if e.flags & EXTENT_UNWRITTEN)
+        expect(unwritten == self.anchor.unwritten_blocks, "the anchor's number of unwritten blocks")
         self.delta = self.anchor.delta
         self.touched = set()
         self.log_next = self.anchor.log_addr

@@ -176,6 +176,18 @@ def test_fallocate(mnt):
             fallocate(fd, 0, 0, 1)
 
 
+def test_preallocated_blocks_count_at_once(mnt):
+    path = f"{mnt}/f"
+    with opened(path) as fd:
+        with optional(mnt, errno.EOPNOTSUPP):
+            fallocate(fd, FALLOC_KEEP_SIZE, 0, 5 << 20)
+        assert os.fstat(fd).st_blocks * 512 >= 5 << 20
+        os.ftruncate(fd, 7 << 20)
+        assert 5 << 20 <= os.fstat(fd).st_blocks * 512 <= 6 << 20
+        os.fsync(fd)
+        assert 5 << 20 <= os.fstat(fd).st_blocks * 512 <= 6 << 20
+
+
 @pytest.mark.parametrize("synced", [False, True])
 def test_punch_hole(mnt, synced):
     data = pattern(1 << 18)

@@ -696,6 +696,13 @@ static void data_total(void)
 	anchor_put(&anchor->data_blocks, le64_to_cpu(anchor->data_blocks) + 1, anchor);
 }
 
+static void unwritten_total(void)
+{
+	struct disk_anchor *anchor = image_anchor(image);
+
+	anchor_put(&anchor->unwritten_blocks, le64_to_cpu(anchor->unwritten_blocks) + 1, anchor);
+}
+
 static void log_shared(void)
 {
 	struct disk_anchor *anchor = image_anchor(image);
@@ -827,6 +834,7 @@ static const struct damage {
 	{ CHECK_MAP_BAD, map_rot_other, ON_BYTES },
 	{ CHECK_LOG_SHARED, log_shared, ON_BYTES },
 	{ CHECK_DATA_TOTAL, data_total, ON_BYTES },
+	{ CHECK_UNWRITTEN_TOTAL, unwritten_total, ON_BYTES },
 	{ CHECK_DATA_READ, data_read, ON_BYTES },
 	{ CHECK_DATA_CSUM, data_csum, ON_BYTES },
 };

@@ -14,32 +14,14 @@ static struct tux3_time from_timespec(const struct timespec *time)
 	return (struct tux3_time){ .sec = time->tv_sec, .nsec = time->tv_nsec };
 }
 
-/*
- * Dirty blocks may replace placed ones, and nobody looked which.  So a file counts what is placed and
- * what is dirty, but no more than its size asks for, unless more is placed.
- */
-static u64 count_blocks(struct tux3_node *node, const struct tux3_attr *attr, u64 placed)
-{
-	u32 shift = node->volume->shift;
-	u64 dirty, most;
-
-	if (!S_ISREG(attr->mode))
-		return placed;
-	dirty = file_cache_dirty_blocks(node);
-	most = (attr->size + node->volume->block_size - 1) >> shift;
-	return max(placed, min(placed + dirty, most));
-}
-
 int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat)
 {
 	struct tux3_inode *inode = &node->inode;
 	struct tux3_attr attr;
-	u64 placed;
+	u64 blocks;
 
-	spin_lock(&inode->lock);
-	attr = inode->attr;
-	placed = inode->blocks;
-	spin_unlock(&inode->lock);
+	inode_get_attr(inode, &attr);
+	blocks = data_blocks(inode, S_ISREG(attr.mode) ? file_cache_dirty_blocks(node) : 0);
 	*stat = (struct tux3_stat){
 		.ino = inode->ino, .size = attr.size, .mode = attr.mode, .uid = attr.uid, .gid = attr.gid,
 		.nlink = attr.nlink, .rdev_major = attr.rdev_major, .rdev_minor = attr.rdev_minor,
@@ -48,7 +30,7 @@ int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat)
 		.atime = to_timespec(&attr.atime), .mtime = to_timespec(&attr.mtime),
 		.ctime = to_timespec(&attr.ctime), .btime = to_timespec(&attr.btime),
 	};
-	stat->blocks_512 = count_blocks(node, &attr, placed) << (node->volume->shift - 9);
+	stat->blocks_512 = blocks << (node->volume->shift - 9);
 	return 0;
 }
 

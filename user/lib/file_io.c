@@ -22,6 +22,8 @@ struct write_batch {
 	bool keep_times;		/* the caller sets them */
 	u64 cost;
 	u32 blocks, new_blocks;		/* what cost was computed from */
+	u32 unwritten;			/* blocks of these that are preallocated */
+	unsigned int enter;		/* DELTA_... */
 	struct tux3_attr attr;		/* before */
 	struct file_reserve reserve;
 };
@@ -190,33 +192,21 @@ static int add_extras(struct write_batch *batch)
 	return err;
 }
 
-/* Blocks that need no new space: preallocated, and nothing was written there yet. */
-static int count_prealloc(struct write_batch *batch, u32 *unwritten)
+/* What the blocks are that the batch writes to; they cost less if they are preallocated. */
+static int count_prealloc(struct write_batch *batch, struct data_count *counts)
 {
-	u64 block = batch->first;
-	struct data_extent extent;
-	int err;
-
-	*unwritten = 0;
-	if (!(batch->attr.flags & TUX3_ATTR_PREALLOC))
+	memset(counts, 0, sizeof(*counts));
+	if (likely(!(batch->attr.flags & TUX3_ATTR_PREALLOC)))
 		return 0;
-	while (block <= batch->last) {
-		err = data_map(&batch->node->inode, block, batch->last - block + 1, &extent, NULL, 0);
-		if (err)
-			return err;
-		extent.count = min(extent.count, batch->last - block + 1);
-		if (extent.kind == DATA_UNWRITTEN)
-			*unwritten += file_cache_absent(batch->node, block, extent.count);
-		block += extent.count;
-	}
-	return 0;
+	return data_look_count(&batch->node->inode, batch->first, batch->last - batch->first + 1, counts);
 }
 
 /* Everything that may fail or wait. */
 static int batch_prepare(struct write_batch *batch)
 {
 	struct tux3_node *node = batch->node;
-	u32 count = batch->last - batch->first + 1, unwritten;
+	u32 count = batch->last - batch->first + 1;
+	struct data_count counts;
 	bool hole;
 	int err;
 
@@ -229,11 +219,13 @@ static int batch_prepare(struct write_batch *batch)
 	if (!err)
 		err = add_extras(batch);
 	if (!err)
-		err = count_prealloc(batch, &unwritten);
+		err = count_prealloc(batch, &counts);
 	if (err)
 		return err;
 	batch->blocks = count + batch->extras;
-	batch->new_blocks = batch->blocks - unwritten;
+	batch->unwritten = counts.unwritten;
+	batch->new_blocks = batch->blocks - counts.unwritten;
+	batch->enter = data_write_flags(batch->blocks, &counts);
 	batch->cost = space_cost_data(node->volume->vol, batch->blocks, batch->new_blocks);
 	return 0;
 }
@@ -280,7 +272,7 @@ static int batch_commit(struct write_batch *batch)
 	struct tux3_attr *attr;
 	struct delta_op op;
 	u32 newly;
-	int err = delta_enter(vol, &op, batch->cost, 0);
+	int err = delta_enter(vol, &op, batch->cost, batch->enter);
 
 	if (err)
 		return err;
@@ -289,6 +281,7 @@ static int batch_commit(struct write_batch *batch)
 		delta_refund(&op, batch->cost, space_cost_data(vol, newly, min(newly, batch->new_blocks)));
 	delta_add_dirty_bytes(&op, (u64)newly << vol->block_shift);
 	data_dirty(&op, inode);
+	data_paid(&op, inode, min(batch->unwritten, newly));
 	attr = inode_change_begin(&op, inode);
 	attr->size = max(attr->size, batch->end);
 	if (!batch->keep_times)

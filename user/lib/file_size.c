@@ -207,21 +207,21 @@ static int alloc_batch(struct tux3_node *node, u64 block, u64 count, u64 new_siz
 	struct volume *vol = node->volume->vol;
 	struct resize resize;
 	struct delta_op op;
-	u64 holes;
+	struct data_count counts;
 	int err;
 
 	resize_init(&resize, node);
 	new_size = max(new_size, resize.attr.size);
-	err = data_look_holes(&node->inode, block, count, &holes);
-	if (err || (!holes && new_size == resize.attr.size))
+	err = data_look_count(&node->inode, block, count, &counts);
+	if (err || (!counts.holes && new_size == resize.attr.size))
 		goto out;
 	err = resize_rules(&resize, new_size);
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_data(vol, holes, holes) + resize_cost(&resize), 0);
+		err = delta_enter(vol, &op, space_cost_prealloc(vol, counts.holes) + resize_cost(&resize), 0);
 	if (err)
 		goto out;
-	if (holes)
-		err = data_prealloc(&op, &node->inode, block, count);
+	if (counts.holes)
+		err = data_prealloc(&op, &node->inode, block, count, counts.holes);
 	if (!err) {
 		resize_edges(&resize, &op);
 		resize_attr(&resize, &op, new_size);

@@ -331,6 +331,7 @@ void tux3_node_put(struct tux3_node *node, uint64_t count)
 	node = forget ? node : settle(shard, node);
 	spin_unlock(&shard->lock);
 	if (forget) {
+		data_forget(&node->inode, file_cache_dirty_blocks(node));
 		op_forget(&node->inode);
 		spin_lock(&shard->lock);
 		node->forgetting--;

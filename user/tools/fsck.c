@@ -215,7 +215,7 @@ static void json_end(const struct fsck *fsck, int code, const char *failure)
 	FIELD(inodes); FIELD(files); FIELD(directories); FIELD(symlinks); FIELD(others);
 	FIELD(names); FIELD(orphans); FIELD(xattrs);
 	FIELD(nodes); FIELD(items); FIELD(extents);
-	FIELD(data_blocks); FIELD(used_blocks); FIELD(free_blocks); FIELD(log_blocks);
+	FIELD(data_blocks); FIELD(unwritten_blocks); FIELD(used_blocks); FIELD(free_blocks); FIELD(log_blocks);
 	FIELD(groups_read); FIELD(tree_height);
 #undef FIELD
 	show_end(&out);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Volumes that are full to the last block: what was preallocated can be written, whatever the order, after crashes
+ * too; what takes no space in the end works; and the numbers of stat and df are those of the newest state.
+ */
+#include "support_lib.h"
+#include "user/lib/lib.h"
+
+#include <fcntl.h>
+
+#define BLOCK		4096u
+#define PROMISED	12288u		/* blocks of a volume of 16,384 */
+
+static u8 page[256 * BLOCK];
+
+static u64 df(struct bed *bed)
+{
+	u64 total, free, available;
+
+	space_stat(bed->volume->vol, &total, &free, &available);
+	return free;
+}
+
+static u64 blocks_of(struct tux3_node *node)
+{
+	struct tux3_stat stat;
+
+	assert_ok(tux3_stat_node(node, &stat));
+	return stat.blocks_512 / (BLOCK / 512);
+}
+
+/* Until not even one block fits any more; data and names. */
+static void fill_up(struct bed *bed)
+{
+	struct tux3_node *node = bed_file(bed, "/filler"), *made;
+	u64 at = 0;
+	char path[300];
+	int i, err = 0;
+
+	while (tux3_write(node, page, 64 * BLOCK, at) > 0)
+		at += 64 * BLOCK;
+	while (tux3_append(node, page, BLOCK) > 0)
+		;
+	for (i = 0; !err; i++) {
+		snprintf(path, sizeof(path), "/%0200d", i);
+		err = tux3_path(bed->volume, NULL, path, TUX3_CREATE, 0644, &made);
+		if (!err)
+			tux3_node_put(made, 1);
+	}
+	assert_int_equal(err, -ENOSPC);
+	assert_ok(tux3_sync(bed->volume));
+	assert_int_equal(tux3_append(node, page, BLOCK), -ENOSPC);
+	tux3_node_put(node, 1);
+}
+
+static struct tux3_node *reopen(struct bed *bed, struct tux3_node *node, const char *path, bool crash)
+{
+	tux3_node_put(node, 1);
+	if (crash) {
+		tux3_node_put(bed->root, 1);
+		bed_crash(bed);
+	} else {
+		bed_reopen(bed);
+	}
+	assert_ok(tux3_path(bed->volume, NULL, path, 0, 0, &node));
+	return node;
+}
+
+static void check_block(struct tux3_node *node, u64 block, bool written)
+{
+	u64 data[BLOCK / 8];
+
+	assert_int_equal(tux3_read(node, data, BLOCK, block * BLOCK), BLOCK);
+	assert_int_equal(data[0], written ? block + 1 : 0);
+	assert_int_equal(data[BLOCK / 8 - 1], written ? block + 1 : 0);
+}
+
+/* Every block once, in an order that splits extents as much as can be. */
+static void write_promised(struct bed *bed, struct tux3_node *node, u32 crash_every)
+{
+	u64 data[BLOCK / 8], block;
+	u32 i, n, failed = 0;
+
+	for (i = 0; i < PROMISED; i++) {
+		block = (u64)i * 7919 % PROMISED;
+		for (n = 0; n < BLOCK / 8; n++)
+			data[n] = block + 1;
+		failed += tux3_write(node, data, BLOCK, block * BLOCK) != BLOCK;
+		if (i % 997 == 0)
+			assert_ok(tux3_sync(bed->volume));
+		if (crash_every && i % crash_every == crash_every - 1) {
+			assert_ok(tux3_sync(bed->volume));
+			node = reopen(bed, node, "/promised", i / crash_every & 1);
+		}
+	}
+	assert_int_equal(failed, 0);
+	assert_ok(tux3_sync(bed->volume));
+	node = reopen(bed, node, "/promised", true);
+	for (i = 0; i < PROMISED; i += 61)
+		check_block(node, i, true);
+	tux3_node_put(node, 1);
+}
+
+static void promise(u32 crash_every, bool commit_first)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "/promised");
+	assert_ok(tux3_fallocate(node, 0, 0, (u64)PROMISED * BLOCK));
+	if (commit_first)
+		assert_ok(tux3_sync(bed.volume));
+	fill_up(&bed);
+	if (crash_every)
+		node = reopen(&bed, node, "/promised", true);
+	write_promised(&bed, node, crash_every);
+	bed_free(&bed);
+}
+
+static void test_promise_is_kept(void **state)
+{
+	promise(0, false);
+}
+
+static void test_promise_is_kept_over_crashes(void **state)
+{
+	promise(1500, true);
+}
+
+/* More than there is to promise. */
+static void test_refused(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	u64 before, after;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/promised");
+	before = df(&bed);
+	assert_int_equal(tux3_fallocate(node, 1, 0, before * BLOCK), -ENOSPC);
+	assert_ok(tux3_truncate(node, 1));
+	assert_ok(tux3_truncate(node, 0));
+	after = df(&bed);
+	assert_true(after + 8 >= before);
+	assert_ok(tux3_fallocate(node, 0, 0, before * 8 / 10 * BLOCK));
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* On a full volume works what takes nothing in the end. */
+static void test_full_volume(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_attr attr = { .mode = 0600 };
+	struct tux3_node *node;
+	char from[32], to[32];
+	int i;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	for (i = 0; i < 40; i++) {
+		snprintf(from, sizeof(from), "/file%02d", i);
+		node = bed_file(&bed, from);
+		assert_int_equal(tux3_write(node, page, 20 * BLOCK, 0), 20 * BLOCK);
+		tux3_node_put(node, 1);
+	}
+	fill_up(&bed);
+	for (i = 0; i < 40; i++) {
+		snprintf(from, sizeof(from), "/file%02d", i);
+		snprintf(to, sizeof(to), "/name%02d", i);
+		assert_ok(tux3_path_rename(bed.volume, NULL, from, to, 0));
+		assert_ok(tux3_path(bed.volume, NULL, to, 0, 0, &node));
+		attr.mode = 0600 + i;
+		assert_ok(op_setattr(&node->inode, &attr, OP_ATTR_MODE));
+		tux3_node_put(node, 1);
+	}
+	assert_ok(tux3_path(bed.volume, NULL, "/name00", 0, 0, &node));
+	assert_ok(tux3_fallocate(node, 3, 4 * BLOCK, 3 * BLOCK));
+	assert_ok(tux3_truncate(node, 0));
+	tux3_node_put(node, 1);
+	for (i = 0; i < 40; i++) {
+		snprintf(to, sizeof(to), "/name%02d", i);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, to));
+	}
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/filler"));
+	bed_free(&bed);
+}
+
+/* stat and df before a commit say what they say after it. */
+static void test_counts(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	u64 empty, now;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	assert_ok(tux3_sync(bed.volume));
+	empty = df(&bed);
+
+	assert_ok(tux3_fallocate(node, 1, 0, 1280 * BLOCK));
+	assert_int_equal(blocks_of(node), 1280);
+	assert_true(df(&bed) <= empty - 1280);
+	assert_int_equal(tux3_write(node, page, 256 * BLOCK, 0), 256 * BLOCK);
+	assert_int_equal(blocks_of(node), 1280);
+	now = df(&bed);
+	assert_true(now <= empty - 1280 && now >= empty - 1300);
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(blocks_of(node), 1280);
+
+	/* Into what is committed and unwritten. */
+	assert_int_equal(tux3_write(node, page, 256 * BLOCK, 256 * BLOCK), 256 * BLOCK);
+	assert_int_equal(blocks_of(node), 1280);
+	now = df(&bed);
+	assert_true(now <= empty - 1280 && now >= empty - 1300);
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(blocks_of(node), 0);
+	assert_true(df(&bed) + 20 >= empty);
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(blocks_of(node), 0);
+
+	assert_int_equal(tux3_write(node, page, 256 * BLOCK, 0), 256 * BLOCK);
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_write(node, page, 256 * BLOCK, 256 * BLOCK), 256 * BLOCK);
+	assert_int_equal(blocks_of(node), 512);
+	assert_true(df(&bed) <= empty - 512);
+	/* A name goes: nothing yet.  The last user goes: all of it is free, at once. */
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/file"));
+	assert_true(df(&bed) <= empty - 512);
+	tux3_node_put(node, 1);
+	assert_true(df(&bed) + 20 >= empty);
+	assert_true(df(&bed) <= empty + 20);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(df(&bed) + 20 >= empty);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_promise_is_kept),
+		cmocka_unit_test(test_promise_is_kept_over_crashes),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_full_volume),
+		cmocka_unit_test(test_counts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
