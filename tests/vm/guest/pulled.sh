@@ -27,9 +27,12 @@ table up | dmsetup create pulled || { failed setup "dmsetup"; summary; }
 for how in errors gone; do
 	become up
 	fresh || { failed fresh "no volume"; summary; }
-	mkdir "$MNT/safe" && cp -r core "$MNT/safe/" && sync
+	mkdir "$MNT/safe" && cp -r core "$MNT/safe/"
+	head -c 8192 /dev/urandom | tee "$MNT/cut" >"$MNT/removed"
+	cp "$MNT/cut" /tmp/cut && sync
 	become $how
 	echo lost >"$MNT/lost"
+	truncate -s 0 "$MNT/cut" && truncate -s 8192 "$MNT/cut" && rm "$MNT/removed"
 	timeout 60 sync "$MNT/lost" 2>/tmp/error && failed "$how: fsync" "it says that all is well" ||
 		check "$how: fsync gets EIO" grep -q "Input/output error" /tmp/error
 	# Several who wait at a time.
@@ -44,10 +47,16 @@ for how in errors gone; do
 	done
 	check "$how: what is cached can be read" cat "$MNT/safe/core/volume.c"
 	timeout 60 touch "$MNT/more" 2>/tmp/error && failed "$how: changes" "they are still accepted" || ok "$how: changes are refused"
+	# What could not be committed covers what is on the disk, for as long as the volume is mounted.
+	check "$how: what was cut off reads as zeros" cmp -n 8192 "$MNT/cut" /dev/zero
+	check "$how: what was written is there" grep -qx lost "$MNT/lost"
+	[ -e "$MNT/removed" ] && failed "$how: what was removed" "it is back" || ok "$how: what was removed is gone"
 	check "$how: it can be unmounted" timeout 60 umount "$MNT"
 	become up
 	check "$how: the disk is back: it mounts" mount_it
 	check "$how: what was synced is there" diff -r core "$MNT/safe/core"
+	check "$how: and what had been cut off" cmp /tmp/cut "$MNT/cut"
+	check "$how: and what had been removed" cmp /tmp/cut "$MNT/removed"
 	[ -e "$MNT/lost" ] && failed "$how: what failed" "it is there all the same" || ok "$how: what failed is not there"
 	checked_umount "$how: clean"
 done
