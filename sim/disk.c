@@ -187,14 +187,12 @@ static void disk_complete_some(struct sim_disk *disk, bool all)
 	}
 }
 
-static int disk_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
+/* With the mutex. */
+static int disk_read_one(struct sim_disk *disk, u64 addr, u32 count, void *data)
 {
-	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
-	u64 at = addr * dev->block_size, end = at + (u64)count * dev->block_size;
+	u64 at = addr * disk->dev.block_size, end = at + (u64)count * disk->dev.block_size;
 	int err = 0;
 
-	pthread_mutex_lock(&disk->mutex);
-	disk->read_passes++;
 	if (disk->frozen || disk_fails(disk, &disk->reads_seen, disk->faults.read_at))
 		err = -EIO;
 	for (; !err && at < end; at += DISK_PAGE, data = (u8 *)data + DISK_PAGE) {
@@ -205,8 +203,31 @@ static int disk_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 		else
 			memset(data, 0, DISK_PAGE);
 	}
+	return err;
+}
+
+static int disk_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
+	int err;
+
+	pthread_mutex_lock(&disk->mutex);
+	disk->read_passes++;
+	err = disk_read_one(disk, addr, count, data);
 	pthread_mutex_unlock(&disk->mutex);
 	return err;
+}
+
+static void disk_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
+	u32 i;
+
+	pthread_mutex_lock(&disk->mutex);
+	disk->read_passes++;
+	for (i = 0; i < count; i++)
+		reads[i].err = disk_read_one(disk, reads[i].addr, reads[i].count, reads[i].data);
+	pthread_mutex_unlock(&disk->mutex);
 }
 
 static struct disk_write *disk_new_write(struct sim_disk *disk)
@@ -330,6 +351,7 @@ static void disk_kick(struct tux3_device *dev)
 
 static const struct tux3_device_ops disk_ops = {
 	.read = disk_read,
+	.read_many = disk_read_many,
 	.write = disk_write,
 	.flush = disk_flush,
 	.discard = disk_discard,

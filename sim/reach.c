@@ -2,6 +2,7 @@
 /* How far a workload got: what was reached is counted, so that a workload that no longer goes there is a failure. */
 #include <stdio.h>
 #include <string.h>
+#include "fault.h"
 #include "sim.h"
 
 #define READ_MS 8u	/* of the modelled disk */
@@ -48,6 +49,7 @@ void reach_note_mount(struct sim_run *run)
 	bool replayed = atomic64_read(&vol->counters[TUX3_COUNT_REPLAYED]);
 
 	raise_to(replayed ? &run->reach.mount_ms : &run->reach.clean_ms, ms);
+	raise_to(replayed ? &run->reach.mount_kib : &run->reach.clean_kib, env_memory_peak() >> 10);
 	if (!replayed)
 		return;
 	run->totals->recoveries++;

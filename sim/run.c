@@ -15,6 +15,7 @@
 #include <linux/falloc.h>
 #include "core/check.h"
 #include "clock.h"
+#include "fault.h"
 #include "log.h"
 #include "sim.h"
 
@@ -285,6 +286,7 @@ int run_open(struct sim_run *run, bool read_only)
 	run->disk->dev.read_only = read_only;
 	run->disk->dev.block_size = 4096;
 	run->disk->read_passes = 0;
+	env_memory_count(true);
 	err = tux3_open_device(&run->disk->dev, false, &opts, run->params->data_cache_bytes, &run->volume, why,
 			       sizeof(why));
 	if (err) {
@@ -294,6 +296,7 @@ int run_open(struct sim_run *run, bool read_only)
 	} else {
 		reach_note_mount(run);
 	}
+	env_memory_count(false);
 	return err;
 }
 

@@ -65,7 +65,9 @@ struct sim_config {
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \
 	X(mount_ms,	"slowest mount after a crash",	"ms, at 8 ms for a read") \
-	X(clean_ms,	"slowest clean mount",		"ms")
+	X(clean_ms,	"slowest clean mount",		"ms") \
+	X(mount_kib,	"memory of a mount after a crash", "KiB") \
+	X(clean_kib,	"of a clean one",		"KiB")
 
 struct sim_reach {
 #define X(name, what, unit) u64 name;

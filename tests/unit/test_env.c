@@ -825,6 +825,22 @@ static void test_small_things(void **state)
 	assert_int_equal(a, 10);
 }
 
+static void test_memory_is_counted(void **state)
+{
+	void *small, *large;
+
+	env_memory_count(true);
+	small = kmalloc(1000, GFP_KERNEL);
+	large = kvmalloc(100000, GFP_KERNEL);
+	kvfree(large);
+	small = krealloc(small, 20000, GFP_KERNEL);
+	kfree(small);
+	assert_true(env_memory_peak() >= 101000 && env_memory_peak() < 140000);
+	env_memory_count(false);
+	kfree(kmalloc(200000, GFP_KERNEL));
+	assert_int_equal(env_memory_peak(), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -846,6 +862,7 @@ int main(void)
 		cmocka_unit_test(test_allocations_fail_when_told),
 		cmocka_unit_test(test_hooks),
 		cmocka_unit_test(test_small_things),
+		cmocka_unit_test(test_memory_is_counted),
 	};
 
 	alarm(300);	/* a wake-up that was lost */

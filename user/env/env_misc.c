@@ -4,6 +4,7 @@
  * have into them: fault.h, clock.h, log.h.  No locks here, only atomics.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -49,11 +50,51 @@ static inline bool alloc_fails(void)
 	return unlikely(READ_ONCE(alloc_counting)) && count_allocation();
 }
 
+static bool memory_counting;
+static long memory_now, memory_peak;
+
+void env_memory_count(bool on)
+{
+	__atomic_store_n(&memory_now, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&memory_peak, 0, __ATOMIC_SEQ_CST);
+	WRITE_ONCE(memory_counting, on);
+}
+
+long env_memory_peak(void)
+{
+	return __atomic_load_n(&memory_peak, __ATOMIC_SEQ_CST);
+}
+
+static noinline void count_memory(void *ptr, int sign)
+{
+	long now = __atomic_add_fetch(&memory_now, sign * (long)malloc_usable_size(ptr), __ATOMIC_SEQ_CST);
+	long peak = __atomic_load_n(&memory_peak, __ATOMIC_SEQ_CST);
+
+	while (now > peak && !__atomic_compare_exchange_n(&memory_peak, &peak, now, false, __ATOMIC_SEQ_CST,
+							 __ATOMIC_SEQ_CST))
+		;
+}
+
+/* Passes ptr on. */
+static inline void *memory_got(void *ptr)
+{
+	if (unlikely(READ_ONCE(memory_counting)) && ptr)
+		count_memory(ptr, 1);
+	return ptr;
+}
+
+static inline void *memory_given(const void *ptr)
+{
+	if (unlikely(READ_ONCE(memory_counting)) && ptr)
+		count_memory((void *)(uintptr_t)ptr, -1);
+	return (void *)(uintptr_t)ptr;
+}
+
 void *kmalloc(size_t bytes, gfp_t flags)
 {
 	if (alloc_fails())
 		return NULL;
-	return flags & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes);
+	return memory_got(flags & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes));
 }
 
 void *kmalloc_array(size_t n, size_t bytes, gfp_t flags)
@@ -70,7 +111,7 @@ void *kcalloc(size_t n, size_t bytes, gfp_t flags)
 
 void *krealloc(const void *ptr, size_t bytes, gfp_t flags)
 {
-	return alloc_fails() ? NULL : realloc((void *)(uintptr_t)ptr, bytes);
+	return alloc_fails() ? NULL : memory_got(realloc(memory_given(ptr), bytes));
 }
 
 void *kmemdup(const void *src, size_t bytes, gfp_t flags)
@@ -82,7 +123,7 @@ void *kmemdup(const void *src, size_t bytes, gfp_t flags)
 
 void kfree(const void *ptr)
 {
-	free((void *)(uintptr_t)ptr);
+	free(memory_given(ptr));
 }
 
 struct kmem_cache {
@@ -112,7 +153,7 @@ void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
 		object = kmalloc(cache->bytes, flags);
 	} else {
 		object = alloc_fails() ? NULL :
-			aligned_alloc(cache->align, roundup(cache->bytes, cache->align));
+			memory_got(aligned_alloc(cache->align, roundup(cache->bytes, cache->align)));
 		if (object && flags & __GFP_ZERO)
 			memset(object, 0, cache->bytes);
 	}
@@ -123,7 +164,7 @@ void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
 
 void kmem_cache_free(struct kmem_cache *cache, void *object)
 {
-	free(object);
+	free(memory_given(object));
 }
 
 void kmem_cache_destroy(struct kmem_cache *cache)

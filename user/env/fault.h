@@ -6,6 +6,8 @@
 #ifndef TUX3_ENV_FAULT_H
 #define TUX3_ENV_FAULT_H
 
+#include <stdbool.h>
+
 /*
  * The nth allocation from now (1: the next one), and only that one, returns NULL.  -n: so does every
  * one from the nth on.  0: no more of this.  __GFP_NOFAIL means nothing here: what is
@@ -15,5 +17,9 @@ void env_fail_alloc_at(long nth);
 
 /* Allocations so far.  Counting begins with the first call of either: use differences. */
 long env_alloc_count(void);
+
+/* Count bytes from here on, in allocations by the kernel's names.  peak: the most there were at a time. */
+void env_memory_count(bool on);
+long env_memory_peak(void);
 
 #endif
