@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the benchmarks share: running programs, what machine this is, mounts, tables, goals, JSON."""
+import contextlib
+import importlib.util
 import json
+import mmap
 import os
 import platform
 import shutil
@@ -34,6 +37,42 @@ def c_program(name):
     """bench/NAME.c, built."""
     run(["make", "-s", "-C", ROOT, f"build/bench/{name}"])
     return ROOT / "build/bench" / name
+
+
+SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+def missing(programs=(), files=(), modules=()):
+    """What of it is not there; of this project's programs by their path."""
+    return [*(name for name in programs if not shutil.which(name, path=SBIN)),
+            *(str(path) for path in files if not Path(path).exists()),
+            *(f"Python's {name}" for name in modules if importlib.util.find_spec(name) is None)]
+
+
+def need(ours=(), programs=(), files=(), modules=()):
+    """All that a benchmark will run, before it begins.  Root gets what is missing from the distribution."""
+    for name in ours:
+        program(name)
+    if not missing(programs, files, modules):
+        return
+    if os.geteuid() == 0:
+        print(run([ROOT / "scripts/deps.sh", "run", "test"], check=False), end="", flush=True)
+        importlib.invalidate_caches()
+    if lacking := missing(programs, files, modules):
+        raise RuntimeError(f"{', '.join(lacking)}: not installed; \"sudo scripts/deps.sh run test\" does that")
+
+
+TOUCHED_MAX = 8 << 30
+
+
+def touch_memory(quick):
+    """Have the host of a virtual machine provide memory now, not while the first filesystem is measured.  Bytes."""
+    free = int(read_text("/proc/meminfo").split("MemFree:")[1].split()[0]) << 10
+    size = min(free // 10 * 8, TOUCHED_MAX) >> (3 if quick else 0)
+    with mmap.mmap(-1, max(size, mmap.PAGESIZE)) as memory:
+        for at in range(0, size, mmap.PAGESIZE):
+            memory[at] = 1
+    return size
 
 
 def need_root():
@@ -222,9 +261,19 @@ def print_goals(goals):
     return missed == 0
 
 
+@contextlib.contextmanager
+def kept(path, config, rows):
+    """What rows() has is written even if what is done here does not come to its end."""
+    try:
+        yield
+    except BaseException as e:
+        write_json(path, config, rows(), [], incomplete=str(e) or type(e).__name__)
+        raise
+
+
 def write_json(path, config, rows, goals, **more):
-    if not path:
-        return
     result = {"config": config, "rows": [row.as_json() for row in rows],
               "goals": [{"goal": text, "met": met} for text, met in goals], **more}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(result, indent=1) + "\n")
+    print(f"Figures: {path}", flush=True)

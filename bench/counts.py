@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import ROOT, Tux3Mount, c_program, program, run as execute, sparse_file
+from common import ROOT, Tux3Mount, c_program, machine, need, program, run as execute, sparse_file, write_json
 
 FILES = 1000
 WRITTEN = ("data_blocks", "log_blocks", "node_blocks", "map_blocks", "anchor_blocks", "flushes")
@@ -73,6 +73,7 @@ def run_mounted(work):
 
 
 def run(args):
+    need(ours=("mkfs.tux3", "tux3-fuse", "tux3"))
     with TemporaryDirectory(prefix="bench-counts-", dir=args.dir) as work:
         work = Path(work)
         print("Through libtux3:", flush=True)
@@ -87,7 +88,6 @@ def run(args):
             passed, failed = passed + more_passed, failed + more_failed
         else:
             print("\nNot root: nothing was mounted.")
-    if args.json:
-        Path(args.json).write_text(json.dumps({"passed": passed, "failed": failed}) + "\n")
+    write_json(args.json, machine(), [], [], passed=passed, failed=failed)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

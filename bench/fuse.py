@@ -3,9 +3,10 @@
 
 Every measurement has a newly made file system, mounted with its default options, in an image file (sparse,
 4 GiB) that lies in the same directory for all of them.  Within a round each measurement is done on
-all file systems, one right after the other, and the order changes from round to round; what is printed is the
+all file systems, one right after the other, and the order changes with each; what is printed is the
 median of the rounds and half their range.  Before each, everything is written back and the kernel's
-caches are dropped.  Nothing is synced while it is measured but where the row says so.
+caches are dropped; before the first, memory is touched that a host may not have provided yet.  Nothing is synced while
+it is measured but where the row says so.
 
 FUSE over io_uring, which tux3-fuse uses where it is to be had, is switched on in the kernel for the run, and afterwards
 as it was; --no-io-uring leaves it alone.
@@ -20,8 +21,8 @@ import time
 from pathlib import Path
 
 from common import (ROOT, Row, Tux3Mount, describe_directory, disk_space_left, drop_caches, first_line, format_value,
-                    is_mounted, machine, mount_line, need_root, print_config, print_goals, print_table, program,
-                    run as execute, sparse_file, wait_for, write_json)
+                    is_mounted, kept, machine, mount_line, need, need_root, print_config, print_goals, print_table, program,
+                    run as execute, sparse_file, touch_memory, wait_for, write_json)
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import fuse_io_uring  # noqa: E402
@@ -34,6 +35,7 @@ SEQUENTIAL_SIZE = 400 << 20
 # ---- file systems ----
 
 class Tux3:
+    programs = ()
     made = "mkfs.tux3; default options"
 
     def __init__(self, work):
@@ -56,6 +58,7 @@ class Tux3:
 
 
 class Ext4:
+    programs = ("mkfs.ext4",)
     made = "mkfs.ext4 -E lazy_itable_init=0,lazy_journal_init=0; mount -o loop"
 
     def __init__(self, work):
@@ -80,6 +83,7 @@ class Ext4:
 
 
 class Fuse2fs(Ext4):
+    programs = ("mkfs.ext4", "fuse2fs")
     made = "mkfs.ext4 as for ext4; fuse2fs; default options"
 
     def __init__(self, work):
@@ -99,6 +103,7 @@ class Fuse2fs(Ext4):
 
 
 class Tmpfs:
+    programs = ()
     made = "mount -t tmpfs -o size=4G"
 
     def __init__(self, work):
@@ -253,6 +258,8 @@ MEASUREMENTS = {
     "fsync": measure_fsync,
 }
 
+PROGRAMS = {"dbench": ["dbench"], "dbench-flush": ["dbench"], "tree": ["tar"], "fs_mark": ["fs_mark"]}
+
 # Row: how many times better than fuse2fs.
 GOALS = [
     (r"dbench", 5), (r"untar x\d+$", 5), (r"rm", 5), (r"fs_mark", 20),
@@ -403,6 +410,10 @@ def run_with_ring(args, was_on):
     for name in names:
         if name not in FILE_SYSTEMS:
             raise RuntimeError(f"there is no file system \"{name}\" here: {', '.join(FILE_SYSTEMS)}")
+    chosen = args.only or list(MEASUREMENTS)
+    need(ours=("mkfs.tux3", "tux3-fuse", "tux3"), files=[LOADFILE],
+         programs=["tar", "findmnt", *(p for name in names for p in FILE_SYSTEMS[name].programs),
+                   *(p for name in chosen for p in PROGRAMS.get(name, ()))])
     args.rounds = args.rounds or (1 if args.quick else 3)
     work = Path(args.dir).resolve()
     work.mkdir(parents=True, exist_ok=True)
@@ -410,14 +421,17 @@ def run_with_ring(args, was_on):
         raise RuntimeError(f"{work} has less than 3 GiB left")
     setup = Setup(args, work)
     config = settings(args, setup, work, names, was_on)
+    config["memory touched before"] = f"{touch_memory(args.quick) >> 20} MiB"
     print_config(config)
     systems = {name: FILE_SYSTEMS[name](work) for name in names}
     rows = {}
-    for number in range(args.rounds):
-        print(f"round {number + 1} of {args.rounds}", flush=True)
-        for measurement in [MEASUREMENTS[m] for m in args.only or MEASUREMENTS]:
-            for name in names[number % len(names):] + names[:number % len(names)]:
-                measure(systems[name], name, measurement, setup, rows, config)
+    with kept(args.json, config, lambda: list(rows.values())):
+        for number in range(args.rounds):
+            print(f"round {number + 1} of {args.rounds}", flush=True)
+            for step, measurement in enumerate(MEASUREMENTS[m] for m in chosen):
+                first = (number + step) % len(names)
+                for name in names[first:] + names[:first]:
+                    measure(systems[name], name, measurement, setup, rows, config)
     print("\nMount options as the kernel shows them:")
     print_config({name: config[f"mounted {name}"] for name in names})
     rows = list(rows.values())

@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import (ROOT, Row, c_program, describe_directory, machine, print_config, print_goals, print_table,
+from common import (ROOT, Row, c_program, describe_directory, kept, machine, print_config, print_goals, print_table,
                     run as execute, write_json)
 
 OPERATIONS = ("create", "write", "rename", "unlink")
@@ -54,8 +54,10 @@ def run(args):
     config["delta"] = f"{mib} MiB in one file, disk limited to {args.rate} MB/s by libtux3, default I/O method"
     config["measured"] = f"each operation once per millisecond: 10 s idle, then while it commits; {rounds} rounds"
     print_config(config)
+    c_program("latency")
     ratios, rows, one_delta = {op: [] for op in OPERATIONS}, {}, True
-    with TemporaryDirectory(prefix="bench-latency-", dir=args.dir) as work:
+    with kept(args.json, config, lambda: list(rows.values())), \
+            TemporaryDirectory(prefix="bench-latency-", dir=args.dir) as work:
         for _ in range(rounds):
             figures, seconds, deltas = one_round(Path(work) / "latency.img", mib, args.rate)
             print_round(figures, seconds, deltas, mib)

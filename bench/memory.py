@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import (ROOT, Row, Tux3Mount, c_program, describe_directory, drop_caches, machine, print_config,
+from common import (ROOT, Row, Tux3Mount, c_program, describe_directory, drop_caches, kept, machine, need, print_config,
                     print_goals, print_table, program, sparse_file, write_json)
 
 MEMORY_LIMIT = 1 << 30
@@ -125,6 +125,8 @@ def measure_large(steps, work):
 
 
 def run(args):
+    need(ours=("mkfs.tux3", "tux3-fuse", "fsck.tux3"), programs=["findmnt"])
+    c_program("memory")
     files = args.files or (20000 if args.quick else 1000000)
     config = machine()
     config["image files"] = describe_directory(args.dir)
@@ -132,7 +134,7 @@ def run(args):
     config["mounted"] = "default options; caches dropped before" if os.geteuid() == 0 else "not measured: not root"
     print_config(config)
     steps = Steps()
-    with TemporaryDirectory(prefix="bench-memory-", dir=args.dir) as work:
+    with kept(args.json, config, lambda: steps.rows), TemporaryDirectory(prefix="bench-memory-", dir=args.dir) as work:
         measure_large(steps, Path(work))
         measure_many(steps, Path(work), args.directories, files)
     print_table(["step", "seconds", "peak MiB"], steps.lines)

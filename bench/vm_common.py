@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the benchmarks in the virtual machine share: groups of measurements, options, running them, the report."""
-from common import format_value, machine, print_config, print_goals, read_text, write_json
+from common import format_value, kept, machine, need, print_config, print_goals, read_text, write_json
 from vm_machine import Bench, Step
 from vm_page import write_page
 from vm_rows import Rows, print_group
@@ -83,6 +83,7 @@ def measure(args, groups, config, goals, prepare, title):
     if args.list:
         print("\n".join(group.title for group in groups))
         return 0
+    need(programs=["tar"], modules=["matplotlib"] if args.html else [])
     names = chosen_names(args.fs)
     args.rounds = args.rounds or (1 if args.quick else 3)
     groups = chosen_groups(groups, args.only)
@@ -93,7 +94,8 @@ def measure(args, groups, config, goals, prepare, title):
         print_config(config)
         if float(config["load average at start"]) > BUSY_LOAD:
             print("Something else keeps this computer busy: the times will not be worth much.\n")
-        bench.run(plan(groups, names, args.rounds))
+        with kept(args.json, config, report.rows.all):
+            bench.run(plan(groups, names, args.rounds))
     finally:
         bench.close()
     print("\nSettings of the virtual machine, and mount options as its kernel shows them:")
