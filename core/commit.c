@@ -281,6 +281,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	atomic64_set(&state->dirty_bytes[delta & 1], 0);
 	atomic64_set(&state->extra[delta & 1], 0);
 	atomic64_set(&state->changes[delta & 1], 0);
+	atomic64_set(&state->leaves[delta & 1], 0);
 	atomic64_set(&state->first_change_ns[delta & 1], 0);
 	if (err) {
 		commit_keep_aborted(vol, inodes, delta, err);

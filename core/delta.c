@@ -31,6 +31,7 @@ int delta_init(struct volume *vol)
 		atomic64_set(&delta->dirty_bytes[i], 0);
 		atomic64_set(&delta->extra[i], 0);
 		atomic64_set(&delta->changes[i], 0);
+		atomic64_set(&delta->leaves[i], 0);
 		atomic64_set(&delta->first_change_ns[i], 0);
 	}
 	delta->cpu = alloc_percpu(struct delta_cpu);
@@ -44,6 +45,7 @@ int delta_init(struct volume *vol)
 			atomic64_set(&counts->left[i], 0);
 			atomic64_set(&counts->charged[i], 0);
 		}
+		counts->leaf_hint = 0;
 	}
 	return 0;
 }
@@ -107,12 +109,104 @@ static bool delta_slot_full(struct volume *vol, unsigned int slot, unsigned int 
 	       (s64)(factor == 1 ? vol->opts.dirty_bytes : vol->opts.dirty_limit_bytes);
 }
 
+/* ---- how long would a recovery take? ---- */
+
+/*
+ * A mount after a crash reads the log, and each leaf that it changes.  Both are bounded: writers wait before they get
+ * longer than what is replayed in a few seconds on a slow disk (replay_nodes), and a unify is due at half of that.
+ *
+ * What the front delta will touch is only guessed.  Inodes with neighbouring numbers share leaves, new ones are neighbours;
+ * names in large directories, being sorted by hash, share none.  No more leaves can be touched than there are.
+ */
+void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries)
+{
+	atomic64_t *leaves = &op->vol->delta.leaves[op->delta & 1];
+
+	if (first && READ_ONCE(op->cpu->leaf_hint) != ino >> DELTA_LEAF_SHIFT) {
+		WRITE_ONCE(op->cpu->leaf_hint, ino >> DELTA_LEAF_SHIFT);
+		atomic64_inc(leaves);
+	}
+	if (entries > DELTA_LARGE_DIR)
+		atomic64_inc(leaves);
+}
+
+struct delta_recovery {
+	u64 nodes, blocks;	/* tree nodes and log blocks that a mount would read */
+};
+
+static struct delta_recovery delta_guess_front(struct volume *vol, unsigned int slot)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 changes = atomic64_read(&delta->changes[slot]);
+	s64 nodes = atomic64_read(&vol->balloc.disk_used) - atomic64_read(&vol->balloc.data_used);
+	s64 leaves = atomic64_read(&delta->leaves[slot]) +
+		     (atomic64_read(&delta->dirty_bytes[slot]) >> (vol->block_shift + 4));
+
+	return (struct delta_recovery){ min(leaves, nodes) + changes / 16, changes << 8 >> vol->block_shift };
+}
+
+/* Is so much of the limit reached?  share 1: all, 4: a quarter. */
+static bool recovery_is_long(struct volume *vol, const struct delta_recovery *recovery, unsigned int share)
+{
+	u64 blocks_max = max_t(u64, LOG_BYTES_MAX >> vol->block_shift, 2 * vol->opts.log_blocks);
+
+	return recovery->nodes >= vol->opts.replay_nodes / share || recovery->blocks >= blocks_max / share;
+}
+
+static bool delta_recovery_long(struct volume *vol, const struct delta_recovery *front)
+{
+	struct delta_recovery all = {
+		front->nodes + READ_ONCE(vol->tree.dirty_count) + atomic64_read(&vol->unify.pending),
+		front->blocks + READ_ONCE(vol->log.length),
+	};
+
+	return recovery_is_long(vol, &all, 1);
+}
+
+static bool delta_may_go_on(struct volume *vol)
+{
+	struct delta_recovery front = delta_guess_front(vol, READ_ONCE(vol->delta.front) & 1);
+
+	return !delta_recovery_long(vol, &front) || volume_error(vol) || READ_ONCE(vol->delta.paused) ||
+	       READ_ONCE(vol->read_only);
+}
+
+/* A commit and a unify; the back end holds no lock that a waiting writer could have. */
+static int delta_relieve(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	int err;
+
+	if (delta_may_go_on(vol))
+		return volume_error(vol);
+	if (!delta->thread)
+		return delta_commit_unify(vol);
+	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
+	atomic_inc(&delta->pressed);
+	delta_request(vol);
+	wait_event(delta->gate_queue, delta_may_go_on(vol));
+	atomic_dec(&delta->pressed);
+	err = volume_error(vol);
+	trace_tux3_enter(vol, READ_ONCE(delta->front), 0, 0, err);
+	return err;
+}
+
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
 static int delta_throttle(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
 	u64 front = READ_ONCE(delta->front), start;
+	struct delta_recovery guess = delta_guess_front(vol, front & 1);
 
+	if (unlikely(recovery_is_long(vol, &guess, 4)) && delta->thread)
+		delta_request(vol);
+	if (unlikely(delta_recovery_long(vol, &guess))) {
+		int err = delta_relieve(vol);
+
+		if (err)
+			return err;
+		front = READ_ONCE(delta->front);
+	}
 	if (likely(!delta_slot_full(vol, front & 1, 1)))
 		return 0;
 	if (!delta->thread)
@@ -465,7 +559,7 @@ static u64 delta_age_ns(struct volume *vol)
 static void delta_work(struct volume *vol, u64 *idle_since)
 {
 	struct delta_state *delta = &vol->delta;
-	bool wanted = atomic_xchg(&delta->wanted, 0), idle = false;
+	bool wanted = atomic_xchg(&delta->wanted, 0), pressed = atomic_read(&delta->pressed), idle = false;
 
 	delta_lock(vol);
 	if (delta->paused) {
@@ -474,7 +568,7 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 	}
 	if (!volume_error(vol) && delta_has_changes(vol)) {
 		*idle_since = ktime_get_ns();
-		if (wanted || delete_under_way(vol) ||
+		if (wanted || pressed || delete_under_way(vol) ||
 		    delta_age_ns(vol) >= vol->opts.age_ms * 1000000ULL)
 			commit_delta(vol);
 	} else if (ktime_get_ns() - *idle_since > IDLE_UNIFY_MS * 1000000ULL) {
@@ -491,6 +585,11 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 			if (err)
 				volume_warn(vol, "unify put off: error %d", err);
 		}
+	}
+	if (pressed) {
+		if (!delta_may_go_on(vol))
+			delta_unify_committed(vol);
+		wake_up_all(&delta->gate_queue);
 	}
 	delta_confirm(vol);
 	trim_collect(vol);
@@ -524,7 +623,8 @@ static bool delta_thread_must_wake(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
 
-	return atomic_read(&delta->stopping) || atomic_read(&delta->wanted) || kthread_should_stop();
+	return atomic_read(&delta->stopping) || atomic_read(&delta->wanted) || atomic_read(&delta->pressed) ||
+	       kthread_should_stop();
 }
 
 static bool delta_thread_has_news(struct volume *vol)

@@ -35,6 +35,7 @@ struct delta_cpu {
 	atomic64_t entered[2];
 	atomic64_t left[2];
 	atomic64_t charged[2];	/* blocks, see space.h */
+	u64 leaf_hint;		/* ino >> DELTA_LEAF_SHIFT of the last inode that became dirty here */
 };
 
 struct delta_op {
@@ -56,6 +57,8 @@ struct delta_state {
 	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
 	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
 	atomic64_t changes[2];		/* dirty inodes; changed names, xattrs and ranges of files */
+	atomic64_t leaves[2];		/* leaves that the delta touches, guessed: delta_guess_leaf() */
+	atomic_t pressed;		/* writers who wait until a recovery would take less time */
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
 	struct list_head deletes, cuts, deletes_done;
@@ -69,6 +72,11 @@ struct delta_state {
 	atomic_t sleeping;		/* the thread sleeps without a timeout: wake it on the first change */
 	atomic_t stopping;
 };
+
+#define DELTA_LEAF_SHIFT	4	/* so many inodes with numbers next to each other share a leaf, more or less */
+#define DELTA_LARGE_DIR		4096u	/* entries: names changed in a larger one are each in another leaf */
+/* Inside: an inode became dirty, or a name in a directory of so many entries changed. */
+void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries);
 
 /* What the operation does to space in the end, and so how far below zero it may bring the balance (space.c). */
 #define DELTA_FREES	1u	/* frees */

@@ -14,6 +14,7 @@
 struct volume;
 struct tree_key;
 
+#define LOG_BYTES_MAX		(32u << 20)	/* writers wait when the log is longer */
 #define LOG_SKIP		(1u << 30)	/* more than the log ever has blocks */
 #define LOG_EXTENT_BLOCKS 1024u	/* blocks in one EXTENT_MAP record */
 

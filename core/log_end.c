@@ -23,11 +23,20 @@
 #include "log_read.h"
 
 #define VERIFY_DAMAGED	1	/* not what the commit wrote, or unreadable */
-#define VERIFY_BLOCKS	32u
+#define VERIFY_BLOCKS	8u	/* in one read */
+
+/* One read under way: what the checksums of its blocks are to be. */
+struct verify_read {
+	u32 bytes;		/* of each block, that the checksum is of */
+	__le32 csum[VERIFY_BLOCKS];
+};
 
 struct verify {
 	struct volume *vol;
-	void *data;		/* VERIFY_BLOCKS blocks */
+	u8 *data;		/* DEVICE_READS_MAX x VERIFY_BLOCKS blocks */
+	struct device_io *reads;
+	struct verify_read *expect;
+	u32 count;
 	u64 files;		/* whose attributes the commit sets or deletes */
 	u64 bad_addr;		/* the first block that is not what it was */
 	int bad_err;		/* why, if it cannot be read */
@@ -42,44 +51,72 @@ static int verify_bad(struct verify *verify, u64 addr, int err)
 	return VERIFY_DAMAGED;
 }
 
-static int verify_extent(struct verify *verify, const struct record_extent *record, u32 len)
+/* Read what was collected, all at once. */
+static int verify_flush(struct verify *verify)
 {
 	struct volume *vol = verify->vol;
-	u64 count = le64_to_cpu(record->count), addr = le64_to_cpu(record->addr), done, i, n;
-	int err;
+	u32 count = verify->count, i, n;
 
-	if (!(le32_to_cpu(record->flags) & TUX3_EXTENT_CSUM))
-		return 0;
-	if (!apply_blocks_valid(vol, addr, count) || len != sizeof(*record) + count * sizeof(__le32))
-		return verify_bad(verify, addr, 0);
-	for (done = 0; done < count; done += n) {
-		n = min_t(u64, VERIFY_BLOCKS, count - done);
-		err = device_read(vol->dev, addr + done, n, verify->data);
-		if (err)
-			return verify_bad(verify, addr + done, err);
-		for (i = 0; i < n; i++) {
-			if (crc32c(~0u, (u8 *)verify->data + (i << vol->block_shift), vol->block_size) !=
-			    le32_to_cpu(record->csum[done + i]))
-				return verify_bad(verify, addr + done + i, 0);
+	verify->count = 0;
+	device_read_many(vol->dev, verify->reads, count);
+	for (i = 0; i < count; i++) {
+		const struct device_io *read = &verify->reads[i];
+		const struct verify_read *expect = &verify->expect[i];
+
+		if (read->err)
+			return verify_bad(verify, read->addr, read->err);
+		for (n = 0; n < read->count; n++) {
+			if (crc32c(~0u, (u8 *)read->data + ((size_t)n << vol->block_shift), expect->bytes) !=
+			    le32_to_cpu(expect->csum[n]))
+				return verify_bad(verify, read->addr + n, 0);
 		}
 	}
 	return 0;
 }
 
-static int verify_xattr(struct verify *verify, const struct record_xattr *record, u32 len)
+static int verify_add(struct verify *verify, u64 addr, u32 count, u32 bytes, const __le32 *csum)
 {
 	struct volume *vol = verify->vol;
-	const struct disk_xattr *entry = &record->entry;
+	size_t at = ((size_t)verify->count * VERIFY_BLOCKS) << vol->block_shift;
+	u32 i = verify->count++;
+
+	verify->reads[i] = (struct device_io){ .addr = addr, .count = count, .data = verify->data + at };
+	verify->expect[i].bytes = bytes;
+	memcpy(verify->expect[i].csum, csum, count * sizeof(*csum));
+	return verify->count == DEVICE_READS_MAX ? verify_flush(verify) : 0;
+}
+
+static int verify_extent(struct verify *verify, const struct record_extent *record, u32 len)
+{
+	struct volume *vol = verify->vol;
+	u64 count = le64_to_cpu(record->count), addr = le64_to_cpu(record->addr), done, n;
+	int err = 0;
+
+	if (!(le32_to_cpu(record->flags) & TUX3_EXTENT_CSUM))
+		return 0;
+	if (!apply_blocks_valid(vol, addr, count) || len != sizeof(*record) + count * sizeof(__le32))
+		return verify_bad(verify, addr, 0);
+	for (done = 0; done < count && !err; done += n) {
+		n = min_t(u64, VERIFY_BLOCKS, count - done);
+		err = verify_add(verify, addr + done, n, vol->block_size, &record->csum[done]);
+	}
+	return err;
+}
+
+/* A value of several blocks has one checksum. */
+static int verify_long_xattr(struct verify *verify, const struct disk_xattr *entry)
+{
 	const struct disk_xattr_piece *piece = (const void *)(entry->name + entry->len);
 	u32 left = le32_to_cpu(entry->value_len), crc = ~0u, i, b, bytes;
+	struct volume *vol = verify->vol;
 	u64 addr = 0;
+	int err;
 
-	if (!entry->pieces || !xattr_entry_size(entry, len - offsetof(struct record_xattr, entry)))
-		return 0;
+	err = verify_flush(verify);	/* the buffer is needed */
+	if (err)
+		return err;
 	for (i = 0; i < entry->pieces; i++, piece++) {
 		for (b = 0; b < get_unaligned_le32(&piece->len) && left; b++) {
-			int err = 0;
-
 			addr = get_unaligned_le64(&piece->addr) + b;
 			if (!apply_blocks_valid(vol, addr, 1))
 				return verify_bad(verify, addr, 0);
@@ -92,6 +129,23 @@ static int verify_xattr(struct verify *verify, const struct record_xattr *record
 		}
 	}
 	return left || crc != le32_to_cpu(entry->value_crc) ? verify_bad(verify, addr, 0) : 0;
+}
+
+static int verify_xattr(struct verify *verify, const struct record_xattr *record, u32 len)
+{
+	const struct disk_xattr *entry = &record->entry;
+	const struct disk_xattr_piece *piece = (const void *)(entry->name + entry->len);
+	__le32 csum = entry->value_crc;
+	u64 addr;
+
+	if (!entry->pieces || !xattr_entry_size(entry, len - offsetof(struct record_xattr, entry)))
+		return 0;
+	if (le32_to_cpu(entry->value_len) > verify->vol->block_size)
+		return verify_long_xattr(verify, entry);
+	addr = get_unaligned_le64(&piece->addr);
+	if (!apply_blocks_valid(verify->vol, addr, 1))
+		return verify_bad(verify, addr, 0);
+	return verify_add(verify, addr, 1, le32_to_cpu(entry->value_len), &csum);
 }
 
 static int verify_record(struct verify *verify, const struct disk_record *record)
@@ -113,33 +167,51 @@ static int verify_record(struct verify *verify, const struct disk_record *record
 	return 0;
 }
 
-/* 0: all of the commit's data is there; VERIFY_DAMAGED; or -errno. */
-static int verify_commit(struct log_chain *chain, const struct log_found *commit, struct verify *verify)
+static bool verify_counts(const struct disk_record *record)
 {
-	bool flushed = le32_to_cpu(commit->head.flags) & TUX3_COMMIT_DATA_FLUSHED;
-	struct disk_record *record;
+	return le16_to_cpu(record->type) == TUX3_RECORD_ATTR_SET || le16_to_cpu(record->type) == TUX3_RECORD_INODE_DELETE;
+}
+
+static int verify_records(struct log_chain *chain, const struct log_found *commit, struct verify *verify)
+{
+	bool look = !(le32_to_cpu(commit->head.flags) & TUX3_COMMIT_DATA_FLUSHED);
 	struct log_stream stream = {};
-	int err, more, ret = 0;
+	struct disk_record *record;
+	int err, more = 1, ret = 0;
 
 	err = log_stream_open(&stream, &chain->reader, commit);
-	verify->data = kvmalloc((size_t)VERIFY_BLOCKS << verify->vol->block_shift, GFP_KERNEL);
-	if (!verify->data)
-		err = -ENOMEM;
-	while (!err && (more = log_stream_next(&stream, &record)) != 0) {
+	while (!err && more) {
+		more = log_stream_next(&stream, &record);
 		if (more < 0)
 			err = more;
-		else if (!flushed || le16_to_cpu(record->type) == TUX3_RECORD_ATTR_SET ||
-			 le16_to_cpu(record->type) == TUX3_RECORD_INODE_DELETE)
+		else if (more && (look || verify_counts(record)))
 			err = verify_record(verify, record);
+		else if (!more && look)
+			err = verify_flush(verify);
 		if (err == VERIFY_DAMAGED) {	/* count on */
 			ret = err;
 			err = 0;
-			flushed = true;
+			look = false;
 		}
 	}
 	log_stream_close(&stream);
-	kvfree(verify->data);
 	return err ? err : ret;
+}
+
+/* 0: all of the commit's data is there; VERIFY_DAMAGED; or -errno. */
+static int verify_commit(struct log_chain *chain, const struct log_found *commit, struct verify *verify)
+{
+	int err = -ENOMEM;
+
+	verify->data = kvmalloc((size_t)DEVICE_READS_MAX * VERIFY_BLOCKS << verify->vol->block_shift, GFP_KERNEL);
+	verify->reads = kcalloc(DEVICE_READS_MAX, sizeof(*verify->reads), GFP_KERNEL);
+	verify->expect = kcalloc(DEVICE_READS_MAX, sizeof(*verify->expect), GFP_KERNEL);
+	if (verify->data && verify->reads && verify->expect)
+		err = verify_records(chain, commit, verify);
+	kvfree(verify->data);
+	kfree(verify->reads);
+	kfree(verify->expect);
+	return err;
 }
 
 /* Nothing from this commit on counts. */

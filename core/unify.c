@@ -25,6 +25,7 @@ void unify_init(struct volume *vol)
 	INIT_LIST_HEAD(&unify->maps);
 	range_list_init(&unify->node_frees);
 	unify->phase = UNIFY_IDLE;
+	atomic64_set(&unify->pending, 0);
 	unify->since_delta = le64_to_cpu(vol->anchor.delta);
 }
 
@@ -131,6 +132,7 @@ int unify_start(struct volume *vol)
 	}
 	tree_edit_begin(vol);
 	tree_snapshot(vol, &unify->nodes, &unify->node_count);
+	atomic64_set(&unify->pending, unify->node_count);
 	unify_fill_anchor(vol);
 	vol->log.after_snapshot = true;
 	tree_edit_end(vol);
@@ -188,6 +190,7 @@ static int unify_anchored(struct volume *vol)
 	if (!err)
 		err = balloc_release(vol, &unify->node_frees);
 	unify->phase = UNIFY_IDLE;
+	atomic64_set(&unify->pending, 0);
 	count_add(vol, TUX3_COUNT_UNIFIES, 1);
 	space_settle(vol, 0);
 	trace_tux3_unify_end(vol, unify->since_delta, err);

@@ -28,6 +28,7 @@ struct unify {
 	struct io_wait wait;
 	struct list_head nodes;		/* node_buffer.lru_link */
 	u64 node_count;
+	atomic64_t pending;		/* the same, from the snapshot until the anchor is durable; else 0 */
 	struct list_head maps;		/* struct map_write */
 	struct range_list node_frees;	/* blocks that the present anchor still needs */
 	struct disk_anchor anchor;	/* the one being made */

@@ -9,6 +9,7 @@
 #define DEFAULT_DIRTY_BYTES	(64ULL << 20)
 #define DEFAULT_OVERLAY		100000u
 #define DEFAULT_LOG_BLOCKS	4096u
+#define DEFAULT_REPLAY_NODES	8192u	/* with 32 reads in flight of 8 ms each: 2 seconds */
 #define DEFAULT_CACHE_BYTES	(128ULL << 20)
 #define DEFAULT_SLICE_EXTENTS	2048u
 #define DEFAULT_NAMES		1000000u
@@ -238,6 +239,8 @@ static void volume_default_options(struct volume *vol)
 		opts->overlay_entries = DEFAULT_OVERLAY;
 	if (!opts->log_blocks)
 		opts->log_blocks = DEFAULT_LOG_BLOCKS;
+	if (!opts->replay_nodes)
+		opts->replay_nodes = max_t(u64, DEFAULT_REPLAY_NODES, 2 * opts->dirty_nodes);
 	if (!opts->cache_bytes)
 		opts->cache_bytes = DEFAULT_CACHE_BYTES;
 	if (!opts->slice_extents)
@@ -255,7 +258,8 @@ static int volume_init_parts(struct volume *vol)
 
 	opts->log_blocks = min(opts->log_blocks, log_max);
 	if (!opts->dirty_nodes)
-		opts->dirty_nodes = max_t(u64, opts->cache_bytes / 2 >> vol->block_shift, 64);
+		opts->dirty_nodes = min(max_t(u64, opts->cache_bytes / 2 >> vol->block_shift, 64),
+					opts->replay_nodes / 2);
 	opts->dirty_nodes = min(opts->dirty_nodes, log_max);
 	err = cache_init(vol, opts->cache_bytes);
 	if (err)

@@ -204,6 +204,16 @@ static void data_of_the_last_commit(void **state)
 	}
 }
 
+static bool is_unconfirmed(struct volume *vol)
+{
+	bool unconfirmed;
+
+	delta_lock(vol);
+	unconfirmed = vol->log.unconfirmed;
+	delta_unlock(vol);
+	return unconfirmed;
+}
+
 /* Something was written after it: then it was complete, and is kept whatever became of it. */
 static void data_of_a_confirmed_commit(void **state)
 {
@@ -218,10 +228,8 @@ static void data_of_a_confirmed_commit(void **state)
 	bed_open(&bed);
 	make_file(&bed, 0);
 	addr = data_of(&bed, 0);
-	while (READ_ONCE(core_of(&bed)->log.unconfirmed) && !volume_error(core_of(&bed)))
+	while (is_unconfirmed(core_of(&bed)))
 		usleep(10000);		/* the back end does it, once */
-	delta_lock(core_of(&bed));
-	delta_unlock(core_of(&bed));
 	deltas = atomic64_read(&core_of(&bed)->counters[TUX3_COUNT_DELTAS]);
 	usleep(300000);
 	assert_int_equal(atomic64_read(&core_of(&bed)->counters[TUX3_COUNT_DELTAS]), deltas);

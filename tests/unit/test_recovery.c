@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * How long a mount after a crash takes, on a disk that takes 8 ms for a read and has 32 in flight: by a clock that is only
+ * reckoned.  And how much memory it takes beyond a clean mount.
+ */
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include "support_lib.h"
+#include "user/env/device_slow.h"
+#include "user/lib/lib.h"
+
+#define LATENCY_NS	8000000ULL
+#define DIRS		100u
+
+static struct tux3_node *open_path(struct bed *bed, const char *format, u32 a, u32 b)
+{
+	struct tux3_node *node;
+	char path[40];
+
+	snprintf(path, sizeof(path), format, a, b);
+	assert_ok(tux3_path(bed->volume, NULL, path, 0, 0, &node));
+	return node;
+}
+
+static void make_files(struct bed *bed, u32 files)
+{
+	char path[40];
+	u32 i;
+
+	for (i = 0; i < files; i++) {
+		snprintf(path, sizeof(path), "dir%u/file%u", i % DIRS, i / DIRS);
+		tux3_node_put(bed_file(bed, path), 1);
+	}
+	assert_ok(tux3_sync(bed->volume));
+}
+
+static size_t memory_used(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+struct cost {
+	u64 ns, reads;
+	size_t bytes;
+};
+
+/* Open it and see what that takes. */
+static struct cost mount_cost(struct bed *bed)
+{
+	struct cost cost = { .ns = device_slow_clock_ns(bed->dev), .reads = atomic64_read(&bed->dev->reads),
+			     .bytes = memory_used() };
+
+	bed_open(bed);
+	cost.ns = device_slow_clock_ns(bed->dev) - cost.ns;
+	cost.reads = atomic64_read(&bed->dev->reads) - cost.reads;
+	cost.bytes = memory_used() - cost.bytes;
+	return cost;
+}
+
+static void change_at_random(struct bed *bed, u32 files, u32 changes, u64 *random)
+{
+	struct tux3_stat stat = {};
+	u32 i;
+
+	for (i = 0; i < changes; i++) {
+		u32 n = bed_random(random) % files;
+		struct tux3_node *node = open_path(bed, "dir%u/file%u", n % DIRS, n / DIRS);
+
+		stat.mode = 0600 + i % 64;
+		assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+		tux3_node_put(node, 1);
+	}
+}
+
+/* Writers wait before a recovery would take too long, and it takes no longer. */
+static void recovery_takes_seconds(void **state)
+{
+	const char *chosen = getenv("TUX3_TEST_FILES");
+	u32 files = chosen ? atoi(chosen) : 30000, round;
+	struct bed bed = { .opts = { .manual = true } };
+	struct cost clean, crashed;
+	u64 random = 1, dirty;
+
+	bed_make(&bed, 2ULL << 30, 4096);
+	bed_close(&bed);
+	bed.dev = device_slow_create(bed.dev, LATENCY_NS, DEVICE_READS_MAX);
+	assert_non_null(bed.dev);
+	bed_open(&bed);
+	make_files(&bed, files);
+	bed_close(&bed);
+	/* The same limits as by default, in proportion to the files that there are in this test. */
+	bed.opts.replay_nodes = 8192ULL * min(files, 200000u) / 200000;
+	bed.opts.log_blocks = 4096ULL * min(files, 200000u) / 200000;
+	clean = mount_cost(&bed);
+	for (round = 0; round < 10; round++) {
+		change_at_random(&bed, files, files / 10, &random);
+		assert_ok(tux3_sync(bed.volume));
+		dirty = bed.volume->vol->tree.dirty_count;
+		assert_in_range(dirty, 0, bed.opts.replay_nodes + bed.opts.replay_nodes / 4);
+		assert_in_range(bed.volume->vol->log.length, 0, (32 << 20) / 4096);
+	}
+	while (bed.volume->vol->tree.dirty_count < bed.opts.replay_nodes / 3) {	/* crash at a bad moment */
+		change_at_random(&bed, files, files / 100, &random);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	dirty = bed.volume->vol->tree.dirty_count;
+	tux3_abandon(bed.volume);
+	crashed = mount_cost(&bed);
+	print_message("%u files, %llu dirty nodes: clean mount %llu ms, %llu reads; after the crash %llu ms, %llu reads, %lld KiB more\n",
+		      files, dirty, clean.ns / 1000000, clean.reads, crashed.ns / 1000000, crashed.reads,
+		      ((long long)crashed.bytes - (long long)clean.bytes) / 1024);
+	assert_true(crashed.reads > dirty / 2);		/* or else nothing was tested */
+	assert_true(crashed.ns < (dirty / DEVICE_READS_MAX + 60) * LATENCY_NS);
+	assert_true(crashed.ns < 5000000000ULL);
+	assert_true(crashed.bytes < clean.bytes + dirty * 6 * 1024 + (4 << 20));
+	bed_free(&bed);
+}
+
+/* ---- several writers and a real back end ---- */
+
+#define WRITERS		4u
+#define FILES		4000u
+#define CHANGES		2000u
+
+struct writer {
+	struct bed *bed;
+	u64 random;
+	bool may_fail;
+	u64 highest;
+};
+
+static void *writer_run(void *data)
+{
+	struct writer *writer = data;
+	struct volume *vol = writer->bed->volume->vol;
+	struct tux3_stat stat = {};
+	u32 i;
+
+	for (i = 0; i < CHANGES; i++) {
+		u32 n = bed_random(&writer->random) % FILES;
+		struct tux3_node *node = NULL;
+		char path[40];
+
+		snprintf(path, sizeof(path), "dir%u/file%u", n % DIRS, n / DIRS);
+		stat.mode = 0600 + i % 64;
+		if (tux3_path(writer->bed->volume, NULL, path, 0, 0, &node) ||
+		    tux3_setattr(node, NULL, &stat, TUX3_SET_MODE)) {
+			if (!writer->may_fail)
+				abort();
+			if (node)
+				tux3_node_put(node, 1);
+			break;
+		}
+		tux3_node_put(node, 1);
+		writer->highest = max(writer->highest, READ_ONCE(vol->tree.dirty_count));
+	}
+	return NULL;
+}
+
+static void run_writers(bool error)
+{
+	struct bed bed = { .opts = { .replay_nodes = 64, .dirty_nodes = 16, .age_ms = 3600000 } };
+	struct writer writers[WRITERS];
+	pthread_t threads[WRITERS];
+	u64 waits, unifies;
+	u32 i;
+
+	bed_make(&bed, 256 << 20, 4096);
+	make_files(&bed, FILES);
+	bed_reopen(&bed);
+	for (i = 0; i < WRITERS; i++) {
+		writers[i] = (struct writer){ &bed, i + 1, error, 0 };
+		assert_int_equal(pthread_create(&threads[i], NULL, writer_run, &writers[i]), 0);
+	}
+	if (error) {	/* it ends all waits */
+		while (!atomic64_read(&bed.volume->vol->counters[TUX3_COUNT_ENTER_WAITS]))
+			sched_yield();
+		volume_abort(bed.volume->vol, -EIO, "the test wants it so");
+	}
+	for (i = 0; i < WRITERS; i++)
+		pthread_join(threads[i], NULL);
+	waits = atomic64_read(&bed.volume->vol->counters[TUX3_COUNT_ENTER_WAITS]);
+	unifies = atomic64_read(&bed.volume->vol->counters[TUX3_COUNT_UNIFIES]);
+	assert_true(waits);
+	if (error) {
+		tux3_abandon(bed.volume);
+		bed_open(&bed);
+	} else {
+		assert_true(unifies > 10);
+		for (i = 0; i < WRITERS; i++)	/* the limit, the ways to the leaves, and what was under way */
+			assert_in_range(writers[i].highest, 0, 3 * 64);
+	}
+	bed_free(&bed);
+}
+
+static void writers_wait_and_go_on(void **state)
+{
+	run_writers(false);
+}
+
+static void an_error_ends_the_wait(void **state)
+{
+	run_writers(true);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(recovery_takes_seconds),
+		cmocka_unit_test(writers_wait_and_go_on),
+		cmocka_unit_test(an_error_ends_the_wait),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
