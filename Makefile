@@ -17,6 +17,9 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 SBINDIR ?= $(PREFIX)/sbin
 BINDIR ?= $(PREFIX)/bin
+# mount(8) and umount(8) look for their helpers in /sbin only.
+HELPERDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(SBINDIR))
+HELPERS := mount.tux3 mount.fuse.tux3 umount.tux3 umount.fuse.tux3
 DESTDIR ?=
 VERSION := 0.1.0
 SONAME := libtux3.so.0
@@ -161,6 +164,8 @@ ifneq ($(LIBRARIES),)
 endif
 	$(foreach p,$(filter %/mkfs.tux3 %/fsck.tux3,$(TOOLS)),install -m 755 $(p) $(DESTDIR)$(SBINDIR)/;)
 	$(foreach p,$(filter %/tux3,$(TOOLS)) $(FUSE) $(SIM),install -m 755 $(p) $(DESTDIR)$(BINDIR)/;)
+	install -d $(DESTDIR)$(HELPERDIR)
+	$(foreach h,$(if $(FUSE),$(HELPERS)),ln -sf $(BINDIR)/tux3-fuse $(DESTDIR)$(HELPERDIR)/$(h);)
 
 clean:
 	rm -rf build

@@ -39,7 +39,7 @@ static bool is_mounted(const char *path, const struct stat *st)
 	return found;
 }
 
-void device_wait_closed(const char *path, bool write)
+static void wait_closed(const char *path, bool write, int limit_ms)
 {
 	char real[PATH_MAX];
 	struct stat st;
@@ -51,7 +51,18 @@ void device_wait_closed(const char *path, bool write)
 	fd = open(real, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	for (int waited = 0; waited < WAIT_MS && in_use(fd, write) && !is_mounted(real, &st); waited += POLL_MS)
+	for (int waited = 0; (!limit_ms || waited < limit_ms) && in_use(fd, write) && !is_mounted(real, &st);
+	     waited += limit_ms ? POLL_MS : 0)
 		usleep(POLL_MS * 1000);
 	close(fd);
+}
+
+void device_wait_closed(const char *path, bool write)
+{
+	wait_closed(path, write, WAIT_MS);
+}
+
+void device_wait_complete(const char *path)
+{
+	wait_closed(path, false, 0);
 }

@@ -11,5 +11,7 @@
  * after some seconds in any case.  Whether it may be used is found out by opening it.
  */
 void device_wait_closed(const char *path, bool write);
+/* Until nobody writes to it any more, however long that takes; or it is mounted again, or still, by somebody. */
+void device_wait_complete(const char *path);
 
 #endif

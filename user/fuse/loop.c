@@ -169,8 +169,7 @@ static size_t next_request(void)
 			break;
 		/* ENOENT: the request was taken back. */
 		if (errno != EINTR && errno != EAGAIN && errno != ENOENT) {
-			fprintf(stderr, "tux3-fuse: %s: cannot read requests from the kernel: %s.\n",
-				mount_state.image, strerror(errno));
+			complain("%s: cannot read requests from the kernel: %s.", mount_state.image, strerror(errno));
 			break;
 		}
 	}

@@ -24,24 +24,25 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <syslog.h>
 #include <unistd.h>
 
+#include "helper.h"
 #include "ring.h"
 #include "tux3_fuse.h"
 #include "user/env/device_wait.h"
+#include "user/env/log.h"
 #include "user/lib/internal.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
 #endif
 
-/* Exit codes, as mount(8). */
-#define EXIT_USAGE 1
-#define EXIT_FAILED 32
-
 /* A file in use keeps us from unmounting after a signal: wait this long for it. */
 #define BUSY_WAIT_MS 5000
 #define READAHEAD_KB 1024
+/* So often it is looked whether the volume has stopped after an error. */
+#define WATCH_MS 1000
 #define DEFAULT_AGE_MS 5000	/* the library's */
 
 struct mount_state mount_state = {
@@ -54,7 +55,9 @@ static struct {
 	char image[PATH_MAX], mountpoint[PATH_MAX];
 	const char *log;
 	bool foreground;
-	bool allow_other, allow_other_given, permit_suid, permit_dev;
+	bool allow_other, allow_other_given, permit_suid, permit_dev, auto_unmount;
+	unsigned long flags;		/* MS_... */
+	bool set_flags;			/* libfuse does not set them all */
 	enum { RING_AUTO, RING_ON, RING_OFF } ring;
 	char kernel[1024];		/* options that are not ours, comma-separated */
 } options = {
@@ -63,18 +66,44 @@ static struct {
 	.volume.data_cache_bytes = 32 << 20,
 };
 
-static __attribute__((format(printf, 1, 2))) void complain(const char *format, ...)
+/* ---- messages: on stderr, or in syslog once nobody waits for us at the terminal ---- */
+
+const char *message_prefix = "tux3-fuse";
+static atomic_bool to_syslog;
+
+void complain(const char *format, ...)
 {
+	char text[2 * PATH_MAX];
 	va_list args;
 
-	fputs("tux3-fuse: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	if (to_syslog)
+		syslog(LOG_ERR, "%s", text);
+	else
+		fprintf(stderr, "%s: %s\n", message_prefix, text);
 }
 
-static void help(void)
+static void log_of_library(int level, const char *message)
+{
+	syslog(level, "%s", message);
+}
+
+static void log_of_libfuse(enum fuse_log_level level, const char *format, va_list args)
+{
+	vsyslog((int)level, format, args);
+}
+
+static void begin_syslog(void)
+{
+	openlog("tux3-fuse", LOG_PID | LOG_NDELAY, LOG_DAEMON);
+	env_set_log(log_of_library);
+	fuse_set_log_func(log_of_libfuse);
+	to_syslog = true;
+}
+
+void help(void)
 {
 	puts("Usage: tux3-fuse [options] IMAGE MOUNTPOINT\n"
 	     "Mount the Tux3 volume in IMAGE, a file or block device, on the directory MOUNTPOINT.\n"
@@ -99,7 +128,8 @@ static void help(void)
 	     "                      or 8 if that is more\n"
 	     "       allow_other    other users may use the mount; default when root mounts\n"
 	     "       noallow_other  only the user who mounted may use it\n"
-	     "       log=FILE       append messages to FILE\n"
+	     "       log=FILE       append messages to FILE; else they go to syslog once we are in the background\n"
+	     "       auto_unmount   unmount when the daemon dies, however it does\n"
 	     "       nosuid, nodev, noexec, noatime ... as for mount(8)\n"
 	     "  -h, --help          this text\n"
 	     "  -V, --version       version\n"
@@ -215,7 +245,7 @@ static bool pass_on(const char *name)
 	/* Known to libfuse or the kernel. */
 	static const char *const known[] = {
 		"rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "async", "sync", "dirsync",
-		"atime", "noatime", "auto_unmount", NULL
+		"noatime", "auto_unmount", NULL
 	};
 	size_t used = strlen(options.kernel);
 
@@ -232,7 +262,7 @@ static int set_option(char *option)
 {
 	char *value = strchr(option, '=');
 
-	if (!*option || !strcmp(option, "defaults") || !strncmp(option, "x-", 2) || !strcmp(option, "_netdev"))
+	if (!*option || option_means_nothing(option))
 		return 0;
 	if (value) {
 		*value++ = '\0';
@@ -259,6 +289,11 @@ static int set_option(char *option)
 			options.permit_suid = false;
 		if (!strcmp(option, "nodev"))
 			options.permit_dev = false;
+		options.auto_unmount |= !strcmp(option, "auto_unmount");
+		options.flags |= mount_flags_parse(option);
+	} else if (!strcmp(option, "nosymfollow")) {
+		options.flags |= mount_flags_parse(option);
+		options.set_flags = true;
 	} else {
 		complain("unknown mount option '%s'; see tux3-fuse --help.", option);
 		return -EINVAL;
@@ -310,10 +345,6 @@ static int parse_arguments(int argc, char **argv)
 		complain("expected an image and a mount point; see tux3-fuse --help.");
 		return EXIT_USAGE + 1;
 	}
-	if (options.volume.no_recovery && !options.volume.read_only) {
-		complain("norecovery needs ro: changes on top of a log that was not replayed would destroy data.");
-		return EXIT_USAGE + 1;
-	}
 	return 0;
 }
 
@@ -321,6 +352,10 @@ static int find_paths(const char *image, const char *mountpoint)
 {
 	struct stat stat_buf;
 
+	if (options.volume.no_recovery && !options.volume.read_only) {
+		complain("norecovery needs ro: changes on top of a log that was not replayed would destroy data.");
+		return -EINVAL;
+	}
 	if (!realpath(image, options.image)) {
 		complain("cannot open %s: %s.", image, strerror(errno));
 		return -errno;
@@ -456,6 +491,16 @@ static void tune_kernel(void)
 	write_setting(dir, "strict_limit", "0");
 }
 
+/* fusermount3, which auto_unmount needs, forbids devices and setuid programs; libfuse does not know all flags. */
+static void set_mount_flags(void)
+{
+	unsigned long flags = options.flags | (options.volume.read_only ? MS_RDONLY : 0);
+
+	if (geteuid() == 0 && (options.set_flags || options.auto_unmount) &&
+	    mount(NULL, options.mountpoint, NULL, MS_REMOUNT | MS_BIND | flags, NULL))
+		complain("cannot set all mount options of %s: %s.", options.mountpoint, strerror(errno));
+}
+
 /* ---- unmounting ---- */
 
 static bool run_fusermount(const char *how)
@@ -515,15 +560,32 @@ static void unmount_by_signal(void)
 			 options.mountpoint, BUSY_WAIT_MS / 1000);
 }
 
+/* The volume refuses changes: who looks at the mount is to see that. */
+static void show_stopped(void)
+{
+	struct mount_entry *entry = malloc(sizeof(*entry));
+
+	if (entry && geteuid() == 0 && mount_entry_find(options.mountpoint, false, entry))
+		mount(NULL, options.mountpoint, NULL, MS_REMOUNT | MS_RDONLY | mount_flags_parse(entry->options), NULL);
+	free(entry);
+}
+
 static void serve(int signals)
 {
 	struct pollfd fds[2] = {
 		{ .fd = signals, .events = POLLIN },
 		{ .fd = loop_done_fd(), .events = POLLIN },
 	};
+	bool stopped = false;
+	int ready;
 
-	while (poll(fds, 2, -1) < 0 && errno == EINTR)
-		;
+	do {
+		ready = poll(fds, 2, stopped ? -1 : WATCH_MS);
+		if (ready == 0 && volume_error(tux3_core(mount_state.volume))) {
+			stopped = true;
+			show_stopped();
+		}
+	} while (ready == 0 || (ready < 0 && errno == EINTR));
 	if (!(fds[1].revents & POLLIN))
 		unmount_by_signal();
 	loop_stop();
@@ -558,6 +620,8 @@ static void leave_terminal(void)
 	if (log >= 0) {
 		dup2(log, STDERR_FILENO);
 		close(log);
+	} else if (!options.foreground) {
+		begin_syslog();
 	}
 	if (null >= 0)
 		close(null);
@@ -596,6 +660,8 @@ static int run(int ready_fd)
 		return EXIT_FAILED;
 	}
 	tune_kernel();
+	set_mount_flags();
+	helper_register(options.image, options.mountpoint);
 	leave_terminal();
 	if (!options.foreground && chdir("/"))
 		complain("cannot leave the working directory: %s.", strerror(errno));
@@ -604,6 +670,9 @@ static int run(int ready_fd)
 		close(ready_fd);
 	}
 
+	if (to_syslog)
+		syslog(LOG_INFO, "%s mounted on %s%s", options.image, options.mountpoint,
+		       options.volume.read_only ? " read-only" : "");
 	serve(signals);
 
 	/* Only now: it closes the connection. */
@@ -616,6 +685,8 @@ static int run(int ready_fd)
 		complain("%s: not everything could be committed: %s.", options.image, strerror(-err));
 		return EXIT_FAILED;
 	}
+	if (to_syslog)
+		syslog(LOG_INFO, "%s unmounted", options.image);
 	return 0;
 }
 
@@ -644,13 +715,26 @@ static int run_daemon(void)
 	return EXIT_FAILED;
 }
 
+int mount_volume(const char *image, const char *mountpoint, char *list)
+{
+	if (set_options(list))
+		return EXIT_USAGE;
+	if (find_paths(image, mountpoint))
+		return EXIT_FAILED;
+	return run_daemon();
+}
+
 int main(int argc, char **argv)
 {
-	int status = parse_arguments(argc, argv);
+	int status, err;
 
+	if (helper_run(argc, argv, &status))
+		return status;
+	status = parse_arguments(argc, argv);
 	if (status)
 		return status - 1;
-	if (find_paths(argv[optind], argv[optind + 1]))
-		return EXIT_FAILED;
+	err = find_paths(argv[optind], argv[optind + 1]);
+	if (err)
+		return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 	return options.foreground ? run(-1) : run_daemon();
 }

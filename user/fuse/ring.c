@@ -349,8 +349,7 @@ static void *run(void *arg)
 	atomic_fetch_sub(&self->queue->waiting, 1);
 	if (err != -ECANCELED && err != -ENOTCONN) {
 		if (!atomic_exchange(&rings.failed, true))
-			fprintf(stderr, "tux3-fuse: %s: cannot get requests from the kernel: %s.\n",
-				mount_state.image, strerror(-err));
+			complain("%s: cannot get requests from the kernel: %s.", mount_state.image, strerror(-err));
 		/* Without an entry in each queue, whoever uses the mount waits forever. */
 		if (!served && self->first)
 			give_up();
@@ -437,7 +436,7 @@ void ring_start(int fd, int done_fd)
 	pthread_mutex_unlock(&rings.lock);
 	if (!err)
 		return;
-	fprintf(stderr, "tux3-fuse: %s: cannot start a thread for each CPU: %s.\n", mount_state.image, strerror(-err));
+	complain("%s: cannot start a thread for each CPU: %s.", mount_state.image, strerror(-err));
 	give_up();
 }
 

@@ -3,6 +3,7 @@
  * tux3-fuse: what its files share.
  *
  *	main.c		options, mounting, daemon, signals, unmounting
+ *	helper.c	as a helper of mount(8) and umount(8)
  *	loop.c		worker threads that read requests from the kernel
  *	ring.c		the same by io_uring, where the kernel has that
  *	wire.c		requests that libfuse 3.14 does not know: answered here byte by byte
@@ -49,6 +50,10 @@ struct mount_state {
 	unsigned int threads_max;
 };
 extern struct mount_state mount_state;
+
+/* A message: a sentence.  Begins with who says it. */
+extern const char *message_prefix;
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Unmount and end at once, as in a crash: for when the kernel would wait for us in vain.  The message was printed. */
 void give_up(void) __attribute__((noreturn));

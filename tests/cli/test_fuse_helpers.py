@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""tux3-fuse as the helper of mount(8) and umount(8), as installed; its messages in syslog; a volume that stops.
+
+mount(8) looks for helpers in /sbin only.  So these tests are scripts in a mount namespace of their own, in which /sbin
+has ours too.
+"""
+import os
+import shlex
+import socket
+import subprocess
+import threading
+
+import pytest
+
+HELPERS = ("mount.tux3", "mount.fuse.tux3", "umount.tux3", "umount.fuse.tux3")
+NO_MODULE = "module" if any(line.split()[-1] == "tux3" for line in open("/proc/filesystems", encoding="ascii")) else ""
+
+
+@pytest.fixture
+def script(build, volume, tmp_path):
+    """Runs a script of bash: $V the volume, $M a mount point, $B the programs.  Its output."""
+    sbin, real, mnt = tmp_path / "sbin", tmp_path / "real", tmp_path / "mnt"
+    for path in (sbin, real, mnt):
+        path.mkdir()
+    for name in os.listdir("/usr/sbin"):
+        (sbin / name).symlink_to(real / name)
+    for name in HELPERS:
+        (sbin / name).unlink(missing_ok=True)
+        (sbin / name).symlink_to(build / "tux3-fuse")
+
+    def run(text, status=0, setup=""):
+        words = {"V": volume, "M": mnt, "B": build, "T": tmp_path}
+        before = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in words.items())
+        # libmount's table is not to be written to: it is that of the machine.
+        before += "mkdir -p /run/mount\n"
+        before += (f"mount --make-rprivate / && mount --bind /usr/sbin {real} && mount --bind {sbin} /usr/sbin "
+                   "&& mount -t tmpfs tmpfs /run/mount || exit 99\n"
+                   + setup + "set -e\n")
+        done = subprocess.run(["unshare", "-m", "bash", "-c", before + text], capture_output=True, text=True, timeout=120)
+        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+    return run
+
+
+@pytest.mark.parametrize("name", HELPERS)
+def test_help(build, tmp_path, name):
+    (tmp_path / name).symlink_to(build / "tux3-fuse")
+    done = subprocess.run([tmp_path / name, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: " + name.split(".")[0]) and name in done.stdout and not done.stderr
+    wrong = subprocess.run([tmp_path / name], capture_output=True, text=True)
+    assert wrong.returncode == 1 and wrong.stderr.startswith(f"{name}: expected")
+
+
+@pytest.mark.parametrize("options", ["", "io_uring=off"])
+def test_umount_waits(script, options):
+    """A copy that is made at once is complete, ten times of ten."""
+    script(f"""
+for n in $(seq 10); do
+	mount -t fuse.tux3 -o {options or "defaults"},age=60 $V $M
+	head -c 3000000 /dev/urandom >$M/file$n
+	sum=$(md5sum <$M/file$n)
+	umount $M
+	cp --sparse=always $V $T/copy
+	$B/tux3-fuse -o ro $T/copy $M
+	[ "$(md5sum <$M/file$n)" = "$sum" ]
+	umount $M
+	$B/fsck.tux3 -n $T/copy >/dev/null
+	rm $T/copy
+done
+""")
+
+
+def test_umount_by_the_source_and_lazily(script):
+    script("""
+mount -t fuse.tux3 -o age=60 $V $M && echo one >$M/f && umount $V && cp $V $T/copy
+mount -t fuse.tux3 $T/copy $M && grep one $M/f && umount -l $M
+! mountpoint $M && ! umount $M 2>/dev/null
+""")
+
+
+GENERIC = ["defaults,nofail,x-systemd.automount,_netdev,users,noexec,nosuid,nodev", "user_xattr,acl,errors=remount-ro",
+           "discard,snapshot=16M,noacl,names=1000", "noatime,nodiratime", "relatime", "strictatime,lazytime", "sync,dirsync",
+           "nosymfollow", "ro", "age=1,dirty=8M,cache=16M,data_cache=8M,threads=2,io_uring=off", "auto_unmount"]
+
+
+@pytest.mark.parametrize("kind", ["fuse.tux3", pytest.param("tux3", marks=pytest.mark.skipif(
+    bool(NO_MODULE), reason="this kernel has the module, which mounts without FUSE"))])
+def test_options(script, kind):
+    for options in GENERIC:
+        shown = script(f"mount -t {kind} -o {options} $V $M && grep $M /proc/self/mountinfo && umount $M")
+        assert " - fuse.tux3 " in shown, options
+        for option in set(options.split(",")) & {"noexec", "nosuid", "nodev", "noatime", "ro", "nosymfollow"}:
+            assert option in shown.split()[5].split(","), (option, shown)
+    assert "unknown mount option 'nonsense'" in script(f"mount -t {kind} -o nonsense $V $M", 1)
+    assert "mount option 'age'" in script(f"mount -t {kind} -o age=x $V $M", 1)
+
+
+def test_fstab_and_remount(script):
+    """All that is in fstab comes with a remount too."""
+    script("""
+echo "$V $M fuse.tux3 age=60,user_xattr,errors=remount-ro,nofail,noatime 0 0" >$T/fstab
+mount -T $T/fstab $M
+echo x >$M/f
+mount -o remount,ro $M
+! touch $M/g 2>/dev/null
+grep "$M ro,noatime.* - fuse.tux3 .* ro," /proc/self/mountinfo
+# It was committed: a crash now loses nothing.
+cp $V $T/copy
+mount -o remount,rw $M && touch $M/g
+mount -o remount,nosuid,age=2 $M && grep "$M rw,nosuid" /proc/self/mountinfo
+umount $M
+mount -t fuse.tux3 $T/copy $M && grep x $M/f && umount $M
+""")
+    assert "unmount it and mount it again" in script("mount -t fuse.tux3 -o ro $V $M; mount -o remount,rw $M", 32)
+
+
+def test_auto_unmount(script):
+    script("""
+mount -t fuse.tux3 -o auto_unmount $V $M
+grep "$M rw,relatime" /proc/self/mountinfo
+for p in /proc/[0-9]*; do
+	if [ $p/exe -ef $B/tux3-fuse ] && tr '\\0' ' ' <$p/cmdline | grep -q "$V"; then kill -9 ${p#/proc/}; fi
+done
+while mountpoint -q $M; do sleep 0.05; done
+""")
+
+
+def test_syslog(script, tmp_path):
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.bind(str(tmp_path / "log"))
+    log.settimeout(60)
+    said = []
+
+    def listen():
+        while not (said and "unmounted" in said[-1]):
+            said.append(log.recv(65536).decode())
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    made = not os.path.lexists("/dev/log")
+    if made:
+        open("/dev/log", "x").close()
+    try:
+        script("mount --bind $T/log $(realpath /dev/log)\nmount -t fuse.tux3 $V $M && umount $M\n")
+    finally:
+        if made:
+            os.unlink("/dev/log")
+    thread.join(60)
+    log.close()
+    assert any("tux3-fuse[" in line and " mounted on " in line for line in said), said
+    assert "unmounted" in said[-1]

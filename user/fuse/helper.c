@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * tux3-fuse under the names by which mount(8) and umount(8) call for help:
+ *
+ *	mount.tux3		mount -t tux3: by the kernel module if this kernel has it, else by FUSE
+ *	mount.fuse.tux3		mount -t fuse.tux3: by FUSE
+ *	umount.fuse.tux3, umount.tux3	umount, which then returns when the volume is complete: the kernel does not wait
+ *				for a FUSE daemon to write what it has and to close the volume
+ *
+ * They get options of every kind: from fstab, for mount(8) itself, for the module.  What needs nothing done is
+ * accepted, as are the options of the other way to mount.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "helper.h"
+#include "tux3_fuse.h"
+#include "user/env/device_wait.h"
+
+#ifndef MS_NOSYMFOLLOW
+#define MS_NOSYMFOLLOW 256
+#endif
+#define LIST_MAX 4096
+#define MODULE "tux3"
+
+/* ---- options ---- */
+
+static bool is_one_of(const char *option, const char *const *names)
+{
+	for (; *names; names++) {
+		size_t len = strlen(*names);
+
+		/* A name with "=" or "-" at its end stands for all that begin so. */
+		if ((*names)[len - 1] == '=' || (*names)[len - 1] == '-' ? !strncmp(option, *names, len) : !strcmp(option, *names))
+			return true;
+	}
+	return false;
+}
+
+bool option_means_nothing(const char *option)
+{
+	static const char *const names[] = {
+		/* for mount(8) and fstab */
+		"defaults", "auto", "noauto", "user", "user=", "nouser", "users", "nousers", "owner", "noowner", "group",
+		"nogroup", "nofail", "_netdev", "x-", "X-", "comment=", "uhelper=", "helper=", "loop", "loop=",
+		/* of the VFS, where FUSE does the same in any case */
+		"loud", "silent", "atime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime",
+		"nostrictatime", "lazytime", "nolazytime", "mand", "nomand", "iversion", "noiversion", "symfollow",
+		/* of the module, and those that are true of every Tux3 volume */
+		"discard", "nodiscard", "snapshot=", "acl", "noacl", "user_xattr", "errors=remount-ro", NULL
+	};
+
+	return is_one_of(option, names);
+}
+
+/* Those that only tux3-fuse knows. */
+static bool is_for_fuse(const char *option)
+{
+	static const char *const names[] = {
+		"data_cache=", "threads=", "io_uring=", "log=", "writeback", "nowriteback", "readdirplus", "noreaddirplus",
+		"allow_other", "noallow_other", "auto_unmount", NULL
+	};
+
+	return is_one_of(option, names);
+}
+
+unsigned long mount_flags_parse(const char *list)
+{
+	static const struct {
+		const char *name;
+		unsigned long flag;
+	} flags[] = {
+		{ "ro", MS_RDONLY }, { "nosuid", MS_NOSUID }, { "nodev", MS_NODEV }, { "noexec", MS_NOEXEC },
+		{ "sync", MS_SYNCHRONOUS }, { "dirsync", MS_DIRSYNC }, { "noatime", MS_NOATIME },
+		{ "nodiratime", MS_NODIRATIME }, { "relatime", MS_RELATIME }, { "strictatime", MS_STRICTATIME },
+		{ "lazytime", MS_LAZYTIME }, { "nosymfollow", MS_NOSYMFOLLOW },
+		{ "rw", 0 }, { "suid", 0 }, { "dev", 0 }, { "exec", 0 }, { "async", 0 },
+	};
+	static const struct {
+		const char *name;
+		unsigned long flag;
+	} cleared[] = {
+		{ "rw", MS_RDONLY }, { "suid", MS_NOSUID }, { "dev", MS_NODEV }, { "exec", MS_NOEXEC },
+		{ "async", MS_SYNCHRONOUS }, { "atime", MS_NOATIME }, { "diratime", MS_NODIRATIME },
+		{ "symfollow", MS_NOSYMFOLLOW },
+	};
+	char copy[LIST_MAX], *rest = copy, *option;
+	unsigned long result = 0;
+
+	snprintf(copy, sizeof(copy), "%s", list);
+	while ((option = strsep(&rest, ","))) {
+		for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+			if (!strcmp(option, flags[i].name))
+				result |= flags[i].flag;
+		for (size_t i = 0; i < sizeof(cleared) / sizeof(cleared[0]); i++)
+			if (!strcmp(option, cleared[i].name))
+				result &= ~cleared[i].flag;
+	}
+	return result;
+}
+
+static bool has_option(const char *list, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at, name, len) && (!at[len] || at[len] == ','))
+			return true;
+	return false;
+}
+
+/* ---- what is mounted ---- */
+
+/* Spaces and the like are \040 in /proc. */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (; *text; text++) {
+		unsigned int byte;
+
+		if (*text == '\\' && sscanf(text + 1, "%3o", &byte) == 1) {
+			*to++ = byte;
+			text += 3;
+		} else {
+			*to++ = *text;
+		}
+	}
+	*to = '\0';
+}
+
+bool mount_entry_find(const char *target, bool by_source, struct mount_entry *entry)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	struct mount_entry *now = malloc(sizeof(*now));
+	char *line = NULL, *rest;
+	bool found = false;
+	size_t size = 0;
+
+	while (mounts && now && getline(&line, &size, mounts) > 0) {
+		if (sscanf(line, "%*s %*s %*s %*s %4095s %255s", now->target, now->options) != 2)
+			continue;
+		rest = strstr(line, " - ");
+		if (!rest || sscanf(rest, " - %63s %4095s", now->type, now->source) != 2)
+			continue;
+		unescape(now->target);
+		unescape(now->source);
+		if (strcmp(by_source ? now->source : now->target, target))
+			continue;
+		*entry = *now;		/* the last one is on top */
+		found = true;
+	}
+	free(line);
+	free(now);
+	if (mounts)
+		fclose(mounts);
+	return found;
+}
+
+static bool is_fuse(const struct mount_entry *entry)
+{
+	return !strncmp(entry->type, "fuse", 4);
+}
+
+/* Runs it; its exit status. */
+static int run_program(char *const *words)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execvp(words[0], words);
+		complain("cannot run %s: %s.", words[0], strerror(errno));
+		_exit(EXIT_FAILED);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return EXIT_FAILED;
+	return WEXITSTATUS(status);
+}
+
+#define UMOUNT_HELPER "/sbin/umount.fuse.tux3"
+
+void helper_register(const char *source, const char *target)
+{
+	/* It mounts nothing (-f), and writes to the table. */
+	char *words[] = { "mount", "-f", "-i", "-c", "-t", "fuse.tux3", "-o", "helper=fuse.tux3", (char *)source,
+			  (char *)target, NULL };
+
+	if (geteuid() == 0 && !access(UMOUNT_HELPER, X_OK))
+		run_program(words);
+}
+
+/* ---- mount ---- */
+
+struct mounting {
+	const char *program;		/* mount.tux3 ... */
+	const char *source, *target;
+	char list[LIST_MAX];		/* options */
+	bool fake, sloppy, verbose;
+};
+
+/* Is there somebody who writes to it?  Whoever has opened a volume for writing has locked it. */
+static bool is_written(const char *source)
+{
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+	int fd = open(source, O_RDONLY | O_CLOEXEC);
+	bool written = fd >= 0 && !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type == F_WRLCK;
+
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
+static int remount(const struct mounting *mounting, const struct mount_entry *entry)
+{
+	unsigned long flags = mount_flags_parse(mounting->list);
+	int fd;
+
+	if (!(flags & MS_RDONLY) && !is_written(entry->source)) {
+		complain("%s was mounted read-only, and the daemon has opened the volume so: unmount it and mount it again.",
+			 entry->target);
+		return EXIT_FAILED;
+	}
+	if (mount(NULL, entry->target, NULL, MS_REMOUNT | flags, NULL)) {
+		complain("cannot remount %s: %s.", entry->target, strerror(errno));
+		return EXIT_FAILED;
+	}
+	if (!(flags & MS_RDONLY))
+		return 0;
+	/* As when any other volume becomes read-only: it is complete. */
+	fd = open(entry->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		fsync(fd);
+		close(fd);
+	}
+	return 0;
+}
+
+static bool kernel_has(const char *type)
+{
+	FILE *types = fopen("/proc/filesystems", "re");
+	char line[128], name[64];
+	bool found = false;
+
+	while (types && !found && fgets(line, sizeof(line), types)) {
+		const char *tab = strchr(line, '\t');
+
+		found = tab && sscanf(tab, "%63s", name) == 1 && !strcmp(name, type);
+	}
+	if (types)
+		fclose(types);
+	return found;
+}
+
+static bool module_is_there(void)
+{
+	char *words[] = { "modprobe", "-q", MODULE, NULL };
+
+	if (kernel_has(MODULE))
+		return true;
+	if (geteuid() != 0 || access("/sbin/modprobe", X_OK))
+		return false;
+	return !run_program(words) && kernel_has(MODULE);
+}
+
+/* mount(8) without its helper. */
+static int mount_by_kernel(const struct mounting *mounting)
+{
+	char list[LIST_MAX + 8] = "", copy[LIST_MAX], *rest = copy, *option;
+	char *words[16] = { "mount", "-i", "-t", MODULE, "-o", list };
+	unsigned int count = 6;
+	struct stat st;
+
+	memcpy(copy, mounting->list, sizeof(copy));
+	while ((option = strsep(&rest, ","))) {
+		if (!*option || is_for_fuse(option))
+			continue;
+		if (*list)
+			strcat(list, ",");
+		strcat(list, option);
+	}
+	if (!has_option(list, "remount") && !stat(mounting->source, &st) && S_ISREG(st.st_mode) && !has_option(list, "loop"))
+		strcat(list, *list ? ",loop" : "loop");
+	if (!*list)
+		strcat(list, "defaults");
+	if (mounting->fake)
+		words[count++] = "-f";
+	if (mounting->verbose)
+		words[count++] = "-v";
+	words[count++] = (char *)mounting->source;
+	words[count++] = (char *)mounting->target;
+	return run_program(words);
+}
+
+static int help_mount(const char *program)
+{
+	printf("Usage: mount -t %s [-o options] IMAGE DIRECTORY\n"
+	       "%s is how mount(8) mounts a Tux3 volume, in a file or on a block device, %s.\n"
+	       "It is called by mount(8), with SOURCE DIRECTORY [-fnsv] [-o options], and accepts all options of mount(8),\n"
+	       "of fstab(5), of the kernel module and of tux3-fuse; those that do not apply have no effect.\n"
+	       "\n"
+	       "Examples:\n"
+	       "  mount -t %s -o age=1 /srv/tux3.img /mnt\n"
+	       "  mount -o remount,ro /mnt\n"
+	       "  in /etc/fstab:  /srv/tux3.img  /mnt  %s  defaults,nofail  0 0\n"
+	       "\n"
+	       "tux3-fuse takes these options:\n\n", program + 6, program,
+	       strcmp(program, "mount.tux3") ? "by FUSE" : "by the kernel module if this kernel has it, else by FUSE",
+	       program + 6, program + 6);
+	help();
+	return 0;
+}
+
+static int parse_mount(struct mounting *mounting, int argc, char **argv)
+{
+	size_t used = 0;
+	int c;
+
+	while ((c = getopt(argc, argv, "fnsvo:t:N:")) != -1) {
+		switch (c) {
+		case 'f':
+			mounting->fake = true;
+			break;
+		case 's':
+			mounting->sloppy = true;
+			break;
+		case 'v':
+			mounting->verbose = true;
+			break;
+		case 'o':
+			used += snprintf(mounting->list + used, LIST_MAX - used, "%s%s", used ? "," : "", optarg);
+			if (used >= LIST_MAX) {
+				complain("the options are longer than %d bytes.", LIST_MAX);
+				return EXIT_USAGE;
+			}
+			break;
+		case '?':
+			complain("see %s --help.", mounting->program);
+			return EXIT_USAGE;
+		}
+	}
+	if (argc - optind != 2) {
+		complain("expected an image and a directory; see %s --help.", mounting->program);
+		return EXIT_USAGE;
+	}
+	mounting->source = argv[optind];
+	mounting->target = argv[optind + 1];
+	return 0;
+}
+
+static int mount_main(struct mounting *mounting, int argc, char **argv)
+{
+	struct mount_entry *entry;
+	char real[PATH_MAX];
+	bool by_fuse;
+	int status = parse_mount(mounting, argc, argv);
+
+	if (status)
+		return status;
+	if (has_option(mounting->list, "remount")) {
+		entry = malloc(sizeof(*entry));
+		if (!entry || !realpath(mounting->target, real) || !mount_entry_find(real, false, entry)) {
+			complain("%s is not mounted.", mounting->target);
+			status = EXIT_FAILED;
+		} else if (!is_fuse(entry)) {
+			status = mount_by_kernel(mounting);
+		} else {
+			status = mounting->fake ? 0 : remount(mounting, entry);
+		}
+		free(entry);
+		return status;
+	}
+	by_fuse = strcmp(mounting->program, "mount.tux3") || !module_is_there();
+	if (!by_fuse)
+		return mount_by_kernel(mounting);
+	return mounting->fake ? 0 : mount_volume(mounting->source, mounting->target, mounting->list);
+}
+
+/* ---- umount ---- */
+
+static int help_umount(const char *program)
+{
+	printf("Usage: umount DIRECTORY\n"
+	       "%s is how umount(8) unmounts a Tux3 volume.  With FUSE the kernel does not wait for the daemon:\n"
+	       "this program does, so that the image is complete, and can be copied, when umount returns.\n"
+	       "It is called by umount(8), with DIRECTORY [-flnrv].\n", program);
+	return 0;
+}
+
+static int umount_main(const char *program, int argc, char **argv)
+{
+	char *words[16] = { "umount", "-i" }, real[PATH_MAX];
+	unsigned int count = 2;
+	struct mount_entry *entry = malloc(sizeof(*entry));
+	bool lazy = false, wait;
+	int c, status;
+
+	while ((c = getopt(argc, argv, "flnrvt:N:")) != -1) {
+		static const struct {
+			int letter;
+			char *word;
+		} passed[] = { { 'f', "-f" }, { 'l', "-l" }, { 'n', "-n" }, { 'r', "-r" }, { 'v', "-v" } };
+
+		lazy |= c == 'l';
+		for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]) && count < 12; i++)
+			if (c == passed[i].letter)
+				words[count++] = passed[i].word;
+	}
+	if (!entry || argc - optind != 1) {
+		complain("expected a directory; see %s --help.", program);
+		free(entry);
+		return EXIT_USAGE;
+	}
+	if (!realpath(argv[optind], real))
+		snprintf(real, sizeof(real), "%s", argv[optind]);
+	wait = !lazy && (mount_entry_find(real, false, entry) || mount_entry_find(real, true, entry)) && is_fuse(entry);
+	words[count++] = argv[optind];
+	status = run_program(words);
+	/* Mounted elsewhere too, the daemon goes on. */
+	if (!status && wait)
+		device_wait_complete(entry->source);
+	free(entry);
+	return status;
+}
+
+bool helper_run(int argc, char **argv, int *status)
+{
+	const char *slash = strrchr(argv[0], '/');
+	static struct mounting mounting;
+	bool is_mount, wants_help;
+
+	mounting.program = slash ? slash + 1 : argv[0];
+	is_mount = !strncmp(mounting.program, "mount.", 6);
+	if (!is_mount && strncmp(mounting.program, "umount.", 7))
+		return false;
+	message_prefix = mounting.program;
+	wants_help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+	if (is_mount)
+		*status = wants_help ? help_mount(mounting.program) : mount_main(&mounting, argc, argv);
+	else
+		*status = wants_help ? help_umount(mounting.program) : umount_main(mounting.program, argc, argv);
+	return true;
+}
