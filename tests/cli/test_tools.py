@@ -319,7 +319,7 @@ def test_image(run, logged, tmp_path, fsck):
     run("tux3", "image", logged, copy)
     assert digest(logged) == before
     assert os.stat(copy).st_blocks * 512 < 2 << 20 and os.path.getsize(copy) == os.path.getsize(logged)
-    keep = ("inodes", "names", "items", "data_blocks", "used_blocks", "replayed_deltas", "delta")
+    keep = ("inodes", "names", "items", "data_blocks", "unwritten_blocks", "used_blocks", "replayed_deltas", "delta")
     one, two = (as_json(fsck(path, "--json"))["summary"] for path in (logged, copy))
     assert [one[key] for key in keep] == [two[key] for key in keep]
     assert "there already" in sentence(run("tux3", "image", logged, copy, status=1))
@@ -332,7 +332,7 @@ def test_image(run, logged, tmp_path, fsck):
 def test_image_scrambled(run, logged, tmp_path, fsck):
     copy = tmp_path / "copy.img"
     run("tux3", "image", "--scramble", logged, copy)
-    keep = ("inodes", "files", "directories", "names", "xattrs", "extents", "data_blocks")
+    keep = ("inodes", "files", "directories", "names", "xattrs", "extents", "data_blocks", "unwritten_blocks")
     one, two = (as_json(fsck(path, "--json"))["summary"] for path in (logged, copy))
     assert [one[key] for key in keep] == [two[key] for key in keep]
     data = copy.read_bytes()

@@ -151,6 +151,8 @@ static int scramble_extent(struct scramble *scramble, const struct tree_key *key
 		return err;
 	extent.addr = cpu_to_le64(addr);
 	extent.birth = cpu_to_le64(1);
+	if (le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN)
+		scramble->out->space.unwritten += le32_to_cpu(extent.len);
 	memcpy(data, &extent, sizeof(extent));
 	return tree_set(scramble->out, key, data, len);
 }
