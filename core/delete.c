@@ -224,6 +224,17 @@ static struct delete_work *work_next(struct volume *vol, unsigned int n)
 	return work ? work : queue_next(vol, n % 2 ? &delta->cuts : &delta->deletes);
 }
 
+/* To the end of its queue, which delta_sleep_ms() must not see empty, or to those that are over. */
+static void work_passed(struct volume *vol, struct delete_work *work)
+{
+	struct list_head *queue = work->kind == TUX3_ORPHAN_TRUNCATE ? &vol->delta.cuts : &vol->delta.deletes;
+
+	if (work->done)
+		list_move_tail(&work->link, &vol->delta.deletes_done);
+	else if (work->link.next != queue)
+		list_move_tail(&work->link, queue);
+}
+
 int delete_continue(struct volume *vol, s64 *charged)
 {
 	u64 price = space_full_price(space_cost_items(vol, 8));
@@ -240,9 +251,7 @@ int delete_continue(struct volume *vol, s64 *charged)
 		}
 		work->turn = vol->delta.applying;
 		err = delete_slice(vol, work, &left);
-		list_del(&work->link);
-		list_add_tail(&work->link, work->done ? &vol->delta.deletes_done :
-			      work->kind == TUX3_ORPHAN_TRUNCATE ? &vol->delta.cuts : &vol->delta.deletes);
+		work_passed(vol, work);
 		cond_resched();
 	}
 	return err;
