@@ -537,6 +537,8 @@ static void delta_confirm(struct volume *vol)
 	struct delta_state *delta = &vol->delta;
 	u64 age = ktime_get_ns() - vol->log.commit_ns;
 
+	if (READ_ONCE(vol->read_only) || !vol->log.length)	/* nothing is written any more, or the anchor holds it all */
+		vol->log.unconfirmed = false;
 	if (!vol->log.unconfirmed || age < delta_confirm_ms(vol) * 1000000ULL || volume_error(vol) || delta_has_changes(vol))
 		return;
 	vol->log.unconfirmed = false;
