@@ -610,13 +610,36 @@ static int apply_item(struct volume *vol, enum tux3_record_type type, const void
 	return err == -ENOENT ? 0 : err;
 }
 
+int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group), void *ctx)
+{
+	const struct record_group *record = payload;
+	u64 first, words, bits, i, n;
+	int err = 0;
+
+	if (len < sizeof(*record))
+		return 0;
+	first = le64_to_cpu(record->group);
+	words = (len - sizeof(*record)) / sizeof(__le64);
+	for (i = 0; i < words && !err; i++) {
+		for (bits = le64_to_cpu(record->bits[i]), n = 0; bits && !err; bits >>= 1, n++)
+			if (bits & 1)
+				err = fn(ctx, first + 64 * i + n);
+	}
+	return err;
+}
+
+static int touch_group(void *ctx, u64 group)
+{
+	return balloc_touch(ctx, group);
+}
+
 static int apply_group(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
-	u64 group = le64_to_cpu(((const struct record_group *)payload)->group);
+	u64 first = le64_to_cpu(((const struct record_group *)payload)->group);
 
-	if (group >= vol->group_count)
-		return apply_bad(vol, type, "group");
-	return vol->log.replaying ? balloc_touch(vol, group) : 0;
+	if (first >= vol->group_count || first % 64 || (len - sizeof(struct record_group)) % sizeof(__le64))
+		return apply_bad(vol, type, "groups");
+	return vol->log.replaying ? log_for_groups(payload, len, touch_group, vol) : 0;
 }
 
 static int apply_merge(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)

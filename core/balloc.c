@@ -299,6 +299,7 @@ int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u
 		group_set_disk(balloc, place.group, kind, place.from, place.len);
 	group_place(balloc, place.group);
 	atomic64_inc(&balloc->extents_allocated);
+	balloc->taken += place.len;
 	*addr = place.group->start + place.from;
 	*len = place.len;
 	trace_tux3_balloc(vol, kind, goal, *addr, *len);
@@ -318,6 +319,7 @@ int balloc_promise(struct volume *vol, u64 blocks)
 		return -ENOSPC;
 	}
 	atomic64_add(blocks, &balloc->promised);
+	balloc->taken += blocks;
 	return 0;
 }
 
@@ -325,6 +327,7 @@ void balloc_unpromise(struct volume *vol, u64 blocks)
 {
 	atomic64_sub(blocks, &vol->balloc.promised);
 	atomic64_add(blocks, &vol->balloc.free_blocks);
+	vol->balloc.taken -= blocks;
 }
 
 int balloc_place(struct volume *vol, u32 want, u64 *addr, u32 *len)
@@ -353,6 +356,7 @@ void balloc_promise_again(struct volume *vol, u64 blocks)
 {
 	atomic64_sub(blocks, &vol->balloc.free_blocks);
 	atomic64_add(blocks, &vol->balloc.promised);
+	vol->balloc.taken += blocks;
 }
 
 /* ---- freeing ---- */
@@ -419,6 +423,8 @@ int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len)
 
 	mutex_lock(&vol->balloc.lock);
 	err = range_free(vol, kind, addr, len);
+	if (!err)
+		vol->balloc.taken -= len;
 	mutex_unlock(&vol->balloc.lock);
 	return err;
 }

@@ -82,6 +82,7 @@ struct balloc {
 	u64 trims;			/* lock; read anywhere: runs given back so far */
 	wait_queue_head_t trim_queue;	/* woken when trims moves */
 	atomic64_t free_blocks;		/* not busy, or being trimmed; less those promised: can be allocated now */
+	s64 taken;			/* back end: blocks allocated or promised so far, less those given back at once */
 	atomic64_t promised;		/* not in free_blocks: for tree nodes that have no block yet */
 	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
 	atomic64_t data_used;		/* of these, data blocks (files and xattr values) */
@@ -167,7 +168,8 @@ u64 balloc_slot_addr(struct volume *vol, u64 group, unsigned int slot);	/* slot 
 
 /*
  * Groups whose disk bits changed since the last snapshot and that were not handed out by this
- * function since then: for GROUP_TOUCHED records.  Returns how many were stored (up to max).  A group
+ * function since then: for GROUP_TOUCHED records.  Those of one stretch of groups: a bit for each in bits, which has
+ * TOUCHED_WORDS words; bit 0 is that of group *first.  Returns how many words there are, 0: nothing more.  A group
  * that changed before a snapshot and was not handed out by then is handed out afterwards.
  *
  * Why the log has to tell: a unify that is cut off leaves slots that are torn, or have a delta above the
@@ -176,7 +178,9 @@ u64 balloc_slot_addr(struct volume *vol, u64 group, unsigned int slot);	/* slot 
  * slot is made part of the next snapshot (balloc_touch), which overwrites it.
  * The record must be durable before the slot is written: nothing may be left to hand out at a snapshot.
  */
-u32 balloc_touched(struct volume *vol, u64 *groups, u32 max);
+#define TOUCHED_WORDS 64u
+u32 balloc_touched(struct volume *vol, u64 *first, u64 *bits);
+u64 balloc_touched_bytes(struct volume *vol);	/* what all groups take in the log of one commit */
 
 /*
  * Unify.  snapshot: copy the disk bits of all changed groups, as they are now, sealed for delta, into

@@ -299,6 +299,8 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log;
+	s64 taken = vol->balloc.taken;
+	bool sliced;
 	struct llist_node *inodes;
 	struct blk_plug plug;
 	struct io_wait wait;
@@ -312,6 +314,7 @@ int commit_delta(struct volume *vol)
 	vol->delta.applying = delta;
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
 	log = vol->log.length;
+	sliced = delete_under_way(vol);
 	io_wait_init(&wait);
 	log_begin_commit(vol);
 
@@ -341,8 +344,10 @@ int commit_delta(struct volume *vol)
 		trim_note(vol, &vol->log.freed);
 		err = balloc_release(vol, &vol->log.freed);
 	}
-	if (!err)
+	if (!err) {
+		space_check_commit(vol, charged, taken, sliced);
 		space_settle(vol, charged);
+	}
 	count_add(vol, TUX3_COUNT_COMMIT_NS, ktime_get_ns() - start);
 	wake_up_all(&vol->delta.commit_queue);
 	if (!err)

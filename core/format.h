@@ -320,7 +320,7 @@ struct disk_commit {
 	X(8,  XATTR_DELETE,  "xattr-delete",  record_xattr,  "hash, then struct disk_xattr, value_len 0") \
 	X(9,  EXTENT_MAP,    "extent-map",    record_extent, "these file blocks are there; checksums follow") \
 	X(10, EXTENT_PUNCH,  "extent-punch",  record_extent, "these file blocks are a hole") \
-	X(11, GROUP_TOUCHED, "group-touched", record_group,  "the free map of this group will change") \
+	X(11, GROUP_TOUCHED, "group-touched", record_group,  "the free maps of these groups will change") \
 	X(12, TREE_MERGE,    "tree-merge",    record_merge,  "two nodes of the tree become one")
 
 enum tux3_record_type {
@@ -371,8 +371,10 @@ struct record_extent {
 	__le32 csum[];
 };
 
+/* For each group, from this one on (a multiple of 64), a bit: bits[n / 64] & 1 << n % 64. */
 struct record_group {
 	__le64 group;
+	__le64 bits[];
 };
 
 /* The node at this level on the way to key takes in the one beside it under the same parent. */

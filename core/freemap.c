@@ -629,22 +629,43 @@ void group_destroy(struct balloc *balloc, struct balloc_group *group)
 	kvfree(group);
 }
 
-u32 balloc_touched(struct volume *vol, u64 *groups, u32 max)
+u32 balloc_touched(struct volume *vol, u64 *first, u64 *bits)
 {
 	struct balloc *balloc = &vol->balloc;
-	u32 count = 0;
+	u32 from = TOUCHED_WORDS, to = 0, i;
+	struct balloc_chunk *chunk;
 
+	memset(bits, 0, TOUCHED_WORDS * sizeof(*bits));
 	mutex_lock(&balloc->lock);
-	while (count < max && !list_empty(&balloc->untold)) {
-		struct balloc_group *group = list_first_entry(&balloc->untold, struct balloc_group, untold_link);
+	if (list_empty(&balloc->untold))
+		goto out;
+	chunk = list_first_entry(&balloc->untold, struct balloc_group, untold_link)->chunk;
+	for (i = 0; i < chunk->count; i++) {
+		struct balloc_group *group = chunk->info[i].group;
 
-		groups[count++] = group->index;
+		if (!group || list_empty(&group->untold_link))
+			continue;
+		*first = rounddown(group->index, CHUNK_GROUPS);
+		bits[i / 64] |= 1ULL << i % 64;
+		from = min(from, i / 64);
+		to = i / 64 + 1;
 		group->told = group->changed;
 		list_del_init(&group->untold_link);
 		group_place(balloc, group);
 	}
+	*first += 64 * from;
+	memmove(bits, bits + from, (to - from) * sizeof(*bits));
+out:
 	mutex_unlock(&balloc->lock);
-	return count;
+	return to > from ? to - from : 0;
+}
+
+u64 balloc_touched_bytes(struct volume *vol)
+{
+	u64 records = DIV_ROUND_UP(vol->balloc.group_count, CHUNK_GROUPS);
+
+	return records * (sizeof(struct disk_record) + sizeof(struct record_group)) +
+	       DIV_ROUND_UP(vol->balloc.group_count, 64) * sizeof(__le64);
 }
 
 int balloc_note_in_log(struct volume *vol, u64 index)

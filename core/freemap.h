@@ -22,7 +22,7 @@
 #include "env.h"
 #include "balloc.h"
 
-#define CHUNK_GROUPS	4096u
+#define CHUNK_GROUPS	(64 * TOUCHED_WORDS)
 #define CHUNKS_MAX	(1u << 20)	/* 2^32 groups: 512 PiB with blocks of 4096 bytes */
 #define GROUPS_KEPT_BYTES (8u << 20)	/* bitmaps of loaded groups, before clean ones are dropped */
 #define GROUPS_KEPT_MIN	16u

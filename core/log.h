@@ -74,6 +74,9 @@ void *log_commit_buffer(struct volume *vol, u32 size);
  */
 int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len);
 
+/* Call fn for each group that a GROUP_TOUCHED record names, until it returns an error. */
+int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group), void *ctx);
+
 /* At open, with the tree of the anchor set up.  Takes the state to the last complete commit. */
 int replay_log(struct volume *vol, char *why, size_t why_size);
 /*

@@ -196,20 +196,19 @@ void log_begin_commit(struct volume *vol)
 /* Say which free maps changed since the last snapshot: replay must have the next unify write them. */
 static int log_touched_groups(struct volume *vol)
 {
-	u64 groups[32];
-	u32 count, i;
-	int err;
+	struct record_group *record = vol->log.record;
+	u64 bits[TOUCHED_WORDS], first;
+	u32 words, i;
+	int err = 0;
 
-	while ((count = balloc_touched(vol, groups, ARRAY_SIZE(groups)))) {
-		for (i = 0; i < count; i++) {
-			struct record_group record = { .group = cpu_to_le64(groups[i]) };
-
-			err = log_append_record(vol, TUX3_RECORD_GROUP_TOUCHED, &record, sizeof(record));
-			if (err)
-				return err;
-		}
+	while (!err && (words = balloc_touched(vol, &first, bits))) {
+		record->group = cpu_to_le64(first);
+		for (i = 0; i < words; i++)
+			record->bits[i] = cpu_to_le64(bits[i]);
+		err = log_append_record(vol, TUX3_RECORD_GROUP_TOUCHED, record,
+					sizeof(*record) + words * sizeof(__le64));
 	}
-	return 0;
+	return err;
 }
 
 /* The addresses of the blocks to come, one after the other: those that were chosen before, then new ones. */

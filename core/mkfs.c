@@ -7,6 +7,9 @@
  */
 #include "volume.h"
 
+/* With less, what is kept for deleting and for the back end (space.c) leaves no space for a file. */
+#define MIN_BLOCKS 512ULL
+
 static int format_geometry(struct tux3_device *dev, const struct format_options *opts, struct volume *vol,
 			   char *why, size_t why_size)
 {
@@ -25,10 +28,10 @@ static int format_geometry(struct tux3_device *dev, const struct format_options 
 			 (unsigned long long)size, (unsigned long long)dev->size_bytes);
 		return -EINVAL;
 	}
-	if (size < TUX3_MIN_VOLUME_BYTES || size < 128ULL * block_size) {
+	if (size < TUX3_MIN_VOLUME_BYTES || size < MIN_BLOCKS * block_size) {
 		snprintf(why, why_size, "%llu bytes are too few for a volume with blocks of %u bytes: at least %llu",
 			 (unsigned long long)(opts->size_bytes ? opts->size_bytes : dev->size_bytes), block_size,
-			 max_t(unsigned long long, TUX3_MIN_VOLUME_BYTES, 128ULL * block_size));
+			 max_t(unsigned long long, TUX3_MIN_VOLUME_BYTES, MIN_BLOCKS * block_size));
 		return -EINVAL;
 	}
 	vol->dev = dev;

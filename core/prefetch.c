@@ -179,6 +179,12 @@ static void prefetch_add_quota(struct prefetch *prefetch, const struct disk_attr
 		prefetch_add_key(prefetch, &keys[i]);
 }
 
+static int prefetch_group(void *ctx, u64 group)
+{
+	prefetch_add_group(ctx, group);
+	return 0;
+}
+
 /* Leaves of what a record names by its key, and of what it changes besides. */
 void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *record)
 {
@@ -188,7 +194,7 @@ void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *re
 	const struct record_dirent *dirent = (const void *)(record + 1);
 	const struct record_xattr *xattr = (const void *)(record + 1);
 	const struct record_extent *extent = (const void *)(record + 1);
-	const struct record_group *group = (const void *)(record + 1);
+	const struct record_merge *merge = (const void *)(record + 1);
 	u32 len = le32_to_cpu(record->len), type = le16_to_cpu(record->type);
 	struct tree_key key;
 
@@ -211,9 +217,11 @@ void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *re
 		key = tree_key(le64_to_cpu(extent->ino), TUX3_ITEM_EXTENT, le64_to_cpu(extent->block));
 		if (type == TUX3_RECORD_EXTENT_MAP)
 			prefetch_add_blocks(prefetch, le64_to_cpu(extent->addr), le64_to_cpu(extent->count));
+	} else if (type == TUX3_RECORD_TREE_MERGE && len >= sizeof(*merge)) {
+		key = tree_key_from_disk(&merge->key);
 	} else {
-		if (type == TUX3_RECORD_GROUP_TOUCHED && len >= sizeof(*group))
-			prefetch_add_group(prefetch, le64_to_cpu(group->group));
+		if (type == TUX3_RECORD_GROUP_TOUCHED)
+			log_for_groups(record + 1, len, prefetch_group, prefetch);
 		return;
 	}
 	prefetch_add_key(prefetch, &key);

@@ -51,16 +51,20 @@ struct note {
 	struct prefetch *prefetch;	/* or NULL */
 };
 
-static int note_group(void *ctx, const struct disk_record *record)
+static int note_group(void *ctx, u64 group)
 {
-	const struct record_group *group = (const void *)(record + 1);
 	struct note *note = ctx;
 
-	if (le16_to_cpu(record->type) != TUX3_RECORD_GROUP_TOUCHED || le32_to_cpu(record->len) < sizeof(*group))
-		return 0;
 	if (note->prefetch)
-		prefetch_add_group(note->prefetch, le64_to_cpu(group->group));
-	return balloc_note_in_log(note->vol, le64_to_cpu(group->group));
+		prefetch_add_group(note->prefetch, group);
+	return balloc_note_in_log(note->vol, group);
+}
+
+static int note_groups(void *ctx, const struct disk_record *record)
+{
+	if (le16_to_cpu(record->type) != TUX3_RECORD_GROUP_TOUCHED)
+		return 0;
+	return log_for_groups(record + 1, le32_to_cpu(record->len), note_group, ctx);
 }
 
 /* The free maps of the groups that the log names may be half written.  A torn commit names none: no unify followed. */
@@ -72,7 +76,7 @@ static int chain_note_groups(struct log_chain *chain, struct prefetch *prefetch)
 
 	for (i = 0; i < chain->count && !err; i++) {
 		if (!chain->commits[i].torn && !chain->commits[i].damaged)
-			err = commit_each_record(chain, &chain->commits[i], note_group, &note);
+			err = commit_each_record(chain, &chain->commits[i], note_groups, &note);
 	}
 	return err;
 }

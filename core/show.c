@@ -699,7 +699,17 @@ static void show_record_extent(struct show_buffer *out, const void *payload, u32
 
 static void show_record_group(struct show_buffer *out, const void *payload, u32 len)
 {
-	show_u64(out, "group", get_unaligned_le64(payload));
+	u64 first = get_unaligned_le64(payload), i;
+	const u8 *bits = payload;
+	u32 n;
+
+	show_list_begin(out, "groups");
+	for (i = sizeof(struct record_group); i + sizeof(__le64) <= len; i += sizeof(__le64)) {
+		for (n = 0; n < 64; n++)
+			if (get_unaligned_le64(bits + i) & 1ULL << n)
+				show_u64(out, NULL, first + 8 * (i - sizeof(struct record_group)) + n);
+	}
+	show_list_end(out);
 }
 
 static void show_record_merge(struct show_buffer *out, const void *payload, u32 len)

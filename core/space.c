@@ -38,8 +38,10 @@
  * much when that commit is settled.  That is why growth has three times its price: one part was used,
  * and the two others, which come back at that moment, pay for it.  So the balance does not shrink by it.
  *
- * What the back end does of its own accord (slices of long deletes, the block for the next commit) is
- * covered by the slack.
+ * What the back end does of its own accord is covered by the slack: the first slice of long deletes, and of each
+ * commit's log the header, the block for the next one, and the names of all groups whose free maps change.  The
+ * record of a merge is paid by the node that it saves.  After each commit space_check_commit() compares what was taken
+ * with what was paid; the counter overdrafts is 0, or something here is wrong.
  *
  * Below zero go three kinds of operations, each only so far that the others still can:
  *
@@ -62,20 +64,29 @@
 #define ITEM_BYTES	640u	/* that an item can add to leaves, half full: 2 x (header 24, name 255, and what goes with it) */
 #define RECORD_BYTES	320u	/* that it can add to the log */
 #define EXTENT_BYTES	104u	/* the same for the extent of one block: 2 x (24 + 24 + 4) */
-#define EXTENT_RECORD_BYTES 52u
+#define EXTENT_RECORD_BYTES 56u	/* 8 + 40 + 4, and padding to 8 */
 #define UNWRITTEN_BYTES	(2 * EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
 
-/* Blocks that changing one item can take: the path to it redirected, split at each level, a new root. */
+/* What a block of the log, or of the tree, has room for. */
+static u32 space_room(struct volume *vol)
+{
+	return vol->block_size - sizeof(struct disk_node);
+}
+
+/*
+ * Blocks that changing one item can take: the path to it redirected, split at each level, a new root; all of that in
+ * a tree that has become one level higher by the time of the commit.
+ */
 static u64 space_path_blocks(struct volume *vol)
 {
-	return 2 * (READ_ONCE(vol->tree.root_level) + 1) + 1;
+	return 2 * (READ_ONCE(vol->tree.root_level) + 2) + 1;
 }
 
 u64 space_cost_items(struct volume *vol, u32 items)
 {
 	if (vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA)
 		items += 6;		/* user, group, project; before and after a change of owner */
-	return space_cost(DIV_ROUND_UP(items * (3 * ITEM_BYTES + RECORD_BYTES), vol->block_size),
+	return space_cost(DIV_ROUND_UP(items * (3 * ITEM_BYTES + RECORD_BYTES), space_room(vol)),
 			  items * space_path_blocks(vol));
 }
 
@@ -87,12 +98,12 @@ u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks)
 	 */
 	u64 bytes = blocks * (3 * EXTENT_BYTES + EXTENT_RECORD_BYTES);
 
-	return new_blocks + DIV_ROUND_UP(bytes, vol->block_size) + space_cost_items(vol, 4);
+	return new_blocks + DIV_ROUND_UP(bytes, space_room(vol)) + space_cost_items(vol, 4);
 }
 
 static u64 space_prealloc_share(struct volume *vol, u64 blocks)
 {
-	return DIV_ROUND_UP(blocks * UNWRITTEN_BYTES, vol->block_size);
+	return DIV_ROUND_UP(blocks * UNWRITTEN_BYTES, space_room(vol));
 }
 
 u64 space_cost_prealloc(struct volume *vol, u64 blocks)
@@ -130,9 +141,34 @@ static u64 space_aside(struct volume *vol)
 	return space_prealloc_share(vol, clamp(vol->space.unwritten, (s64)0, (s64)vol->total_blocks));
 }
 
+/* What the log of any commit takes that no operation is charged for: its header, the next block, GROUP_TOUCHED. */
+static u64 space_own_log(struct volume *vol)
+{
+	return 2 + DIV_ROUND_UP(sizeof(struct disk_commit) + balloc_touched_bytes(vol), space_room(vol));
+}
+
+/* The first slice of a long delete: see delete_continue(). */
+static u64 space_own_slice(struct volume *vol)
+{
+	return space_full_price(space_cost_items(vol, 8));
+}
+
+/*
+ * Three times the log's own: two commits that were charged before the first of them was settled, and the one that a
+ * unify may need, which then gives all of it back.
+ */
 static u64 space_slack(struct volume *vol)
 {
-	return space_full_price(space_cost_items(vol, 8)) + 8;
+	return space_own_slice(vol) + 3 * space_own_log(vol);
+}
+
+void space_check_commit(struct volume *vol, s64 charged, s64 taken, bool sliced)
+{
+	s64 took = vol->balloc.taken - taken;
+	s64 paid = charged + space_own_log(vol) + (sliced ? space_own_slice(vol) : 0);
+
+	if (took > paid)
+		count_add(vol, TUX3_COUNT_OVERDRAFTS, 1);
 }
 
 static s64 space_available(struct volume *vol)

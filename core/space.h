@@ -56,6 +56,11 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 void space_open_delta(struct volume *vol, u64 delta);
 /* Back end, after a commit that was charged so much (space_close_delta), or an anchor: move the balance. */
 void space_settle(struct volume *vol, s64 charged);
+/*
+ * Back end, after a commit: did it take more than it was charged for (and may of its own accord)?  taken: balloc.taken
+ * before it; sliced: long deletes went on in it.
+ */
+void space_check_commit(struct volume *vol, s64 charged, s64 taken, bool sliced);
 /* Back end: what was charged for the delta as a whole, to be added to what its operations were. */
 s64 space_close_delta(struct volume *vol, u64 delta);
 /* For statfs. blocks. */

@@ -470,7 +470,8 @@ class Volume:
         self.punch(ino, block, min(block + count, MASK64))
 
     def group_touched(self, payload):
-        self.touched.add(struct.unpack("<Q", payload)[0])
+        first, *words = struct.unpack(f"<{len(payload) // 8}Q", payload)
+        self.touched |= {first + 64 * i + n for i, word in enumerate(words) for n in range(64) if word >> n & 1}
 
     def tree_merge(self, payload):
         """Changes which node an item is in, not the items."""

@@ -31,8 +31,14 @@ void bed_make(struct bed *bed, u64 bytes, u32 block_size)
 	bed_open(bed);
 }
 
+static void expect_paid(struct bed *bed)
+{
+	assert_int_equal(atomic64_read(&tux3_core(bed->volume)->counters[TUX3_COUNT_OVERDRAFTS]), 0);
+}
+
 void bed_close(struct bed *bed)
 {
+	expect_paid(bed);
 	tux3_node_put(bed->root, 1);
 	assert_ok(tux3_close(bed->volume));
 	bed->volume = NULL;
@@ -46,6 +52,7 @@ void bed_reopen(struct bed *bed)
 
 void bed_crash(struct bed *bed)
 {
+	expect_paid(bed);
 	tux3_abandon(bed->volume);
 	bed_open(bed);
 }

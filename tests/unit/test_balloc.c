@@ -145,12 +145,28 @@ static void write_maps(struct volume *vol, struct list_head *writes)
 	CHECK(io_wait_finish(&wait) == 0);
 }
 
+/* How many groups a GROUP_TOUCHED record would name, and up to max of them. */
+static u32 touched_groups(struct volume *vol, u64 *groups, u32 max)
+{
+	u64 bits[TOUCHED_WORDS], first;
+	u32 words = balloc_touched(vol, &first, bits), count = 0, i;
+
+	for (i = 0; i < 64 * words; i++) {
+		if (bits[i / 64] >> i % 64 & 1) {
+			if (count < max)
+				groups[count] = first + i;
+			count++;
+		}
+	}
+	return count;
+}
+
 static void unify(struct volume *vol, u64 delta)
 {
 	u64 groups[8];
 	LIST_HEAD(writes);
 
-	while (balloc_touched(vol, groups, ARRAY_SIZE(groups)))
+	while (touched_groups(vol, groups, ARRAY_SIZE(groups)))
 		;
 	CHECK(balloc_snapshot(vol, delta, &writes) == 0);
 	write_maps(vol, &writes);
@@ -425,7 +441,7 @@ static void step_unify(struct model *model)
 	u64 groups[8];
 	LIST_HEAD(writes);
 
-	while (balloc_touched(vol, groups, ARRAY_SIZE(groups)))
+	while (touched_groups(vol, groups, ARRAY_SIZE(groups)))
 		;
 	CHECK(balloc_snapshot(vol, ++model->delta, &writes) == 0);
 	write_maps(vol, &writes);
@@ -861,7 +877,7 @@ static void test_slots_evicted(void **unused)
 	alloc_exactly(vol, BALLOC_DATA, 1 * vol->group_blocks + place + 1, 1);
 	for (group = 0; group < 110; group++)
 		CHECK(in_use(vol, group * vol->group_blocks + place));
-	while (balloc_touched(vol, touched, 8))
+	while (touched_groups(vol, touched, 8))
 		;
 	CHECK(balloc_snapshot(vol, 3, &writes) == 0);
 	for (group = 0; group < 110; group++)
@@ -915,10 +931,14 @@ static void history_step(struct history *history, u64 group)
 static void history_log(struct history *history)
 {
 	bool any = history->count > history->logged;
-	u64 group;
+	u64 groups[64];
+	u32 count;
 
-	while (balloc_touched(history->vol, &group, 1))
-		any = history->in_log[group] = true;
+	while ((count = touched_groups(history->vol, groups, ARRAY_SIZE(groups)))) {
+		CHECK(count <= ARRAY_SIZE(groups));
+		while (count)
+			any = history->in_log[groups[--count]] = true;
+	}
 	history->delta += any;
 	history->logged = history->count;
 }
@@ -1082,17 +1102,17 @@ static void test_snapshot(void **unused)
 
 	random_start("test_snapshot", 0);
 	range_list_init(&list);
-	CHECK(balloc_touched(vol, groups, 4) == 0);
+	CHECK(touched_groups(vol, groups, 4) == 0);
 	a = alloc_exactly(vol, BALLOC_DATA, 100, 10);
-	CHECK(balloc_touched(vol, groups, 4) == 1 && groups[0] == 0);
+	CHECK(touched_groups(vol, groups, 4) == 1 && groups[0] == 0);
 	b = alloc_exactly(vol, BALLOC_NODE, 200, 10);
-	CHECK(balloc_touched(vol, groups, 4) == 0);
+	CHECK(touched_groups(vol, groups, 4) == 0);
 	CHECK(balloc_snapshot(vol, 7, &writes) == 0);
 	CHECK(balloc_snapshot(vol, 8, &none) == -EBUSY && list_empty(&none));
 	/* Freed while the snapshot is on its way: in the map, and in the next one not. */
 	CHECK(balloc_defer(vol, BALLOC_DATA, a, 10, &list) == 0);
 	CHECK(balloc_free(vol, BALLOC_NODE, b, 5) == 0);
-	CHECK(balloc_touched(vol, groups, 4) == 1);
+	CHECK(touched_groups(vol, groups, 4) == 1);
 	write = list_first_entry(&writes, struct map_write, link);
 	CHECK(write->group == 0);
 	memcpy(bits, (u8 *)write->data + 64, 4096 - 64);

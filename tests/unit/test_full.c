@@ -5,6 +5,8 @@
  */
 #include "support_lib.h"
 
+#include <linux/falloc.h>
+
 #include "core/check.h"
 
 #define BLOCK 4096u
@@ -161,11 +163,75 @@ static void test_a_full_volume_is_mounted_after_a_crash(void **state)
 		crash_run(seed);
 }
 
+/* All of its groups are in one commit: their names in the log are paid for too. */
+static void test_a_file_in_many_groups_is_punched(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	u64 bytes = 128ULL << 30, step = bytes / 2, at = 0;
+	struct tux3_node *node;
+	int err;
+
+	bed_make(&bed, bytes, BLOCK);
+	node = bed_file(&bed, "/large");
+	while (step >= BLOCK) {
+		err = tux3_fallocate(node, 0, at, step);
+		assert_true(!err || err == -ENOSPC);
+		if (err)
+			step /= 2;
+		else
+			at += step;
+	}
+	assert_true(at > bytes / 10 * 9);
+	fill(&bed);
+	assert_ok(delta_commit_unify(core(&bed)));
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, at));
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	crash(&bed);
+	bed_close(&bed);
+	bed.dev->ops->close(bed.dev);
+}
+
+/* With each block size: files fit, can be renamed, cut and deleted, and then fit again. */
+static void test_the_smallest_volume_holds_files(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct tux3_node *node;
+	char path[40];
+	u32 block_size, count, turn, i;
+
+	for (block_size = 4096; block_size <= 65536; block_size *= 2) {
+		bed_make(&bed, max(4u << 20, 512 * block_size), block_size);
+		for (turn = 0; turn < 2; turn++) {
+			count = fill(&bed);
+			assert_in_range(count, 5, 4000);
+			for (i = 0; i < count; i++) {
+				path_of(path, sizeof(path), i);
+				node = bed_file(&bed, path);
+				assert_ok(tux3_truncate(node, BLOCK));	/* the size it has */
+				tux3_node_put(node, 1);
+			}
+			for (i = 0; i < count; i++) {
+				path_of(path, sizeof(path), i);
+				assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+			}
+			assert_ok(tux3_sync(bed.volume));
+			assert_ok(write_file(&bed, 0));
+			path_of(path, sizeof(path), 0);
+			assert_ok(tux3_path_rename(bed.volume, NULL, path, "/renamed", 0));
+			assert_ok(tux3_path_unlink(bed.volume, NULL, "/renamed"));
+		}
+		bed_free(&bed);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_deletes_in_a_full_volume_are_replayed),
 		cmocka_unit_test(test_a_full_volume_is_mounted_after_a_crash),
+		cmocka_unit_test(test_a_file_in_many_groups_is_punched),
+		cmocka_unit_test(test_the_smallest_volume_holds_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
