@@ -178,7 +178,7 @@ def test_fsck_finds_damage(run, filled):
     # The other programs go on with what is left.
     assert "bad-node" in run("tux3", "show", filled, "tree", status=1).stdout
     assert "not_valid" in run("tux3", "show", filled, "block", node["addr"]).stdout
-    assert "cannot be used" in run("tux3", "graph", filled).stdout
+    assert "cannot be used" in run("tux3", "graph", filled, "-l", "100000").stdout
     run("tux3", "image", filled, f"{filled}.copy")
     run("fsck.tux3", f"{filled}.copy", status=PROBLEMS)
 
@@ -301,16 +301,53 @@ def test_stat_mounted(run, mounted):
     sentence(run("tux3", "stat", "/proc", status=1))
 
 
+def text_beside_boxes(svg):
+    """Texts of a picture of dot that are not within a box, at six tenths of the font's size for each character."""
+    spaces, beside = "{http://www.w3.org/2000/svg}", []
+    for node in xml.etree.ElementTree.parse(svg).getroot().iter(f"{spaces}g"):
+        if node.get("class") != "node":
+            continue
+        boxes = []
+        for polygon in node.iter(f"{spaces}polygon"):
+            points = [tuple(map(float, point.split(","))) for point in polygon.get("points").split()]
+            boxes.append((min(p[0] for p in points), max(p[0] for p in points),
+                          min(p[1] for p in points), max(p[1] for p in points)))
+        for text in node.iter(f"{spaces}text"):
+            assert "ourier" in text.get("font-family"), text.attrib
+            width = 0.61 * float(text.get("font-size")) * len(text.text)
+            left = float(text.get("x")) - {"start": 0, "middle": width / 2, "end": width}[text.get("text-anchor")]
+            if not any(x0 <= left and left + width <= x1 and y0 <= float(text.get("y")) <= y1
+                       for x0, x1, y0, y1 in boxes):
+                beside.append(text.text)
+    return beside
+
+
 def test_graph(run, logged, tmp_path):
-    text = run("tux3", "graph", logged).stdout
+    text = run("tux3", "graph", logged, "-l", "100000").stdout
     assert text.startswith("digraph tux3 {") and text.endswith("}\n") and "commit of delta" in text
-    assert "not drawn" in run("tux3", "graph", logged, "-l", "5").stdout
+    cut = run("tux3", "graph", logged, "-l", "5")
+    assert "not drawn" in cut.stdout and "after 5" in sentence(cut)
     if not shutil.which("dot"):
         assert "graphviz" in run("tux3", "graph", logged, "--svg", status=1).stderr
         return
     svg = tmp_path / "out.svg"
-    run("tux3", "graph", logged, "--svg", "-l", "100", "-o", svg)
-    assert xml.etree.ElementTree.parse(svg).getroot().tag.endswith("svg")
+    for limit in ("1000000", "100", "7", "1", "0"):
+        done = run("tux3", "graph", logged, "--svg", "-l", limit, "-o", svg)
+        assert (limit == "1000000") == (done.stderr == ""), done.stderr
+        if done.stderr:
+            assert f"after {limit} " in sentence(done)
+        assert text_beside_boxes(svg) == []
+
+
+def test_graph_leaves_no_half_a_file(run, build, logged, tmp_path):
+    """Neither when dot is not there nor when there is no volume."""
+    svg = tmp_path / "out.svg"
+    done = subprocess.run([str(build / "tux3"), "graph", str(logged), "-l", "100000", "--svg", "-o", str(svg)],
+                          capture_output=True, text=True, env={**os.environ, "PATH": str(tmp_path)})
+    assert done.returncode == 1 and "graphviz" in sentence(done) and not svg.exists()
+    svg.write_text("older")
+    run("tux3", "graph", tmp_path / "none", "-o", svg, status=1)
+    assert svg.read_text() == "older"
 
 
 def test_image(run, logged, tmp_path, fsck):
@@ -345,4 +382,4 @@ def test_image_scrambled(run, logged, tmp_path, fsck):
     tree = as_json(run("tux3", "show", copy, "tree", "--json"))
     link = next(item["ino"] for item in tree if item.get("mode", "").startswith("0120"))
     target = next(item["data"] for item in tree if item.get("ino") == link and item["type"] == "inline")
-    run("tux3", "show", copy, "path", target)
+    run("tux3", "show", copy, "path", f"/{target}")	# it may begin with "-"

@@ -3,7 +3,7 @@
  * tux3 graph: the structure of a volume as a picture, in the language of Graphviz.
  *
  * Anchors lead to the root and to the log; inner nodes to their children; extents to blocks.  Meant for
- * small volumes: of large ones only the first items are drawn.
+ * small volumes: of large ones only the first entries are drawn, and it says so.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -22,63 +22,109 @@ const char graph_help[] =
 "\n"
 "  --svg                    an SVG picture, made by dot (Debian package graphviz), not its source\n"
 "  -o, --output FILE        write there, not to stdout\n"
-"  -l, --limit NUMBER       draw at most so many items (400)\n"
+"  -l, --limit NUMBER       draw at most so many entries of the tree (400)\n"
 "\n"
 "Examples:\n"
 "  tux3 graph disk.img --svg -o disk.svg\n"
 "  tux3 graph disk.img | dot -Tpng >disk.png\n"
 "\n"
-"Exit code 0: drawn; 1: could not; 16: wrong use.\n";
+"Exit code 0: drawn, all or the first part; 1: could not; 16: wrong use.\n";
 
 #define ITEM_TEXT	100u	/* of an item, so much is drawn */
+#define BRANCHES_DRAWN	24u	/* of each inner node */
 #define RECORDS_DRAWN	12u	/* of each commit */
+#define COMMITS_DRAWN	100u
 #define GROUPS_DRAWN	64u
+
+/*
+ * Whoever looks at the picture may not have the font that dot measured.  So it is one in which all characters are
+ * equally wide, and each box is told how wide it has to be.
+ */
+#define FONT		"Courier"
+#define FONT_SIZE	10
+#define LETTER_WIDTH	6.1	/* of that size; 0.60 to 0.61 of it in all such fonts */
+#define PADDING		4
 
 struct graph {
 	FILE *to;
 	struct volume *vol;
-	u64 limit, items;	/* drawn so far */
-	u64 left_out;
+	u64 limit, entries;	/* of nodes, drawn so far */
+	bool cut;
 	u64 commits;
+	/* The inner nodes between the root and where we are, and the next of their branches. */
+	struct {
+		u64 addr;
+		u32 next, drawn;
+	} above[TUX3_MAX_LEVEL + 1];
 };
 
-/* Text for an HTML-like label. */
-static void put_text(struct graph *graph, const char *text, size_t max)
-{
-	size_t i;
+/* ---- boxes ---- */
 
-	for (i = 0; text[i] && i < max; i++) {
-		switch (text[i]) {
-		case '<':
-			fputs("&lt;", graph->to);
-			break;
-		case '>':
-			fputs("&gt;", graph->to);
-			break;
-		case '&':
-			fputs("&amp;", graph->to);
-			break;
-		case '"':
-			fputs("&quot;", graph->to);
-			break;
-		default:
-			/* A name may end in the middle of a character here: only ASCII is safe. */
-			fputc(text[i] < 0x20 || text[i] > 0x7e ? '?' : text[i], graph->to);
-		}
-	}
-	if (text[i])
-		fputs("...", graph->to);
-}
-
-static void box_begin(struct graph *graph, const char *color)
+static void box_begin(struct graph *graph)
 {
-	fprintf(graph->to, "[label=<<table border=\"0\" cellborder=\"1\" cellspacing=\"0\" cellpadding=\"3\">"
-		"<tr><td port=\"top\" bgcolor=\"%s\">", color);
+	fprintf(graph->to, "[label=<<table border=\"0\" cellborder=\"1\" cellspacing=\"0\" cellpadding=\"%u\">", PADDING);
 }
 
 static void box_end(struct graph *graph)
 {
 	fprintf(graph->to, "</table>>];\n");
+}
+
+static void put_char(struct graph *graph, char c)
+{
+	switch (c) {
+	case '<':
+		fputs("&lt;", graph->to);
+		break;
+	case '>':
+		fputs("&gt;", graph->to);
+		break;
+	case '&':
+		fputs("&amp;", graph->to);
+		break;
+	case '"':
+		fputs("&quot;", graph->to);
+		break;
+	default:
+		/* A name may end in the middle of a character here: only ASCII is safe. */
+		fputc(c < 0x20 || c > 0x7e ? '?' : c, graph->to);
+	}
+}
+
+/* One line of a box.  attributes: those of its <td>. */
+static __printf(3, 4) void row(struct graph *graph, const char *attributes, const char *format, ...)
+{
+	char text[1100];
+	va_list args;
+	size_t i, len;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	len = strlen(text);
+	if (len > ITEM_TEXT) {
+		strcpy(text + ITEM_TEXT, "...");
+		len = ITEM_TEXT + 3;
+	}
+	fprintf(graph->to, "<tr><td align=\"left\" width=\"%.0f\" %s>", len * LETTER_WIDTH + 2 * PADDING + 2, attributes);
+	for (i = 0; i < len; i++)
+		put_char(graph, text[i]);
+	fprintf(graph->to, "</td></tr>");
+}
+
+/* The first line, in colour. */
+#define title(graph, color, ...) row(graph, "port=\"top\" bgcolor=\"" color "\"", __VA_ARGS__)
+
+static __printf(3, 4) void port_row(struct graph *graph, u32 port, const char *format, ...)
+{
+	char attributes[32], text[1100];
+	va_list args;
+
+	snprintf(attributes, sizeof(attributes), "port=\"i%u\"", port);
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	row(graph, attributes, "%s", text);
 }
 
 /* ---- anchors ---- */
@@ -94,19 +140,18 @@ static void graph_anchors(struct graph *graph)
 		bool current = n == vol->anchor_slot;
 
 		fprintf(graph->to, "anchor%u ", n);
-		box_begin(graph, current ? "#f4c542" : "#eeeeee");
-		fprintf(graph->to, "<b>anchor slot %u</b></td></tr>", n);
+		box_begin(graph);
+		if (current)
+			title(graph, "#f4c542", "anchor slot %u", n);
+		else
+			title(graph, "#eeeeee", "anchor slot %u", n);
 		if (volume_read_anchor_slot(vol->dev, n, &anchor, why, sizeof(why))) {
-			fprintf(graph->to, "<tr><td>");
-			put_text(graph, why, ITEM_TEXT);
-			fprintf(graph->to, "</td></tr>");
+			row(graph, "", "%s", why);
 		} else {
-			fprintf(graph->to, "<tr><td>generation %llu</td></tr><tr><td>delta %llu</td></tr>"
-				"<tr><td port=\"root\">root at block %llu</td></tr><tr><td port=\"log\">log from block %llu</td></tr>",
-				(unsigned long long)le64_to_cpu(anchor.generation),
-				(unsigned long long)le64_to_cpu(anchor.delta),
-				(unsigned long long)le64_to_cpu(anchor.root_addr),
-				(unsigned long long)le64_to_cpu(anchor.log_addr));
+			row(graph, "", "generation %llu", (unsigned long long)le64_to_cpu(anchor.generation));
+			row(graph, "", "delta %llu", (unsigned long long)le64_to_cpu(anchor.delta));
+			row(graph, "port=\"root\"", "root at block %llu", (unsigned long long)le64_to_cpu(anchor.root_addr));
+			row(graph, "port=\"log\"", "log from block %llu", (unsigned long long)le64_to_cpu(anchor.log_addr));
 		}
 		box_end(graph);
 	}
@@ -120,6 +165,7 @@ static void graph_anchors(struct graph *graph)
 
 static void graph_extent(struct graph *graph, const struct tree_visit *visit, u32 i, const u8 *data, u32 len)
 {
+	char text[64];
 	u64 addr;
 	u32 count;
 
@@ -127,8 +173,9 @@ static void graph_extent(struct graph *graph, const struct tree_visit *visit, u3
 		return;
 	addr = get_unaligned_le64(data);
 	count = get_unaligned_le32(data + offsetof(struct disk_extent, len));
-	fprintf(graph->to, "data%llu [shape=box, style=filled, fillcolor=\"#d8e8d0\", label=\"blocks %llu .. %llu\"];\n",
-		(unsigned long long)addr, (unsigned long long)addr, (unsigned long long)addr + count - 1);
+	snprintf(text, sizeof(text), "blocks %llu .. %llu", (unsigned long long)addr, (unsigned long long)addr + count - 1);
+	fprintf(graph->to, "data%llu [shape=box, style=filled, fillcolor=\"#d8e8d0\", width=%.2f, label=\"%s\"];\n",
+		(unsigned long long)addr, (strlen(text) * LETTER_WIDTH + 4 * PADDING) / 72, text);
 	fprintf(graph->to, "node%llu:i%u -> data%llu:w;\n", (unsigned long long)visit->addr, i,
 		(unsigned long long)addr);
 }
@@ -136,10 +183,10 @@ static void graph_extent(struct graph *graph, const struct tree_visit *visit, u3
 /* How many entries of a node are drawn; the rest is counted. */
 static u32 graph_take(struct graph *graph, u32 count)
 {
-	u32 take = min_t(u64, count, graph->limit - min(graph->items, graph->limit));
+	u32 take = min_t(u64, count, graph->limit - graph->entries);
 
-	graph->items += take;
-	graph->left_out += count - take;
+	graph->entries += take;
+	graph->cut |= take < count;
 	return take;
 }
 
@@ -156,12 +203,10 @@ static void graph_leaf(struct graph *graph, const struct tree_visit *visit)
 
 		show_init(&out, text, sizeof(text), false);
 		show_item(&out, &key, leaf_data(node, i), leaf_len(node, i));
-		fprintf(graph->to, "<tr><td port=\"i%u\" align=\"left\">", i);
-		put_text(graph, text, ITEM_TEXT);
-		fprintf(graph->to, "</td></tr>");
+		port_row(graph, i, "%s", text);
 	}
 	if (take < count)
-		fprintf(graph->to, "<tr><td>%u more items</td></tr>", count - take);
+		row(graph, "", "%u more items", count - take);
 	box_end(graph);
 	for (i = 0; i < take; i++) {
 		struct node_key packed = leaf_key(node, i);
@@ -174,49 +219,73 @@ static void graph_leaf(struct graph *graph, const struct tree_visit *visit)
 static void graph_inner(struct graph *graph, const struct tree_visit *visit)
 {
 	const struct disk_node *node = visit->data;
-	u32 count = node_count(node), i;
-	char text[100];
+	u32 count = node_count(node), take = graph_take(graph, min(count, BRANCHES_DRAWN)), i;
 	struct show_buffer out;
+	char text[100];
 
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < take; i++) {
 		struct node_key packed = inner_key(node, i);
 		struct tree_key key = node_key_unpack(&packed);
 
 		show_init(&out, text, sizeof(text), false);
 		show_key(&out, &key);
-		fprintf(graph->to, "<tr><td port=\"i%u\" align=\"left\">from %s</td></tr>", i, text);
+		port_row(graph, i, "from %s", text);
 	}
+	if (take < count)
+		port_row(graph, take, "%u more branches", count - take);
 	box_end(graph);
-	for (i = 0; i < count; i++)
-		fprintf(graph->to, "node%llu:i%u -> node%llu:top;\n", (unsigned long long)visit->addr, i,
-			(unsigned long long)inner_link(node, i).addr);
+	if (visit->level <= TUX3_MAX_LEVEL) {
+		graph->above[visit->level].addr = visit->addr;
+		graph->above[visit->level].next = 0;
+		graph->above[visit->level].drawn = take;
+	}
+}
+
+/* From the branch of the parent that leads here.  Only to what is drawn: dot complains of each other one. */
+static void graph_branch(struct graph *graph, const struct tree_visit *visit)
+{
+	u32 level;
+
+	for (level = 1; level <= TUX3_MAX_LEVEL; level++) {
+		if (!visit->parent_addr || graph->above[level].addr != visit->parent_addr)
+			continue;
+		fprintf(graph->to, "node%llu:i%u -> node%llu:top;\n", (unsigned long long)visit->parent_addr,
+			min(graph->above[level].next, graph->above[level].drawn), (unsigned long long)visit->addr);
+		graph->above[level].next++;
+	}
 }
 
 static int graph_visit(void *ctx, const struct tree_visit *visit)
 {
 	struct graph *graph = ctx;
+	char block[40] = "";
 
+	if (graph->entries >= graph->limit && visit->parent_addr) {	/* the root is drawn in any case */
+		graph->cut = true;
+		return -ECANCELED;
+	}
+	graph_branch(graph, visit);
 	fprintf(graph->to, "node%llu ", (unsigned long long)visit->addr);
-	box_begin(graph, !visit->data ? "#f09090" : visit->level ? "#a8c8f0" : "#c8e0f8");
+	box_begin(graph);
 	if (!visit->data) {
-		fprintf(graph->to, "<b>block %llu cannot be used</b></td></tr><tr><td>",
-			(unsigned long long)visit->addr);
-		put_text(graph, visit->why, ITEM_TEXT);
-		fprintf(graph->to, "</td></tr>");
+		title(graph, "#f09090", "block %llu cannot be used", (unsigned long long)visit->addr);
+		row(graph, "", "%s", visit->why);
 		box_end(graph);
 		return 0;
 	}
-	fprintf(graph->to, "<b>%s</b> ", visit->level ? "inner node" : "leaf");
 	if (!node_unplaced(visit->addr))
-		fprintf(graph->to, "block %llu, ", (unsigned long long)visit->addr);
-	fprintf(graph->to, "birth %llu, level %u%s</td></tr>", (unsigned long long)visit->birth, visit->level,
-		visit->dirty ? ", only in memory" : "");
+		snprintf(block, sizeof(block), "block %llu, ", (unsigned long long)visit->addr);
+	if (visit->level)
+		title(graph, "#a8c8f0", "inner node %sbirth %llu, level %u%s", block, (unsigned long long)visit->birth,
+		      visit->level, visit->dirty ? ", only in memory" : "");
+	else
+		title(graph, "#c8e0f8", "leaf %sbirth %llu%s", block, (unsigned long long)visit->birth,
+		      visit->dirty ? ", only in memory" : "");
 	if (visit->level)
 		graph_inner(graph, visit);
 	else
 		graph_leaf(graph, visit);
-	/* Below a node of which nothing more is drawn, leaves are not either. */
-	return visit->level == 1 && graph->items >= graph->limit ? 1 : 0;
+	return 0;
 }
 
 /* ---- the log ---- */
@@ -229,21 +298,28 @@ static int graph_commit(void *ctx, const struct log_commit *commit)
 	struct show_buffer out;
 	char text[1024];
 
+	if (graph->commits >= COMMITS_DRAWN) {
+		graph->commits++;
+		return 0;
+	}
 	fprintf(graph->to, "commit%llu ", (unsigned long long)graph->commits);
-	box_begin(graph, commit->torn ? "#f09090" : "#e8d0f0");
-	fprintf(graph->to, "<b>commit of delta %llu</b>, %u log blocks from %llu%s</td></tr>",
-		(unsigned long long)le64_to_cpu(commit->commit->delta), commit->block_count,
-		(unsigned long long)commit->blocks[0], commit->torn ? ", torn" : "");
+	box_begin(graph);
+	if (commit->torn)
+		title(graph, "#f09090", "commit of delta %llu, torn, %u log blocks from %llu",
+		      (unsigned long long)le64_to_cpu(commit->commit->delta), commit->block_count,
+		      (unsigned long long)commit->blocks[0]);
+	else
+		title(graph, "#e8d0f0", "commit of delta %llu, %u log blocks from %llu",
+		      (unsigned long long)le64_to_cpu(commit->commit->delta), commit->block_count,
+		      (unsigned long long)commit->blocks[0]);
 	while (drawn < RECORDS_DRAWN && log_next_record(commit->records, bytes, &at, &record) > 0) {
 		show_init(&out, text, sizeof(text), false);
 		show_record(&out, record);
-		fprintf(graph->to, "<tr><td align=\"left\">");
-		put_text(graph, text, ITEM_TEXT);
-		fprintf(graph->to, "</td></tr>");
+		row(graph, "", "%s", text);
 		drawn++;
 	}
 	if (drawn < records)
-		fprintf(graph->to, "<tr><td>%u more records</td></tr>", records - drawn);
+		row(graph, "", "%u more records", records - drawn);
 	box_end(graph);
 	if (graph->commits)
 		fprintf(graph->to, "commit%llu -> commit%llu;\n", (unsigned long long)graph->commits - 1,
@@ -263,15 +339,13 @@ static void graph_groups(struct graph *graph)
 	u64 group, drawn = 0;
 
 	fprintf(graph->to, "groups ");
-	box_begin(graph, "#eeeeee");
-	fprintf(graph->to, "<b>%llu groups of %u blocks</b></td></tr>", (unsigned long long)vol->group_count,
-		vol->group_blocks);
+	box_begin(graph);
+	title(graph, "#eeeeee", "%llu groups of %u blocks", (unsigned long long)vol->group_count, vol->group_blocks);
 	for (group = 0; bits && group < vol->group_count && drawn < GROUPS_DRAWN; group++) {
 		u32 length = group_length(vol, group), used = 0, i;
 
 		if (balloc_copy_group(vol, group, bits)) {
-			fprintf(graph->to, "<tr><td>group %llu: its free map cannot be used</td></tr>",
-				(unsigned long long)group);
+			row(graph, "", "group %llu: its free map cannot be used", (unsigned long long)group);
 			drawn++;
 			continue;
 		}
@@ -279,13 +353,32 @@ static void graph_groups(struct graph *graph)
 			used += !!(bits[i / 8] & 1 << i % 8);
 		if (used == group_fixed_blocks(vol, group, 0, length))
 			continue;
-		fprintf(graph->to, "<tr><td>group %llu: %u of %u blocks in use</td></tr>",
-			(unsigned long long)group, used, length);
+		row(graph, "", "group %llu: %u of %u blocks in use", (unsigned long long)group, used, length);
 		drawn++;
 	}
-	fprintf(graph->to, "<tr><td>groups that are not listed are empty</td></tr>");
+	if (group < vol->group_count)
+		row(graph, "", "groups from %llu on are not drawn", (unsigned long long)group);
+	row(graph, "", "groups that are not listed%s are empty", group < vol->group_count ? " before" : "");
 	box_end(graph);
 	free(bits);
+}
+
+/* What the limits kept out: in the picture, and on stderr. */
+static void graph_tell_cut(struct graph *graph)
+{
+	char text[200];
+	size_t used = 0;
+
+	if (graph->cut)
+		used += snprintf(text, sizeof(text), "cut after %llu entries of the tree; what follows is not drawn (--limit)",
+				 (unsigned long long)graph->limit);
+	if (graph->commits > COMMITS_DRAWN)
+		used += snprintf(text + used, sizeof(text) - used, "%s%llu more commits of the log are not drawn",
+				 used ? "; " : "", (unsigned long long)graph->commits - COMMITS_DRAWN);
+	if (!used)
+		return;
+	fprintf(graph->to, "label=\"%s\";\n", text);
+	tool_error("%s", text);
 }
 
 /* ---- the command ---- */
@@ -294,47 +387,88 @@ static int graph_draw(struct graph *graph)
 {
 	int err;
 
-	fprintf(graph->to, "digraph tux3 {\nrankdir=LR;\nnode [shape=plaintext, fontname=\"sans-serif\", fontsize=10];\n"
-		"edge [fontname=\"sans-serif\", fontsize=9];\n");
+	fprintf(graph->to, "digraph tux3 {\nrankdir=LR;\nnode [shape=plaintext, fontname=\"" FONT "\", fontsize=%u];\n"
+		"edge [fontname=\"" FONT "\", fontsize=%u];\n", FONT_SIZE, FONT_SIZE - 1);
 	graph_anchors(graph);
 	err = tree_walk(graph->vol, graph_visit, graph);
+	if (err == -ECANCELED)		/* that is the limit */
+		err = 0;
 	if (!err)
 		log_walk(graph->vol, graph_commit, graph);
 	graph_groups(graph);
-	if (graph->left_out)
-		fprintf(graph->to, "label=\"%llu items are not drawn (--limit)\";\n",
-			(unsigned long long)graph->left_out);
+	graph_tell_cut(graph);
 	fprintf(graph->to, "}\n");
 	if (err)
 		tool_error("The tree cannot be read to its end: %s.", strerror(-err));
 	return err ? EXIT_FAILED : EXIT_CLEAN;
 }
 
-/* To a file or stdout, through dot if a picture is wanted. */
-static int graph_write(struct graph *graph, const char *output, bool svg)
+/* The picture that dot makes of source, into picture. */
+static int run_dot(FILE *source, FILE *picture)
 {
-	FILE *file = output ? freopen(output, "w", stdout) : stdout;
-	int ret, status;
+	int status;
+	pid_t pid;
 
-	if (!file) {
-		tool_error("%s cannot be written: %s.", output, strerror(errno));
-		return EXIT_FAILED;
+	rewind(source);
+	pid = fork();
+	if (!pid) {
+		if (dup2(fileno(source), 0) == 0 && lseek(0, 0, SEEK_SET) == 0 && dup2(fileno(picture), 1) == 1)
+			execlp("dot", "dot", "-Tsvg", NULL);
+		_exit(127);
 	}
-	if (svg && system("command -v dot >/dev/null 2>&1")) {
-		tool_error("The program dot is not there: install graphviz, or leave out --svg.");
-		return EXIT_FAILED;
-	}
-	graph->to = svg ? popen("exec dot -Tsvg", "w") : stdout;
-	if (!graph->to) {
+	if (pid < 0 || waitpid(pid, &status, 0) != pid) {
 		tool_error("dot cannot be started: %s.", strerror(errno));
 		return EXIT_FAILED;
 	}
-	ret = graph_draw(graph);
-	status = svg ? pclose(graph->to) : fflush(stdout);
-	if (status || ferror(stdout)) {
-		tool_error("The picture could not be written.");
-		ret = EXIT_FAILED;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		tool_error("The program dot is not there: install graphviz, or leave out --svg.");
+	else if (status)
+		tool_error("dot could not draw it; a smaller --limit may help.");
+	return status ? EXIT_FAILED : EXIT_CLEAN;
+}
+
+static int copy_to(FILE *from, const char *output)
+{
+	FILE *to = output ? fopen(output, "w") : stdout;
+	char buffer[65536];
+	bool good = to;
+	size_t len;
+
+	rewind(from);
+	while (good && (len = fread(buffer, 1, sizeof(buffer), from)) > 0)
+		good = fwrite(buffer, 1, len, to) == len;
+	good = good && !ferror(from) && !fflush(to);
+	if (!good)
+		tool_error("%s cannot be written: %s.", output ? output : "The picture", strerror(errno));
+	if (output && to)
+		fclose(to);
+	return good ? EXIT_CLEAN : EXIT_FAILED;
+}
+
+/* To a file or stdout, through dot if a picture is wanted; not begun before it is complete. */
+static int graph_write(struct graph *graph, const char *output, bool svg)
+{
+	FILE *source = tmpfile(), *picture = svg ? tmpfile() : source;
+	int ret = EXIT_FAILED;
+
+	if (source && picture) {
+		graph->to = source;
+		ret = graph_draw(graph);
+		if (fflush(source) || ferror(source)) {
+			tool_error("The picture could not be written.");
+			ret = EXIT_FAILED;
+		} else if (svg && run_dot(source, picture)) {
+			ret = EXIT_FAILED;
+		} else {
+			ret |= copy_to(picture, output);
+		}
+	} else {
+		tool_error("There is no place for a temporary file: %s.", strerror(errno));
 	}
+	if (picture && picture != source)
+		fclose(picture);
+	if (source)
+		fclose(source);
 	return ret;
 }
 
