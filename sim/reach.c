@@ -6,6 +6,7 @@
 #include "sim.h"
 
 #define READ_MS 8u	/* of the modelled disk */
+#define MOUNT_KIB_MORE (64u << 10)	/* that a mount after a crash may take, more than a clean one */
 
 static void raise_to(u64 *peak, u64 value)
 {
@@ -64,14 +65,22 @@ void reach_merge(struct sim_reach *to, const struct sim_reach *from)
 #undef X
 }
 
-void reach_check(struct sim_run *run, const struct sim_reach *goal)
+void reach_check(struct sim_run *run, const struct sim_goal *goal)
 {
+	u64 kib = run->reach.clean_kib + MOUNT_KIB_MORE;
+
 #define X(name, what, unit) \
-	if (goal && run->reach.name < goal->name) \
+	if (run->reach.name < goal->least.name) \
 		sim_fail(run, "the workload does not get where it is to go: " what " %llu, at least %llu " unit, \
-			 (unsigned long long)run->reach.name, (unsigned long long)goal->name);
+			 (unsigned long long)run->reach.name, (unsigned long long)goal->least.name); \
+	if (goal->most.name && run->reach.name > goal->most.name) \
+		sim_fail(run, "too much: " what " %llu, at most %llu " unit, (unsigned long long)run->reach.name, \
+			 (unsigned long long)goal->most.name);
 	SIM_REACH(X)
 #undef X
+	if (run->reach.clean_kib && run->reach.mount_kib > kib)
+		sim_fail(run, "a mount after a crash took %llu KiB of memory, at most %llu are allowed",
+			 (unsigned long long)run->reach.mount_kib, (unsigned long long)kib);
 }
 
 void reach_print(const char *name, const struct sim_reach *reach)

@@ -75,6 +75,10 @@ struct sim_reach {
 #undef X
 };
 
+struct sim_goal {
+	struct sim_reach least, most;	/* 0: no matter */
+};
+
 #define SIM_KINDS 12u	/* of workloads that are counted apart: random ones and the families */
 
 struct sim_totals {
@@ -197,8 +201,8 @@ void reach_note(struct sim_run *run);
 void reach_note_mount(struct sim_run *run);
 void reach_check_overdrafts(struct sim_run *run);	/* before the volume is closed */
 void reach_merge(struct sim_reach *to, const struct sim_reach *from);
-/* Fails the run if it is not where its goal is (0: no goal). */
-void reach_check(struct sim_run *run, const struct sim_reach *goal);
+/* Fails the run if it is not where its goal is. */
+void reach_check(struct sim_run *run, const struct sim_goal *goal);
 void reach_print(const char *name, const struct sim_reach *reach);
 
 /* ---- compare.c ---- */
@@ -246,7 +250,7 @@ void run_prepare(struct sim_run *run);
 struct workload {
 	void (*params)(struct sim_params *params, const struct sim_config *config, u64 unit);
 	void (*live)(struct sim_run *run, struct rng *rng);
-	const struct sim_reach *(*goal)(const struct sim_params *params);	/* or NULL */
+	const struct sim_goal *(*goal)(const struct sim_params *params);	/* or NULL */
 };
 extern const struct workload random_workload, family_workload, exhaustive_workload;
 u64 exhaustive_count(u32 length);
