@@ -9,7 +9,7 @@
 #include <fcntl.h>
 
 #define BLOCK		4096u
-#define PROMISED	12288u		/* blocks of a volume of 16,384 */
+#define PROMISED	6144u		/* blocks of a volume of 8,192 */
 
 static u8 page[256 * BLOCK];
 
@@ -106,7 +106,7 @@ static void promise(u32 crash_every, bool commit_first)
 	struct bed bed = { .opts.manual = true };
 	struct tux3_node *node;
 
-	bed_make(&bed, 64 << 20, BLOCK);
+	bed_make(&bed, 32 << 20, BLOCK);
 	node = bed_file(&bed, "/promised");
 	assert_ok(tux3_fallocate(node, 0, 0, (u64)PROMISED * BLOCK));
 	if (commit_first)
@@ -125,7 +125,54 @@ static void test_promise_is_kept(void **state)
 
 static void test_promise_is_kept_over_crashes(void **state)
 {
-	promise(1500, true);
+	promise(900, true);
+}
+
+/* A block in several writes, and commits only when space runs out. */
+static void test_pieces(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	u64 at;
+
+	bed_make(&bed, 32 << 20, BLOCK);
+	node = bed_file(&bed, "/promised");
+	assert_ok(tux3_fallocate(node, 0, 0, (u64)PROMISED * BLOCK));
+	fill_up(&bed);
+	for (at = 0; at < 1000 * BLOCK; at += 1000)
+		assert_int_equal(tux3_write(node, page, 1000, at), 1000);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* Renames that make names longer take the tree's room, until they are refused; removing works all the same. */
+static void test_rename_leaves_room_to_remove(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	char from[300], to[300];
+	int i, err = 0, renamed = 0, files = 3000;
+	struct tux3_node *node;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	for (i = 0; i < files; i++) {
+		snprintf(from, sizeof(from), "/%d", i);
+		node = bed_file(&bed, from);
+		tux3_node_put(node, 1);
+	}
+	fill_up(&bed);
+	for (i = 0; i < files && !err; i++) {
+		snprintf(from, sizeof(from), "/%d", i);
+		snprintf(to, sizeof(to), "/x%0250d", i);
+		err = tux3_path_rename(bed.volume, NULL, from, to, 0);
+		renamed += !err;
+	}
+	assert_true(renamed > 10);
+	assert_true(!err || err == -ENOSPC);
+	for (i = 0; i < files; i++) {
+		snprintf(from, sizeof(from), i < renamed ? "/x%0250d" : "/%d", i);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, from));
+	}
+	bed_free(&bed);
 }
 
 /* More than there is to promise. */
@@ -240,6 +287,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_promise_is_kept),
 		cmocka_unit_test(test_promise_is_kept_over_crashes),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_rename_leaves_room_to_remove),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_full_volume),
 		cmocka_unit_test(test_counts),
