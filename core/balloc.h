@@ -72,7 +72,7 @@ struct balloc {
 	struct list_head pinned;	/* lock: other groups that cannot be read again as they are */
 	struct list_head clean;		/* lock: the rest, least recently used first */
 	struct list_head untold;	/* lock: groups that balloc_touched() has to hand out */
-	u64 changed_count;		/* lock: groups in changed */
+	u64 changed_count, clean_count;	/* lock: groups in changed, in clean */
 	u64 mount_delta;		/* anchor.delta at balloc_init(): map slots above it are left-overs */
 	bool writing;			/* lock: a snapshot is not done */
 	bool log_unread;		/* lock: any group may be in the log */

@@ -22,10 +22,12 @@
  * commit_mutex held throughout.
  */
 #include "volume.h"
+#include "prefetch.h"
 #include "data.h"
 #include "xattr.h"
 
 #define DATA_FIRST_BYTES (4u << 20)
+#define COMMIT_SMALL_BLOCKS 1024u
 
 /* Read the inode's state at the end of the delta.  Returns its dirty bits. */
 static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr)
@@ -245,14 +247,58 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 	return err ? err : commit_flush(vol);
 }
 
+#define COMMIT_AHEAD 256u	/* inodes */
+
+/* Will the commit free blocks of this inode?  Of a large file that goes on it does so here and there: not looked for. */
+static bool commit_frees_blocks(struct tux3_inode *inode, u64 delta)
+{
+	bool frees;
+
+	spin_lock(&inode->lock);
+	frees = inode->in_tree && (!inode->attr.nlink || (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA &&
+							  inode->blocks <= COMMIT_SMALL_BLOCKS));
+	spin_unlock(&inode->lock);
+	return frees;
+}
+
+/*
+ * Bring into memory what the next inodes of the list need of the tree and of the free maps, many reads at once, so that
+ * nothing is read while the tree is locked.  Returns the first inode that was left out.
+ */
+static struct llist_node *commit_read_ahead(struct volume *vol, struct llist_node *from, u64 delta)
+{
+	struct llist_node *end = from, *node;
+	u32 n;
+
+	for (n = 0; end && n < COMMIT_AHEAD && !prefetch_full(vol->ahead); n++, end = end->next) {
+		struct tux3_inode *inode = llist_entry(end, struct tux3_inode, dirty_node[delta & 1]);
+		struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+
+		if (inode->in_tree)
+			prefetch_add_key(vol->ahead, &key);
+	}
+	prefetch_run(vol->ahead);
+	for (node = from; node != end && !prefetch_full(vol->ahead); node = node->next) {
+		struct tux3_inode *inode = llist_entry(node, struct tux3_inode, dirty_node[delta & 1]);
+
+		if (commit_frees_blocks(inode, delta))
+			prefetch_add_inode_blocks(vol->ahead, inode->ino, 0);
+	}
+	prefetch_run(vol->ahead);
+	return node == from ? from->next : node;
+}
+
 /* Everything that the delta changed, as records; data is submitted on the way. */
 static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta, struct io_wait *wait,
 			s64 *charged)
 {
 	struct tux3_inode *inode, *next;
+	struct llist_node *ahead = inodes;
 	int err = 0;
 
 	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1]) {
+		if (&inode->dirty_node[delta & 1] == ahead)
+			ahead = commit_read_ahead(vol, ahead, delta);
 		err = commit_inode(inode, delta, wait);
 		if (err)
 			return err;

@@ -13,6 +13,7 @@
  * All of it by the back end, commit_mutex held.
  */
 #include "volume.h"
+#include "prefetch.h"
 #include "data.h"
 
 #define WORKS_MAX	1024u	/* inodes that get a slice in one commit */
@@ -202,6 +203,8 @@ static int delete_slice(struct volume *vol, struct delete_work *work, u32 *left)
 	if (more < 0)
 		return more;
 	*left -= more ? limit : limit - slice.left;
+	prefetch_add_inode_blocks(vol->ahead, work->ino, work->next);
+	prefetch_run(vol->ahead);
 	tree_edit_begin(vol);
 	err = more ? slice_punch(vol, work, slice.end) : slice_finish(vol, work);
 	tree_edit_end(vol);

@@ -399,6 +399,8 @@ static int group_read(struct volume *vol, struct balloc_group *group, const void
 	buf = kvmalloc((size_t)slots * vol->block_size, GFP_COMMIT);
 	if (!buf)
 		return -ENOMEM;
+	if (READ_ONCE(vol->tree.editing))
+		count_add(vol, TUX3_COUNT_READS_LOCKED, 1);
 	err = device_read(vol->dev, addr, slots, buf);
 	if (err) {
 		scnprintf(why, why_size, "read error %d at block %llu", err, (unsigned long long)addr);
@@ -422,7 +424,8 @@ static void group_evict(struct volume *vol)
 	struct balloc *balloc = &vol->balloc;
 	u64 keep = groups_kept(vol);
 
-	while (balloc->loaded > keep && !list_empty(&balloc->clean))
+	/* However many cannot be dropped: what was read ahead stays until it is used. */
+	while (balloc->loaded > keep && balloc->clean_count > keep / 2)
 		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
 }
 
@@ -605,6 +608,10 @@ void group_place(struct balloc *balloc, struct balloc_group *group)
 		balloc->changed_count--;
 	if (on == GROUP_ON_CHANGED)
 		balloc->changed_count++;
+	if (group->on == GROUP_ON_CLEAN)
+		balloc->clean_count--;
+	if (on == GROUP_ON_CLEAN)
+		balloc->clean_count++;
 	group->on = on;
 	list_move_tail(&group->link, on == GROUP_ON_CHANGED ? &balloc->changed :
 		       on == GROUP_ON_PINNED ? &balloc->pinned : &balloc->clean);
@@ -622,6 +629,8 @@ void group_destroy(struct balloc *balloc, struct balloc_group *group)
 {
 	if (group->on == GROUP_ON_CHANGED)
 		balloc->changed_count--;
+	if (group->on == GROUP_ON_CLEAN)
+		balloc->clean_count--;
 	list_del(&group->link);
 	list_del(&group->untold_link);
 	group->info->group = NULL;

@@ -12,6 +12,7 @@
  * Only name_commit and name_done run in the back end.
  */
 #include "volume.h"
+#include "prefetch.h"
 
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
 #define SHRINK_DIRS	1024u	/* directories looked at by one call of name_shrink() */
@@ -768,9 +769,13 @@ int name_commit(struct tux3_inode *inode, u64 delta)
 			struct name_change *change = list_entry(ahead, struct name_change, link);
 			struct tree_key key = tree_key(inode->ino, TUX3_ITEM_DIRENT, change->entry->hash);
 
-			if (change->ino || change->entry->tree_ino)
-				tree_prefetch(vol, &key);
+			if (!change->ino && !change->entry->tree_ino)
+				continue;
+			prefetch_add_key(vol->ahead, &key);
+			key = tree_key(change->ino ? change->ino : change->entry->tree_ino, TUX3_ITEM_PARENT, 0);
+			prefetch_add_key(vol->ahead, &key);
 		}
+		prefetch_run(vol->ahead);
 		tree_edit_begin(vol);
 		for (; pos != ahead && !err; pos = pos->next)
 			err = name_log_change(inode, list_entry(pos, struct name_change, link));

@@ -10,6 +10,7 @@
  */
 #include "prefetch.h"
 #include "tree_internal.h"
+#include "apply.h"
 
 #define PREFETCH_STRIDE	64u	/* keys followed before sem is given to others */
 
@@ -225,4 +226,48 @@ void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *re
 		return;
 	}
 	prefetch_add_key(prefetch, &key);
+}
+
+/* ---- what a delete frees ---- */
+
+static void prefetch_add_values(struct prefetch *prefetch, const u8 *chain, u32 len)
+{
+	u32 at, size, i;
+
+	for (at = 0; at < len; at += size) {
+		const struct disk_xattr *entry = (const void *)(chain + at);
+		const struct disk_xattr_piece *piece;
+
+		size = xattr_entry_size(entry, len - at);
+		if (!size)
+			return;
+		piece = (const void *)(entry->name + entry->len);
+		for (i = 0; i < entry->pieces; i++)
+			prefetch_add_blocks(prefetch, get_unaligned_le64(&piece[i].addr),
+					    get_unaligned_le32(&piece[i].len));
+	}
+}
+
+static int prefetch_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct prefetch *prefetch = ctx;
+
+	if (key->type == TUX3_ITEM_XATTR) {
+		prefetch_add_values(prefetch, data, len);
+	} else if (key->type == TUX3_ITEM_EXTENT && len >= sizeof(struct disk_extent)) {
+		struct disk_extent extent;
+
+		memcpy(&extent, data, sizeof(extent));
+		prefetch_add_blocks(prefetch, le64_to_cpu(extent.addr), le32_to_cpu(extent.len));
+	}
+	return prefetch_full(prefetch);
+}
+
+void prefetch_add_inode_blocks(struct prefetch *prefetch, u64 ino, u64 block)
+{
+	struct tree_key from = tree_key(ino, block ? TUX3_ITEM_EXTENT : TUX3_ITEM_XATTR, block);
+	struct tree_key to = tree_key(ino, TUX3_ITEM_EXTENT, U64_MAX);
+
+	if (prefetch)
+		tree_scan(prefetch->vol, &from, &to, prefetch_item, prefetch);
 }

@@ -87,6 +87,7 @@ static int path_load(struct volume *vol, struct tree_path *path, const struct no
 			path->miss = *link;
 			return PATH_MISS;
 		}
+		count_add(vol, TUX3_COUNT_READS_LOCKED, 1);
 		buffer = cache_get(vol, link, why, sizeof(why));
 		if (IS_ERR(buffer)) {
 			volume_warn(vol, "cannot read the tree node at block %llu (level %u): %s",

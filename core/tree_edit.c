@@ -16,10 +16,12 @@
 void tree_edit_begin(struct volume *vol)
 {
 	down_write(&vol->tree.sem);
+	WRITE_ONCE(vol->tree.editing, true);
 }
 
 void tree_edit_end(struct volume *vol)
 {
+	WRITE_ONCE(vol->tree.editing, false);
 	up_write(&vol->tree.sem);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "volume.h"
 #include "apply.h"
+#include "prefetch.h"
 
 #define DEFAULT_AGE_MS		5000u
 #define DEFAULT_DIRTY_BYTES	(64ULL << 20)
@@ -274,6 +275,7 @@ static int volume_init_parts(struct volume *vol)
 		err = delta_init(vol);
 	unify_init(vol);
 	trim_init(vol);
+	vol->ahead = prefetch_create(vol);
 	return err;
 }
 
@@ -287,6 +289,7 @@ void volume_release(struct volume *vol)
 	}
 	if (vol->log.chunks.next)
 		log_exit(vol);
+	prefetch_free(vol->ahead);
 	if (vol->balloc.chunks)
 		balloc_exit(vol);
 	if (vol->cache.shards[0].buckets) {

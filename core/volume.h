@@ -84,6 +84,7 @@ struct volume {
 	struct name_cache names;
 	struct parents parents;
 
+	struct prefetch *ahead;		/* for the back end, may be NULL; commit_mutex */
 	bool orphans_queued;		/* delete_orphans() was called; commit_mutex, or at open */
 	atomic64_t inodes;		/* in use, as the front end sees it */
 	u64 tree_inodes;		/* in the tree; commit_mutex */

@@ -206,10 +206,61 @@ static void an_error_ends_the_wait(void **state)
 	run_writers(true);
 }
 
+/* ---- reads that a commit makes ---- */
+
+#define LARGE_FILES	1200u
+#define LARGE_BYTES	(120ULL << 20)	/* nearly a group */
+
+/* Remove files, each of which has its blocks in another group, with nothing in memory.  Reads with the tree locked. */
+static u64 unlink_reads(bool ahead)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct prefetch *prefetch;
+	struct volume *vol;
+	char path[40];
+	u64 reads;
+	u32 i;
+
+	bed_make(&bed, 160ULL << 30, 4096);
+	for (i = 0; i < LARGE_FILES; i++) {
+		struct tux3_node *node;
+
+		snprintf(path, sizeof(path), "file%u", i);
+		node = bed_file(&bed, path);
+		assert_ok(tux3_fallocate(node, 0, 0, LARGE_BYTES));
+		tux3_node_put(node, 1);
+	}
+	bed_reopen(&bed);
+	vol = bed.volume->vol;
+	prefetch = vol->ahead;
+	if (!ahead)
+		vol->ahead = NULL;
+	for (i = 0; i < LARGE_FILES; i++) {
+		snprintf(path, sizeof(path), "file%u", i);
+		assert_ok(tux3_unlink(bed.root, NULL, path));
+	}
+	assert_ok(tux3_sync(bed.volume));
+	reads = atomic64_read(&vol->counters[TUX3_COUNT_READS_LOCKED]);
+	vol->ahead = prefetch;
+	bed_free(&bed);
+	return reads;
+}
+
+static void unlinks_read_nothing_locked(void **state)
+{
+	u64 without = unlink_reads(false), with = unlink_reads(true);
+
+	print_message("%u unlinks: %llu reads with the tree locked, %llu if nothing were read ahead\n", LARGE_FILES,
+		      with, without);
+	assert_true(without > LARGE_FILES / 2);
+	assert_int_equal(with, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(recovery_takes_seconds),
+		cmocka_unit_test(unlinks_read_nothing_locked),
 		cmocka_unit_test(writers_wait_and_go_on),
 		cmocka_unit_test(an_error_ends_the_wait),
 	};
