@@ -18,6 +18,7 @@
  *
  * Locking: the functions may be called with or without tree->sem, but for those that tree.h excepts.
  */
+#include "error.h"
 #include "volume.h"
 
 #define CACHE_MIN_BUCKETS	16u
@@ -301,7 +302,7 @@ static struct node_buffer *cache_read(struct volume *vol, const struct node_link
 	atomic64_inc(&vol->cache.misses);
 	err = device_read(vol->dev, link->addr, 1, buffer->data);
 	if (err)
-		snprintf(why, why_size, "the device failed to read it (error %d)", err);
+		snprintf(why, why_size, "the device failed to read it (%s)", error_text(err));
 	else
 		err = cache_check(vol, buffer, link, why, why_size);
 	if (!err)

@@ -7,6 +7,7 @@
  * time, somebody who needs space.  The volume's thread looks at them; without it (manual) the
  * operation that finds one does the work before it enters.
  */
+#include "error.h"
 #include "volume.h"
 
 #define CONFIRM_BLOCKS 2	/* charged for it: a log block, and some slack */
@@ -585,7 +586,7 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 			int err = delta_unify_start(vol);
 
 			if (err)
-				volume_warn(vol, "unify put off: error %d", err);
+				volume_warn(vol, "unify put off (%s)", error_text(err));
 		}
 	}
 	if (pressed) {

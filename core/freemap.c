@@ -28,6 +28,7 @@
  *
  * Locking: balloc->lock, taken by the functions that balloc.h lists, held in all others.
  */
+#include "error.h"
 #include "freemap.h"
 #include "volume.h"
 
@@ -403,7 +404,7 @@ static int group_read(struct volume *vol, struct balloc_group *group, const void
 		count_add(vol, TUX3_COUNT_READS_LOCKED, 1);
 	err = device_read(vol->dev, addr, slots, buf);
 	if (err) {
-		scnprintf(why, why_size, "read error %d at block %llu", err, (unsigned long long)addr);
+		scnprintf(why, why_size, "block %llu cannot be read (%s)", (unsigned long long)addr, error_text(err));
 		err = err == -ENOMEM ? err : -EIO;
 	} else {
 		err = group_parse(vol, group, buf, addr, stale, why, why_size);

@@ -5,6 +5,7 @@
  * The anchors are written last, after a flush, so that an interrupted mkfs leaves no volume.  Old
  * anchors are wiped first.
  */
+#include "error.h"
 #include "volume.h"
 
 /* With less, what is kept for deleting and for the back end (space.c) leaves no space for a file. */
@@ -238,7 +239,7 @@ int volume_format(struct tux3_device *dev, const struct format_options *opts, ch
 		cache_exit(vol);
 	}
 	if (err)
-		snprintf(why, why_size, "the volume cannot be written (error %d)", err);
+		snprintf(why, why_size, "the volume cannot be written (%s)", error_text(err));
 	dev->block_size = 1u << TUX3_MIN_BLOCK_SHIFT;
 out:
 	kvfree(vol);

@@ -10,6 +10,7 @@
  * No block is allocated: a dirty tree node has none until a unify writes it (tree.h), and by then it is known which ones
  * the log occupies (balloc_settle).
  */
+#include "error.h"
 #include "volume.h"
 #include "apply.h"
 #include "log_read.h"
@@ -267,8 +268,8 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 	}
 	err = replay_records(replay, commit);
 	if (err) {
-		volume_warn(vol, "replay of delta %llu, whose log begins at block %llu, failed (error %d)",
-			    (unsigned long long)delta, (unsigned long long)commit->addr, err);
+		volume_warn(vol, "replay of delta %llu, whose log begins at block %llu, failed (%s)",
+			    (unsigned long long)delta, (unsigned long long)commit->addr, error_text(err));
 		return err;
 	}
 	err = replay_check(vol, &commit->head);
@@ -341,7 +342,7 @@ int replay_log(struct volume *vol, char *why, size_t why_size)
 		strscpy(why, replay.chain.why, why_size);
 	else if (err)
 		snprintf(why, why_size, err == -ENOMEM ? "out of memory while replaying the log" :
-			 "the log cannot be replayed (error %d, see the messages); open read-only with norecovery to see the state of the last unify", err);
+			 "the log cannot be replayed (%s, see the messages); open read-only with norecovery to see the state of the last unify", error_text(err));
 	log_chain_exit(&replay.chain);
 	prefetch_free(replay.prefetch);
 	kvfree(replay.batch);

@@ -15,6 +15,7 @@
  * Locking: balloc->lock while runs are taken and given back, none while they are discarded.  commit_mutex for
  * trim->freed; trim->work is the back-end thread's (without a thread: commit_mutex).
  */
+#include "error.h"
 #include "volume.h"
 #include "freemap.h"
 
@@ -202,7 +203,7 @@ void trim_background(struct volume *vol)
 		err = volume_trim(vol, range->addr, range->len, 1, &trimmed);
 	}
 	if (err && !trim_allowed(vol) && err != -EINTR) {
-		volume_warn(vol, "discarding freed blocks failed (error %d) and is not tried any more", err);
+		volume_warn(vol, "discarding freed blocks failed (%s) and is not tried any more", error_text(err));
 		WRITE_ONCE(vol->opts.discard, false);
 	}
 	if (err || trim->at == trim->work.count)

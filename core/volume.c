@@ -2,6 +2,7 @@
 /*
  * Opening and closing a volume: anchors, options, the order in which the parts of the core come to life.
  */
+#include "error.h"
 #include "volume.h"
 #include "apply.h"
 #include "prefetch.h"
@@ -30,8 +31,8 @@ void volume_warn(struct volume *vol, const char *format, ...)
 void volume_abort(struct volume *vol, int err, const char *what)
 {
 	if (atomic_cmpxchg(&vol->error, 0, err) == 0)
-		pr_err("%s: %s (error %d): nothing more is written, the volume is read-only now; what was acknowledged before is safe\n",
-		       vol->dev->name ? vol->dev->name : "volume", what, err);
+		pr_err("%s: %s (%s): nothing more is written, the volume is read-only now; what was acknowledged before is safe\n",
+		       vol->dev->name ? vol->dev->name : "volume", what, error_text(err));
 	wake_up_all(&vol->delta.commit_queue);
 	wake_up_all(&vol->delta.gate_queue);
 }
@@ -103,8 +104,8 @@ static int anchor_read_at(struct tux3_device *dev, u64 offset, struct disk_ancho
 	} else {
 		err = device_read(dev, offset / dev->block_size, 1, block);
 		if (err)
-			snprintf(why, why_size, "the anchor at byte %llu cannot be read (error %d)",
-				 (unsigned long long)offset, err);
+			snprintf(why, why_size, "the anchor at byte %llu cannot be read (%s)",
+				 (unsigned long long)offset, error_text(err));
 	}
 	if (!err) {
 		memcpy(anchor, block, sizeof(*anchor));
@@ -368,7 +369,7 @@ static int volume_start(struct volume *vol, char *why, size_t why_size)
 	space_init(vol);
 	err = vol->read_only ? delta_start(vol) : volume_start_writing(vol);
 	if (err)
-		snprintf(why, why_size, "the volume cannot be made ready for writing (error %d)", err);
+		snprintf(why, why_size, "the volume cannot be made ready for writing (%s)", error_text(err));
 	return err;
 }
 
@@ -393,7 +394,7 @@ static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
 		vol->blocks_epoch++;
 		err = volume_start_writing(vol);
 		if (err)
-			snprintf(why, why_size, "the volume cannot be made ready for writing (error %d)", err);
+			snprintf(why, why_size, "the volume cannot be made ready for writing (%s)", error_text(err));
 	}
 	if (err) {
 		vol->opts.read_only = true;
@@ -442,7 +443,7 @@ int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t w
 		return volume_make_writable(vol, why, why_size);
 	err = volume_make_read_only(vol);
 	if (err)
-		snprintf(why, why_size, "the last changes could not be written (error %d); the volume is read-only", err);
+		snprintf(why, why_size, "the last changes could not be written (%s); the volume is read-only", error_text(err));
 	return err;
 }
 
@@ -469,7 +470,7 @@ int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
 		snprintf(why, why_size, "out of memory");	/* if anything, in what follows */
 		err = volume_init_parts(vol);
 		if (err && err != -ENOMEM)
-			snprintf(why, why_size, "the volume cannot be opened (error %d, see the messages)", err);
+			snprintf(why, why_size, "the volume cannot be opened (%s, see the messages)", error_text(err));
 	}
 	if (!err)
 		err = volume_load(vol, why, why_size);

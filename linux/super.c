@@ -18,6 +18,7 @@
 #include <linux/module.h>
 #include <linux/seq_file.h>
 #include <linux/statfs.h>
+#include "core/error.h"
 #include "linux/vfs.h"
 
 /* ---- memory pressure: clean tree nodes and directory entries ---- */
@@ -209,7 +210,7 @@ static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 	}
 	err = sync_blockdev(sb->s_bdev);	/* what a program wrote to it: we read past its page cache */
 	if (err) {
-		snprintf(why, why_size, "the device cannot be written (error %d)", err);
+		snprintf(why, why_size, "the device cannot be written (%s)", error_text(err));
 		return err;
 	}
 	dev = bdev_device_open(sb->s_bdev, core.read_only, why, why_size);
@@ -271,12 +272,12 @@ static int super_start(struct tux3_sb *sbi, char *why, size_t why_size)
 		return err;
 	err = sysfs_add(sbi);
 	if (err) {
-		snprintf(why, why_size, "/sys/fs/tux3/%s cannot be made (error %d)", sbi->sb->s_id, err);
+		snprintf(why, why_size, "/sys/fs/tux3/%s cannot be made (%s)", sbi->sb->s_id, error_text(err));
 		return err;
 	}
 	err = super_make_root(sbi->sb);		/* last: from now on the VFS calls put_super */
 	if (err && err != -ENOMEM)
-		snprintf(why, why_size, "the root directory cannot be read (error %d)", err);
+		snprintf(why, why_size, "the root directory cannot be read (%s)", error_text(err));
 	return err;
 }
 
