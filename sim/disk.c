@@ -407,6 +407,16 @@ void disk_set_faults(struct sim_disk *disk, const struct disk_faults *faults)
 	pthread_mutex_unlock(&disk->mutex);
 }
 
+u64 disk_read_passes(struct sim_disk *disk)
+{
+	u64 passes;
+
+	pthread_mutex_lock(&disk->mutex);
+	passes = disk->read_passes;
+	pthread_mutex_unlock(&disk->mutex);
+	return passes;
+}
+
 u64 disk_now(struct sim_disk *disk)
 {
 	u64 now;

@@ -96,6 +96,7 @@ void disk_begin_trace(struct sim_disk *disk);
 void disk_set_faults(struct sim_disk *disk, const struct disk_faults *faults);	/* NULL: none */
 
 u64 disk_now(struct sim_disk *disk);	/* events so far; any time */
+u64 disk_read_passes(struct sim_disk *disk);	/* any time */
 
 /*
  * A new disk: what is left of parent after a power cut at event `at`, after its first `issued` writes.

@@ -39,14 +39,14 @@ void reach_note(struct sim_run *run)
 	raise_to(&run->reach.log_blocks, vol->log.length);
 	raise_to(&run->reach.dirty_nodes, vol->tree.dirty_count);
 	raise_to(&run->reach.groups, vol->balloc.loaded);
-	raise_to(&run->reach.reads, run->disk->read_passes);
+	raise_to(&run->reach.reads, disk_read_passes(run->disk));
 	run->reach.slices += !list_empty(&vol->delta.deletes);
 }
 
 void reach_note_mount(struct sim_run *run)
 {
 	struct volume *vol = tux3_core(run->volume);
-	u64 ms = run->disk->read_passes * READ_MS;
+	u64 ms = disk_read_passes(run->disk) * READ_MS;
 	bool replayed = atomic64_read(&vol->counters[TUX3_COUNT_REPLAYED]);
 
 	raise_to(replayed ? &run->reach.mount_ms : &run->reach.clean_ms, ms);
