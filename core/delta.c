@@ -254,6 +254,12 @@ static void delta_count_out(struct delta_op *op)
 	delta_wake_drain(&op->vol->delta);
 }
 
+/* What went wrong is told to who waits for a commit.  Changes are refused as on any volume that cannot be changed. */
+static int delta_enter_error(struct volume *vol, int err)
+{
+	return volume_error(vol) ? -EROFS : err;
+}
+
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
 {
 	unsigned int attempt = 0;
@@ -283,7 +289,7 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 		err = space_wait(vol, blocks, flags, attempt++);
 		trace_tux3_enter(vol, op->delta, blocks, ktime_get_ns() - start, err);
 	}
-	return err;
+	return delta_enter_error(vol, err);
 }
 
 void delta_leave(struct delta_op *op)

@@ -19,6 +19,7 @@ enum option_kind {
 	OPTION_FLAG,		/* bool */
 	OPTION_SWITCH,		/* bool, off with "no" before it */
 	OPTION_SWITCH_OFF,	/* bool that says that the switch is off */
+	OPTION_SO_ANYWAY,	/* for entries in fstab that served another filesystem: nothing to set; only this value */
 };
 
 /*	X(NAME, "name", kind, field of struct tux3_options, "what the value is") */
@@ -32,7 +33,10 @@ enum option_kind {
 	X(ACCEPTLAST, "acceptlast", OPTION_FLAG,       acceptlast,   NULL) \
 	X(CUTLOG,     "cutlog",	    OPTION_FLAG,       cutlog,	     NULL) \
 	X(DISCARD,    "discard",    OPTION_SWITCH,     discard,	     NULL) \
-	X(ACL,	      "acl",	    OPTION_SWITCH_OFF, noacl,	     NULL)
+	X(ACL,	      "acl",	    OPTION_SWITCH_OFF, noacl,	     NULL) \
+	X(USER_XATTR, "user_xattr", OPTION_SO_ANYWAY,  noacl,	     NULL) \
+	X(ERRORS,     "errors",	    OPTION_SO_ANYWAY,  noacl,	     "remount-ro") \
+	X(EMERGENCY_RO, "emergency_ro", OPTION_SO_ANYWAY, noacl,     NULL)
 
 enum option_number {
 #define X(NAME, name, kind, field, value) NUMBER_##NAME,
@@ -52,13 +56,14 @@ static const struct mount_option {
 };
 
 #define OPTION_HAS_VALUE(kind) ((kind) <= OPTION_NUMBER)
+#define OPTION_HAS_NO(kind) ((kind) == OPTION_SWITCH || (kind) == OPTION_SWITCH_OFF)
 
 const struct fs_parameter_spec options_spec[] = {
 #define X(NAME, option_name, option_kind, field, value) {					\
 		.name = option_name,								\
 		.opt = NUMBER_##NAME,								\
-		.type = OPTION_HAS_VALUE(option_kind) ? fs_param_is_string : NULL,		\
-		.flags = (option_kind) >= OPTION_SWITCH ? fs_param_neg_with_no : 0,		\
+		.type = (value) ? fs_param_is_string : NULL,					\
+		.flags = OPTION_HAS_NO(option_kind) ? fs_param_neg_with_no : 0,			\
 	},
 	MOUNT_OPTIONS(X)
 #undef X
@@ -149,6 +154,12 @@ int options_parse(struct fs_context *fc, struct fs_parameter *param)
 	if (number < 0)
 		return number;
 	option = &mount_options[number];
+	if (option->kind == OPTION_SO_ANYWAY) {
+		if (option->value && strcmp(param->string, option->value))
+			return invalfc(fc, "mount option %s: '%s' cannot be chosen: it is always %s", option->name,
+				       param->string, option->value);
+		return 0;
+	}
 	field = fc->fs_private + option->offset;
 	if (!OPTION_HAS_VALUE(option->kind))
 		*(bool *)field = result.negated == (option->kind == OPTION_SWITCH_OFF);
@@ -187,6 +198,8 @@ static void show_option(struct seq_file *seq, const struct mount_option *option,
 {
 	const char *no = option->kind == OPTION_SWITCH_OFF ? "no" : "";
 
+	if (option->kind == OPTION_SO_ANYWAY)
+		return;
 	if (!OPTION_HAS_VALUE(option->kind)) {
 		if (*(const bool *)field)
 			seq_printf(seq, ",%s%s", no, option->name);
@@ -211,5 +224,8 @@ int options_show(struct seq_file *seq, struct dentry *root)
 
 	for (i = 0; i < ARRAY_SIZE(mount_options); i++)
 		show_option(seq, &mount_options[i], options + mount_options[i].offset);
+	/* As ext4 shows it: changes are refused, though nobody has remounted.  mount(8) gives it back in a remount. */
+	if (sb_of(root->d_sb)->vol && volume_error(sb_of(root->d_sb)->vol))
+		seq_puts(seq, ",emergency_ro");
 	return 0;
 }

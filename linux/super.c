@@ -90,6 +90,9 @@ static void super_close_volume(struct tux3_sb *sbi)
 	shrinker_free(sbi->shrinker);
 	super_settle(sbi);
 	volume_stop(sbi->vol);		/* what went wrong has been told */
+	if (sbi->mounted)
+		pr_info("%s: volume %pU unmounted%s\n", sbi->dev->name, sbi->vol->uuid,
+			volume_error(sbi->vol) ? ", after an error" : "");
 	node_flush_puts(sbi);
 	node_grab_exit(sbi);
 	volume_release(sbi->vol);
@@ -285,6 +288,8 @@ static void super_tell(struct tux3_sb *sbi)
 {
 	u64 replayed = atomic64_read(&sbi->vol->counters[TUX3_COUNT_REPLAYED]);
 
+	sbi->mounted = true;
+	pr_info("%s: volume %pU mounted%s\n", sbi->dev->name, sbi->vol->uuid, sb_rdonly(sbi->sb) ? " read-only" : "");
 	if (replayed)
 		pr_info("%s: the log was replayed: %llu deltas\n", sbi->dev->name, replayed);
 	if (sbi->options.discard && !bdev_max_discard_sectors(sbi->sb->s_bdev))

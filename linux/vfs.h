@@ -140,6 +140,7 @@ struct tux3_sb {
 	struct volume *vol;
 	struct tux3_device *dev;		/* device.h */
 	struct tux3_options options;
+	bool mounted;				/* successfully: that was told */
 	struct shrinker *shrinker;		/* clean tree nodes and directory entries */
 	struct kobject kobj;			/* sysfs.c */
 	struct completion kobj_gone;

@@ -148,3 +148,23 @@ def test_syslog(script, tmp_path):
     log.close()
     assert any("tux3-fuse[" in line and " mounted on " in line for line in said), said
     assert "unmounted" in said[-1]
+
+
+def test_a_volume_that_stops(script):
+    """The image has no room to grow: what is not there cannot be committed.  Reads go on, changes are refused."""
+    said = script("""
+mkdir $T/small && mount -t tmpfs -o size=6M tmpfs $T/small
+$B/mkfs.tux3 --quiet $T/small/v.img 256M
+mount -t fuse.tux3 -o age=60 $T/small/v.img $M
+echo kept >$M/kept && sync $M/kept
+! dd if=/dev/urandom of=$M/big bs=1M count=20 conv=fsync 2>/dev/null
+! mkdir $M/new
+[ "$(cat $M/kept)" = kept ]
+for n in $(seq 600); do
+	if grep -q "$M ro" /proc/self/mountinfo; then break; fi
+	sleep 0.1
+done
+grep "$M ro.* - fuse.tux3 .* ro," /proc/self/mountinfo
+umount $M
+""")
+    assert "mkdir: cannot create directory" in said and "Read-only file system" in said

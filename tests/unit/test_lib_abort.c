@@ -386,7 +386,7 @@ static void test_open_file_without_a_name(void **state)
 	fill(expected, BLOCK, 1);
 	assert_int_equal(tux3_read(open, data, BLOCK, 0), BLOCK);
 	assert_memory_equal(data, expected, BLOCK);
-	assert_int_equal(tux3_write(open, data, BLOCK, 0), -EIO);
+	assert_int_equal(tux3_write(open, data, BLOCK, 0), -EROFS);
 	tux3_node_put(open, 1);
 	assert_false(exists(&bed, "/gone"));
 	tux3_node_put(bed.root, 1);

@@ -80,7 +80,7 @@ group_mount() {
 
 group_options() {
 	local bad
-	MOUNT_OPTIONS=age=0.25,dirty=16M,cache=1536K,names=5000,noacl,discard
+	MOUNT_OPTIONS=age=0.25,dirty=16M,cache=1536K,names=5000,noacl,discard,user_xattr,errors=remount-ro
 	check "all options" fresh
 	equal "are shown" "$(options)" "rw,relatime,age=0.25,dirty=16M,cache=1536K,names=5000,discard,noacl"
 	check "remount" mount -o remount,age=2,nodiscard,acl "$MNT"
@@ -90,6 +90,8 @@ group_options() {
 		MOUNT_OPTIONS=$bad
 		refused "$bad" "is not a value it can take" mount_it
 	done
+	MOUNT_OPTIONS=errors=panic
+	refused "errors=panic" "it is always remount-ro" mount_it
 	MOUNT_OPTIONS=no-such-option
 	refused "unknown" "Unknown parameter" mount_it
 	MOUNT_OPTIONS=norecovery
@@ -247,13 +249,17 @@ group_shutdown() {
 		commit) check "shutdown $how" xfs_io -r -x -c "shutdown -f" "$MNT" ;;
 		*) check "shutdown $how" xfs_io -r -x -c shutdown "$MNT" ;;
 		esac
-		refused "shutdown $how: no new file" "Input/output error" touch "$MNT/new"
+		refused "shutdown $how: no new file" "Read-only file system" touch "$MNT/new"
+		check "shutdown $how: shown read-only" grep -q ",emergency_ro" <<<"$(options)"
 		refused "shutdown $how: sync" "Input/output error" sync -f "$MNT"
 		exec 5<&-
 		refused "shutdown $how: not writable again" "after an error" bash -c \
 			"mount -o remount,ro $MNT && mount -o remount,rw $MNT"
+		dmesg -C
 		check "shutdown $how: umount" umount "$MNT"
+		check "shutdown $how: a line at umount" eval "dmesg | grep -q 'unmounted, after an error'"
 		check "shutdown $how: mount" mount_it
+		check "shutdown $how: a line at mount" eval "dmesg | grep -q 'volume .* mounted'"
 		[ "$how" = "at once" ] ||
 			equal "shutdown $how: is all there" "$(stat -c %s "$MNT/big") $(ls "$MNT" | wc -l)" "20971520 8"
 		equal "shutdown $how: what was synced is there" "$(cat "$MNT/file3")" text
@@ -402,7 +408,7 @@ group_gone() {
 	exec 5>"$MNT/open"
 	echo 1 >"/sys/block/${DEVICE##*/}/device/../remove"
 	refused "gone: sync" "Input/output error" sync -f "$MNT"
-	refused "gone: write" "Input/output error" bash -c "echo text >$MNT/more"
+	refused "gone: write" "Read-only file system" bash -c "echo text >$MNT/more"
 	check "gone: statfs" stat -f "$MNT"
 	exec 5>&-
 	check "gone: umount" umount "$MNT"
