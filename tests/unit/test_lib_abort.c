@@ -357,11 +357,13 @@ static bool truncate_and_fail_alloc(long nth)
  */
 static void test_truncated_and_extended_again(void **state)
 {
-	long nth = 1;
+	u32 failed = 0;
+	long nth;
 
-	while (!truncate_and_fail_alloc(nth))
-		nth++;
-	assert_true(nth > 1);
+	/* Some it can do without. */
+	for (nth = 1; nth <= 100; nth++)
+		failed += !truncate_and_fail_alloc(nth);
+	assert_true(failed);
 }
 
 /* A file without a name goes on for who has it open; and nothing is left of it in memory afterwards. */
