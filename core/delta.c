@@ -514,6 +514,7 @@ int delta_pause(struct volume *vol)
 	if (!err)
 		WRITE_ONCE(vol->delta.paused, true);
 	delta_unlock(vol);
+	wake_up_all(&vol->delta.gate_queue);	/* nothing is left to recover, and the thread wakes nobody now */
 	if (!err)
 		trim_wait(vol);
 	return err;

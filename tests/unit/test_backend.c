@@ -168,6 +168,59 @@ static void test_pause_is_whole(void **state)
 	bed_free(&bed);
 }
 
+struct presser {
+	struct bed *bed;
+	pthread_t thread;
+	unsigned int number;
+	atomic_t stop;
+};
+
+/* Makes files in many directories, so that it has to wait until a recovery would take less time. */
+static void *press(void *arg)
+{
+	struct presser *presser = arg;
+	struct tux3_node *node;
+	char path[64];
+	u32 i;
+	int err;
+
+	for (i = 0; !atomic_read(&presser->stop); i++) {
+		snprintf(path, sizeof(path), "/d%u-%u/f%u", presser->number, i % 200, i % 4000);
+		err = tux3_path(presser->bed->volume, NULL, path, TUX3_CREATE | TUX3_PARENTS, 0644, &node);
+		if (!err)
+			tux3_node_put(node, 1);
+		assert_true(!err || err == -EBUSY);	/* no commit for it now */
+	}
+	return NULL;
+}
+
+/* Whoever waits for the back end when it is paused does not wait for its end. */
+static void test_pause_lets_writers_go(void **state)
+{
+	struct bed bed = { .opts = { .replay_nodes = 48, .dirty_nodes = 1000 } };
+	struct presser pressers[2] = {};
+	u32 i, turn;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	for (i = 0; i < ARRAY_SIZE(pressers); i++) {
+		pressers[i].bed = &bed;
+		pressers[i].number = i;
+		assert_ok(-pthread_create(&pressers[i].thread, NULL, press, &pressers[i]));
+	}
+	for (turn = 0; turn < 30; turn++) {
+		usleep(3000);
+		assert_ok(delta_pause(core(&bed)));
+		while (atomic_read(&core(&bed)->delta.pressed))
+			usleep(100);
+		delta_resume(core(&bed));
+	}
+	for (i = 0; i < ARRAY_SIZE(pressers); i++) {
+		atomic_set(&pressers[i].stop, 1);
+		pthread_join(pressers[i].thread, NULL);
+	}
+	bed_free(&bed);
+}
+
 /* ---- read-only and back ---- */
 
 static void set_read_only(struct bed *bed, bool read_only)
@@ -475,6 +528,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_pause_is_whole),
+		cmocka_unit_test(test_pause_lets_writers_go),
 		{ "test_read_only_thread", test_read_only, NULL, NULL, NULL },
 		{ "test_read_only_manual", test_read_only, NULL, NULL, &yes },
 		cmocka_unit_test(test_writable_after_crash),

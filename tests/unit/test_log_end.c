@@ -204,6 +204,40 @@ static void data_of_the_last_commit(void **state)
 	}
 }
 
+/* ---- one read fails, and the next one of the same block does not ---- */
+
+static const struct tux3_device_ops *real_ops;
+static u64 fail_once;
+
+static int read_but_once(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	if (fail_once < addr || fail_once >= addr + count)
+		return real_ops->read(dev, addr, count, data);
+	fail_once = U64_MAX;
+	return -EIO;
+}
+
+static void data_of_the_last_commit_is_read_again(void **state)
+{
+	struct bed bed = new_bed();
+	struct tux3_device_ops ops;
+
+	make_file(&bed, 0);
+	make_file(&bed, 1);
+	fail_once = data_of(&bed, 1);
+	tux3_abandon(bed.volume);
+	real_ops = bed.dev->ops;
+	ops = *real_ops;
+	ops.read = read_but_once;
+	ops.read_many = NULL;
+	bed.dev->ops = &ops;
+	bed_open(&bed);
+	bed.dev->ops = real_ops;
+	assert_true(fail_once == U64_MAX);
+	assert_files(&bed, 2);
+	bed_free(&bed);
+}
+
 static bool is_unconfirmed(struct volume *vol)
 {
 	bool unconfirmed;
@@ -305,6 +339,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_end_cannot_be_read),
 		cmocka_unit_test(the_first_block_cannot_be_read),
 		cmocka_unit_test(data_of_the_last_commit),
+		cmocka_unit_test(data_of_the_last_commit_is_read_again),
 		cmocka_unit_test(data_of_a_confirmed_commit),
 		cmocka_unit_test(the_middle_is_damaged),
 		cmocka_unit_test(the_last_log_block_is_damaged),
