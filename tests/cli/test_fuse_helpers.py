@@ -78,6 +78,20 @@ mount -t fuse.tux3 $T/copy $M && grep one $M/f && umount -l $M
 """)
 
 
+def test_umount_of_what_another_namespace_has_too(script):
+    """The daemon goes on serving that, and umount does not wait for it."""
+    script("""
+mount -t fuse.tux3 -o age=60 $V $M
+mkfifo $T/go
+unshare -m --propagation private bash -c "echo >$T/go; read <$T/go; echo late >$M/f; umount -i $M" &
+read <$T/go
+timeout 60 umount $M
+echo >$T/go
+wait $!
+mount -t fuse.tux3 $V $M && grep late $M/f && umount $M
+""")
+
+
 GENERIC = ["defaults,nofail,x-systemd.automount,_netdev,users,noexec,nosuid,nodev", "user_xattr,acl,errors=remount-ro",
            "discard,snapshot=16M,noacl,names=1000", "noatime,nodiratime", "relatime", "strictatime,lazytime", "sync,dirsync",
            "nosymfollow", "ro", "age=1,dirty=8M,cache=16M,data_cache=8M,threads=2,io_uring=off", "auto_unmount"]

@@ -147,7 +147,7 @@ bool mount_entry_find(const char *target, bool by_source, struct mount_entry *en
 	size_t size = 0;
 
 	while (mounts && now && getline(&line, &size, mounts) > 0) {
-		if (sscanf(line, "%*s %*s %*s %*s %4095s %255s", now->target, now->options) != 2)
+		if (sscanf(line, "%*s %*s %31s %*s %4095s %255s", now->device, now->target, now->options) != 3)
 			continue;
 		rest = strstr(line, " - ");
 		if (!rest || sscanf(rest, " - %63s %4095s", now->type, now->source) != 2)
@@ -396,12 +396,26 @@ static int help_umount(const char *program)
 	return 0;
 }
 
+/*
+ * The kernel's name for what is mounted as long as anybody has it mounted, also where we cannot see it, as in another mount
+ * namespace, or a file of it open; 0 if there is none.  (The device number alone may soon be another mount's.)
+ */
+static ino_t superblock_id(const struct mount_entry *entry)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%s", entry->device);
+	return stat(path, &st) ? 0 : st.st_ino;
+}
+
 static int umount_main(const char *program, int argc, char **argv)
 {
 	char *words[16] = { "umount", "-i" }, real[PATH_MAX];
 	unsigned int count = 2;
 	struct mount_entry *entry = malloc(sizeof(*entry));
 	bool lazy = false, wait;
+	ino_t id = 0;
 	int c, status;
 
 	while ((c = getopt(argc, argv, "flnrvt:N:")) != -1) {
@@ -423,10 +437,12 @@ static int umount_main(const char *program, int argc, char **argv)
 	if (!realpath(argv[optind], real))
 		snprintf(real, sizeof(real), "%s", argv[optind]);
 	wait = !lazy && (mount_entry_find(real, false, entry) || mount_entry_find(real, true, entry)) && is_fuse(entry);
+	if (wait)
+		id = superblock_id(entry);
 	words[count++] = argv[optind];
 	status = run_program(words);
 	/* Mounted elsewhere too, the daemon goes on. */
-	if (!status && wait)
+	if (!status && wait && !(id && superblock_id(entry) == id))
 		device_wait_complete(entry->source);
 	free(entry);
 	return status;

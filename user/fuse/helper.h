@@ -11,7 +11,7 @@
 #define EXIT_FAILED 32
 
 struct mount_entry {
-	char source[PATH_MAX], target[PATH_MAX], type[64], options[256];
+	char source[PATH_MAX], target[PATH_MAX], type[64], options[256], device[32];	/* device: MAJOR:MINOR */
 };
 
 /* What is mounted on target, uppermost; or, with by_source, whose source is target. */
