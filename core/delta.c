@@ -143,7 +143,9 @@ static struct delta_recovery delta_guess_front(struct volume *vol, unsigned int 
 	s64 leaves = atomic64_read(&delta->leaves[slot]) +
 		     (atomic64_read(&delta->dirty_bytes[slot]) >> (vol->block_shift + 4));
 
-	return (struct delta_recovery){ min(leaves, nodes) + changes / 16, changes << 8 >> vol->block_shift };
+	/* On a damaged volume the counts may be anything: a guess below 0 would be the largest of all. */
+	leaves = clamp_t(s64, leaves, 0, max_t(s64, nodes, 0));
+	return (struct delta_recovery){ leaves + changes / 16, changes << 8 >> vol->block_shift };
 }
 
 /* Is so much of the limit reached?  share 1: all, 4: a quarter. */

@@ -256,9 +256,35 @@ static void unlinks_read_nothing_locked(void **state)
 	assert_int_equal(with, 0);
 }
 
+/* The last commit of a damaged volume may say that there are more data blocks than blocks in use: writers do not wait. */
+static void wrong_counts_hold_up_nobody(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct volume *vol;
+	u64 unifies, wrong;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, 4096);
+	vol = bed.volume->vol;
+	wrong = atomic64_read(&vol->balloc.disk_used) + 1000;
+	atomic64_add(wrong, &vol->balloc.data_used);
+	unifies = atomic64_read(&vol->counters[TUX3_COUNT_UNIFIES]);
+	for (i = 0; i < 10; i++) {
+		char path[20];
+
+		snprintf(path, sizeof(path), "file%u", i);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	assert_int_equal(atomic64_read(&vol->counters[TUX3_COUNT_ENTER_WAITS]), 0);
+	assert_int_equal(atomic64_read(&vol->counters[TUX3_COUNT_UNIFIES]), unifies);
+	atomic64_sub(wrong, &vol->balloc.data_used);
+	bed_free(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(wrong_counts_hold_up_nobody),
 		cmocka_unit_test(recovery_takes_seconds),
 		cmocka_unit_test(unlinks_read_nothing_locked),
 		cmocka_unit_test(writers_wait_and_go_on),
