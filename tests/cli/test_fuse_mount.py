@@ -62,6 +62,12 @@ def test_bad_mountpoint(run, volume, tmp_path):
     assert read_file(volume)[:1 << 20] == before
 
 
+def test_log_that_cannot_be_written(run, volume, tmp_path):
+    (tmp_path / "mnt").mkdir()
+    done = run("tux3-fuse", "-o", f"log={tmp_path}/missing/log", volume, tmp_path / "mnt", status=32)
+    assert f"{tmp_path}/missing/log" in done.stderr and not is_mounted(tmp_path / "mnt")
+
+
 def test_daemon(run, volume, tmp_path, fsck):
     mnt = tmp_path / "mnt"
     mnt.mkdir()

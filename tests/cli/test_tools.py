@@ -288,7 +288,8 @@ def test_stat_image(run, logged):
     stat = as_json(run("tux3", "stat", logged, "--json"))
     assert stat["inodes"]["value"] == 305 and stat["log_length"]["value"] > 0
     assert run("tux3", "stat", logged, "block_size").stdout.split()[:3] == ["block_size", "4096", "bytes"]
-    run("tux3", "stat", logged, "nonsense", status=1)
+    assert '"nonsense"' in sentence(run("tux3", "stat", logged, "blocks", "nonsense", "blocks", status=1))
+    assert len(run("tux3", "stat", logged, "blocks", "blocks").stdout.splitlines()) == 1
 
 
 def test_stat_mounted(run, mounted):

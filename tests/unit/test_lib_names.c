@@ -602,8 +602,9 @@ static void test_busy_close(void **state)
 	node = bed_file(&bed, "/f");
 	tux3_node_put(bed.root, 1);
 	assert_int_equal(tux3_close(bed.volume), -EBUSY);
-	bed.root = tux3_root(bed.volume);
 	tux3_node_put(node, 1);
+	bed.root = tux3_root(bed.volume);
+	assert_int_equal(tux3_close(bed.volume), -EBUSY);
 	bed_free(&bed);
 }
 

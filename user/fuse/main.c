@@ -54,6 +54,7 @@ static struct {
 	struct tux3_options volume;
 	char image[PATH_MAX], mountpoint[PATH_MAX];
 	const char *log;
+	int log_fd;
 	bool foreground;
 	bool allow_other, allow_other_given, permit_suid, permit_dev, auto_unmount;
 	unsigned long flags;		/* MS_... */
@@ -61,7 +62,7 @@ static struct {
 	enum { RING_AUTO, RING_ON, RING_OFF } ring;
 	char kernel[1024];		/* options that are not ours, comma-separated */
 } options = {
-	.permit_suid = true, .permit_dev = true,
+	.permit_suid = true, .permit_dev = true, .log_fd = -1,
 	/* The kernel caches what is read: little is asked for twice.  A small cache is one whose memory is warm. */
 	.volume.data_cache_bytes = 32 << 20,
 };
@@ -368,6 +369,13 @@ static int find_paths(const char *image, const char *mountpoint)
 		complain("cannot mount on %s: it is not a directory.", mountpoint);
 		return -ENOTDIR;
 	}
+	if (options.log) {
+		options.log_fd = open(options.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+		if (options.log_fd < 0) {
+			complain("cannot write messages to %s: %s.", options.log, strerror(errno));
+			return -EIO;
+		}
+	}
 	mount_state.image = image;
 	mount_state.read_only = options.volume.read_only;
 	mount_state.settle_s = 2e-3 * (options.volume.age_ms ? options.volume.age_ms : DEFAULT_AGE_MS) + 1;
@@ -610,16 +618,15 @@ static int block_signals(void)
 static void leave_terminal(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int log = options.log ? open(options.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
 
 	if (!options.foreground && null >= 0) {
 		dup2(null, STDIN_FILENO);
 		dup2(null, STDOUT_FILENO);
 		dup2(null, STDERR_FILENO);
 	}
-	if (log >= 0) {
-		dup2(log, STDERR_FILENO);
-		close(log);
+	if (options.log_fd >= 0) {
+		dup2(options.log_fd, STDERR_FILENO);
+		close(options.log_fd);
 	} else if (!options.foreground) {
 		begin_syslog();
 	}

@@ -391,7 +391,7 @@ u64 icache_users(struct tux3 *volume)
 		spin_lock(&shard->lock);
 		for (b = 0; b < ICACHE_BUCKETS; b++)
 			hlist_for_each_entry(node, &shard->buckets[b], hash_link)
-				count += node->users != 0;
+				count += node->users != (node == volume->root);	/* one of the root is ours */
 		spin_unlock(&shard->lock);
 	}
 	return count;

@@ -138,7 +138,7 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
  */
 int tux3_close(struct tux3 *volume)
 {
-	u64 users = icache_users(volume) - 1;	/* the root is ours */
+	u64 users = icache_users(volume);
 	int err;
 
 	if (users) {

@@ -84,16 +84,16 @@ static bool wanted(const char *name, char **names, int count)
 }
 
 /* One line: name value unit what. */
-static bool print_line(struct show_buffer *out, char *line, char **names, int count)
+static void print_line(struct show_buffer *out, char *line, char **names, int count)
 {
 	char *state, *name = strtok_r(line, " ", &state), *value = strtok_r(NULL, " ", &state);
 	char *unit = strtok_r(NULL, " ", &state), *what = strtok_r(NULL, "", &state);
 
 	if (!what || !wanted(name, names, count))
-		return false;
+		return;
 	if (!out->json) {
 		printf("%-20s %14s %-10s %s\n", name, value, unit, what);
-		return true;
+		return;
 	}
 	show_printf(out, out->more ? ",\n  " : "\n  ");
 	out->more = false;
@@ -102,30 +102,41 @@ static bool print_line(struct show_buffer *out, char *line, char **names, int co
 	show_string(out, "unit", unit);
 	show_string(out, "what", what);
 	show_end(out);
-	return true;
+}
+
+static bool has_line(const char *text, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+		if (!strncmp(text, name, len) && text[len] == ' ')
+			return true;
+	return false;
 }
 
 static int print_all(char *text, bool json, char **names, int count)
 {
 	char buffer[4 * TUX3_STATISTICS_MAX], *state, *line;
 	struct show_buffer out;
-	int printed = 0;
+	int status = EXIT_CLEAN, i;
 
+	for (i = 0; i < count; i++) {
+		if (has_line(text, names[i]))
+			continue;
+		tool_error("There is no counter \"%s\" of this; tux3 stat without names shows all.", names[i]);
+		status = EXIT_FAILED;
+	}
 	show_init(&out, buffer, sizeof(buffer), json);
 	if (json)
 		show_begin(&out, NULL);
 	for (line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
-		printed += print_line(&out, line, names, count);
+		print_line(&out, line, names, count);
 	if (json) {
 		show_printf(&out, "\n");
 		show_end(&out);
 		puts(buffer);
 	}
-	if (printed < count) {
-		tool_error("Of %d names only %d are known.", count, printed);
-		return EXIT_FAILED;
-	}
-	return fflush(stdout) ? EXIT_FAILED : EXIT_CLEAN;
+	return fflush(stdout) ? EXIT_FAILED : status;
 }
 
 int command_stat(int argc, char **argv)
