@@ -15,6 +15,8 @@
  *  2. A number can only be handed out while its window is in memory and filled.
  *  3. A window with numbers held is in memory, filled or not.  So what is held need not be looked for in the tree, and
  *     the bitmap may be filled without the lock.  Held numbers are set in the bitmap of a filled window.
+ *     A window stays while somebody reads the tree to fill it: another one may fill it first and hand out numbers, of
+ *     which what was read does not know.
  *  4. A number given back while its window is being filled must not stay set.  ialloc_free() counts
  *     such cases in frees_missed; who sees the count move fills the window again.
  *
@@ -40,6 +42,7 @@ struct ialloc_window {
 	u64 skip;		/* a search that found this window full went on there; 0: nothing is known */
 	u32 free;
 	u32 held_count;
+	u32 fillers;		/* threads that read the tree for it, without the lock: it stays */
 	bool filled;
 	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* filled; set: used */
 	unsigned long held[WINDOW_NUMBERS / BITS_PER_LONG];	/* used, though the tree may not say so */
@@ -112,7 +115,7 @@ static void windows_limit(struct ialloc *ialloc, struct ialloc_window *keep)
 	while (ialloc->count > ialloc->windows_max && tries--) {
 		struct ialloc_window *window = list_first_entry(&ialloc->lru, struct ialloc_window, lru);
 
-		if (window->held_count || window == keep)
+		if (window->held_count || window->fillers || window == keep)
 			list_move_tail(&window->lru, &ialloc->lru);
 		else
 			window_drop(ialloc, window);
@@ -133,7 +136,7 @@ static void number_unhold(struct ialloc *ialloc, struct ialloc_window *window, u
 	if (!test_bit(bit, window->held))
 		return;
 	__clear_bit(bit, window->held);
-	if (!--window->held_count && (!window->filled || ialloc->count > ialloc->windows_max))
+	if (!--window->held_count && !window->fillers && (!window->filled || ialloc->count > ialloc->windows_max))
 		window_drop(ialloc, window);
 }
 
@@ -180,46 +183,49 @@ static int window_fill(struct volume *vol, struct ialloc_window *window)
 	return 0;
 }
 
-/* What was found in the tree, and what is held besides; the lock held. */
-static void window_take(struct ialloc *ialloc, struct ialloc_window **filled)
+/* What was found in the tree, and what is held besides; unless somebody else was first.  The lock held. */
+static void window_take(struct ialloc *ialloc, struct ialloc_window *window, const struct ialloc_window *found)
 {
-	struct ialloc_window *window = window_find(ialloc, (*filled)->index);
 	u32 i;
 
-	if (!window) {
-		window = *filled;
-		window_insert(ialloc, window);
-		*filled = NULL;
-	} else if (!window->filled) {
+	if (!window->filled) {
 		for (i = 0; i < ARRAY_SIZE(window->bits); i++)
-			window->bits[i] = (*filled)->bits[i] | window->held[i];
+			window->bits[i] = found->bits[i] | window->held[i];
 		window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
 	}
 	window->filled = true;
 	windows_limit(ialloc, window);
 }
 
-/* With the lock held: the window, or NULL after it was dropped and taken again, to look anew; or an error. */
-static struct ialloc_window *window_get(struct volume *vol, u64 index)
+/* A window that is not to be filled yet. */
+static struct ialloc_window *window_add(struct ialloc *ialloc, u64 index, gfp_t gfp)
+{
+	struct ialloc_window *window = kzalloc(sizeof(*window), gfp);
+
+	if (window) {
+		window->index = index;
+		window_insert(ialloc, window);
+		windows_limit(ialloc, window);
+	}
+	return window;
+}
+
+/* Read the tree for a window that is in memory; the lock is dropped meanwhile. */
+static int window_read(struct volume *vol, struct ialloc_window *window)
 {
 	struct ialloc *ialloc = &vol->ialloc;
-	struct ialloc_window *window = window_find(ialloc, index);
-	u64 missed;
+	struct ialloc_window *found;
+	u64 missed = ialloc->frees_missed;
 	u32 tries;
-	int err = 0;
+	int err;
 
-	if (window && window->filled) {
-		list_move_tail(&window->lru, &ialloc->lru);
-		return window;
-	}
-	missed = ialloc->frees_missed;
+	window->fillers++;
 	mutex_unlock(&ialloc->lock);
-	window = kzalloc(sizeof(*window), GFP_NOFS);
-	if (!window)
-		err = -ENOMEM;
+	found = kzalloc(sizeof(*found), GFP_NOFS);
+	err = found ? 0 : -ENOMEM;
 	for (tries = 0; !err; tries++) {
-		window->index = index;
-		err = window_fill(vol, window);
+		found->index = window->index;
+		err = window_fill(vol, found);
 		mutex_lock(&ialloc->lock);
 		/* At worst, numbers given back just now stay used until the next mount. */
 		if (err || missed == ialloc->frees_missed || tries >= FILL_TRIES)
@@ -227,11 +233,31 @@ static struct ialloc_window *window_get(struct volume *vol, u64 index)
 		missed = ialloc->frees_missed;
 		mutex_unlock(&ialloc->lock);
 	}
-	if (!window)
+	if (!found)
 		mutex_lock(&ialloc->lock);
+	window->fillers--;
 	if (!err)
-		window_take(ialloc, &window);
-	kfree(window);
+		window_take(ialloc, window, found);
+	else if (!window->filled && !window->held_count && !window->fillers)
+		window_drop(ialloc, window);
+	kfree(found);
+	return err;
+}
+
+/* With the lock held: the window, or NULL after it was dropped and taken again, to look anew; or an error. */
+static struct ialloc_window *window_get(struct volume *vol, u64 index)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window = window_find(ialloc, index);
+	int err;
+
+	if (window && window->filled) {
+		list_move_tail(&window->lru, &ialloc->lru);
+		return window;
+	}
+	if (!window)
+		window = window_add(ialloc, index, GFP_NOFS);
+	err = window ? window_read(vol, window) : -ENOMEM;
 	return err ? ERR_PTR(err) : NULL;
 }
 
@@ -395,14 +421,8 @@ int ialloc_hold(struct volume *vol, u64 ino)
 
 	mutex_lock(&ialloc->lock);
 	window = window_find(ialloc, ino >> WINDOW_SHIFT);
-	if (!window) {		/* not to be filled for this: it only says what is held */
-		window = kzalloc(sizeof(*window), GFP_COMMIT);
-		if (window) {
-			window->index = ino >> WINDOW_SHIFT;
-			window_insert(ialloc, window);
-			windows_limit(ialloc, window);
-		}
-	}
+	if (!window)		/* not to be filled for this: it only says what is held */
+		window = window_add(ialloc, ino >> WINDOW_SHIFT, GFP_COMMIT);
 	if (window)
 		number_hold(window, ino % WINDOW_NUMBERS);
 	else

@@ -317,6 +317,55 @@ static void test_memory_faults(void **unused)
 	close_volume(fixture);
 }
 
+/* While the tree is read to fill a window, somebody else fills it, takes a number, and the window goes again. */
+static struct tree_fixture *beside;
+static const struct tux3_device_ops *beside_ops;
+static u64 beside_ino;
+static u32 beside_reads;	/* until that happens */
+
+static int read_beside(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	struct volume *vol = &beside->vol;
+
+	if (beside_reads && !--beside_reads) {
+		CHECK(!ialloc_new(vol, 4999, 0, false, &beside_ino));
+		set_items(vol, beside_ino, TUX3_ITEM_ATTR, 1);
+		ialloc_settle(vol, beside_ino);
+		ialloc_settle_all(vol);
+	}
+	return beside_ops->read(dev, addr, count, data);
+}
+
+static void test_window_goes_while_filled(void **unused)
+{
+	struct tux3_device_ops ops;
+	struct tree_fixture *fixture = beside = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 ino, i;
+
+	begin("test_window_goes_while_filled", 0);
+	for (i = 5001; i < 8000; i++)
+		set_items(vol, i, TUX3_ITEM_ATTR, 1);
+	fixture_sync(fixture);
+	forget(vol);
+	fixture_reopen(fixture, CACHE_BYTES);
+	vol->ialloc.windows_max = 0;
+	beside_ops = vol->dev->ops;
+	ops = *beside_ops;
+	ops.read = read_beside;
+	ops.read_many = NULL;
+	vol->dev->ops = &ops;
+	beside_reads = 50;
+	CHECK(!ialloc_new(vol, 4999, 0, false, &ino));
+	vol->dev->ops = beside_ops;
+	CHECK(!beside_reads && beside_ino == 5000);
+	CHECK(ino == 8000);
+	CHECK(ialloc_test(vol, 5000) == 1);
+	ialloc_free(vol, ino);
+	CHECK(!vol->ialloc.count);
+	close_volume(fixture);
+}
+
 #define THREADS 3
 #define EACH 3000
 
@@ -558,6 +607,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fill_speed),
 		cmocka_unit_test(test_full_windows),
 		cmocka_unit_test(test_memory_faults),
+		cmocka_unit_test(test_window_goes_while_filled),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_free_while_filling),
 		cmocka_unit_test(test_windows_go),
