@@ -10,7 +10,6 @@
 #define DEFAULT_AGE_MS		5000u
 #define DEFAULT_DIRTY_BYTES	(64ULL << 20)
 #define DEFAULT_OVERLAY		100000u
-#define DEFAULT_LOG_BLOCKS	4096u
 #define DEFAULT_REPLAY_NODES	8192u	/* with 32 reads in flight of 8 ms each: 2 seconds */
 #define DEFAULT_CACHE_BYTES	(128ULL << 20)
 #define DEFAULT_SLICE_EXTENTS	2048u
@@ -239,8 +238,6 @@ static void volume_default_options(struct volume *vol)
 		opts->dirty_limit_bytes = 8 * opts->dirty_bytes;
 	if (!opts->overlay_entries)
 		opts->overlay_entries = DEFAULT_OVERLAY;
-	if (!opts->log_blocks)
-		opts->log_blocks = DEFAULT_LOG_BLOCKS;
 	if (!opts->replay_nodes)
 		opts->replay_nodes = max_t(u64, DEFAULT_REPLAY_NODES, 2 * opts->dirty_nodes);
 	if (!opts->cache_bytes)
@@ -258,6 +255,8 @@ static int volume_init_parts(struct volume *vol)
 	u64 log_max = max_t(u64, vol->total_blocks / 16, 4);
 	int err;
 
+	if (!opts->log_blocks)
+		opts->log_blocks = LOG_BYTES_MAX / 2 >> vol->block_shift;
 	opts->log_blocks = min(opts->log_blocks, log_max);
 	if (!opts->dirty_nodes)
 		opts->dirty_nodes = min(max_t(u64, opts->cache_bytes / 2 >> vol->block_shift, 64),

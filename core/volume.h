@@ -38,7 +38,7 @@ struct volume_options {
 	u64 dirty_bytes;	/* commit when the front delta holds this much file data; 0: 64 MiB */
 	u64 dirty_limit_bytes;	/* writers wait when the front delta holds this much; 0: 8 x dirty_bytes */
 	u64 overlay_entries;	/* commit when it holds this many changed names and inodes; 0: 100,000 */
-	u64 log_blocks;		/* unify when the log is this long; 0: 4096 */
+	u64 log_blocks;		/* unify when the log is this long; 0: 16 MiB */
 	u64 dirty_nodes;	/* unify when this many tree nodes are dirty; 0: half of the cache */
 	u64 replay_nodes;	/* writers wait when a mount after a crash would read so many nodes; 0: 8192 */
 	u64 cache_bytes;	/* limit for clean tree nodes; 0: 128 MiB */

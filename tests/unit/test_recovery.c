@@ -281,6 +281,26 @@ static void wrong_counts_hold_up_nobody(void **state)
 	bed_free(&bed);
 }
 
+/* The log is bounded in bytes, whatever the size of a block, and though each commit takes a block. */
+static void the_log_stays_short(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	u64 longest = 0;
+	u32 i;
+
+	bed_make(&bed, 4ULL << 30, 65536);
+	node = bed_file(&bed, "/file");
+	for (i = 0; i < 600; i++) {
+		assert_int_equal(tux3_append(node, "x", 1), 1);
+		assert_ok(tux3_sync(bed.volume));
+		longest = max(longest, bed.volume->vol->log.length << 16);
+	}
+	tux3_node_put(node, 1);
+	assert_true(longest > 0 && longest <= LOG_BYTES_MAX);
+	bed_free(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +309,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(unlinks_read_nothing_locked),
 		cmocka_unit_test(writers_wait_and_go_on),
 		cmocka_unit_test(an_error_ends_the_wait),
+		cmocka_unit_test(the_log_stays_short),
 	};
 
 	if (argc > 1)

@@ -59,7 +59,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	uint32_t age_ms;	/* commit changes at most this long after they were made; 5000 */
 	uint64_t dirty_bytes;	/* commit when this much file data waits; 64 MiB */
 	uint64_t dirty_limit_bytes;	/* make writers wait when this much does; 8 x dirty_bytes */
-	uint64_t log_blocks;	/* unify when the log is this long; 4096 */
+	uint64_t log_blocks;	/* unify when the log is this long; 16 MiB */
 	uint64_t cache_bytes;	/* clean metadata kept in memory; 128 MiB */
 	uint64_t data_cache_bytes;	/* clean file data kept in memory; 256 MiB */
 	uint64_t names_cached;	/* clean directory entries kept in memory; 1,000,000 */
