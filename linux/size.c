@@ -405,7 +405,11 @@ int file_truncate(struct inode *inode, loff_t size)
 	int err;
 
 	resize_init(&resize, inode);
-	err = (u64)size < resize.size ? truncate_down(&resize, size) : truncate_up(&resize, size);
+	/* To the size it has: what is preallocated behind it goes, as with other file systems. */
+	if ((u64)size < resize.size || ((u64)size == resize.size && resize.flags & TUX3_ATTR_PREALLOC))
+		err = truncate_down(&resize, size);
+	else
+		err = truncate_up(&resize, size);
 	resize_exit(&resize);
 	return err;
 }

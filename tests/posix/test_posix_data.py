@@ -188,6 +188,20 @@ def test_preallocated_blocks_count_at_once(mnt):
         assert 5 << 20 <= os.fstat(fd).st_blocks * 512 <= 6 << 20
 
 
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_truncate_to_the_same_size_frees_what_is_preallocated(mnt, size):
+    with opened(f"{mnt}/f") as fd:
+        os.write(fd, pattern(size))
+        with optional(mnt, errno.EOPNOTSUPP):
+            fallocate(fd, FALLOC_KEEP_SIZE, 0, 5 << 20)
+        os.fsync(fd)
+        assert os.fstat(fd).st_blocks * 512 >= 5 << 20
+        os.ftruncate(fd, size)
+        os.fsync(fd)
+        assert os.fstat(fd).st_blocks * 512 <= 1 << 17
+        assert os.pread(fd, size + 1, 0) == pattern(size)
+
+
 @pytest.mark.parametrize("synced", [False, True])
 def test_punch_hole(mnt, synced):
     data = pattern(1 << 18)

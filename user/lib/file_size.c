@@ -180,8 +180,11 @@ int file_truncate_locked(struct tux3_node *node, u64 size)
 		return -EFBIG;
 	resize_init(&resize, node);
 	err = file_check_changeable(node, &resize.attr, USE_OVERWRITE);
-	if (!err)
-		err = size < resize.attr.size ? truncate_down(&resize, size) : truncate_up(&resize, size);
+	/* To the size it has: what is preallocated behind it goes, as with other file systems. */
+	if (!err && (size < resize.attr.size || (size == resize.attr.size && resize.attr.flags & TUX3_ATTR_PREALLOC)))
+		err = truncate_down(&resize, size);
+	else if (!err)
+		err = truncate_up(&resize, size);
 	resize_exit(&resize);
 	return err;
 }
