@@ -166,6 +166,7 @@ endif
 	$(foreach p,$(filter %/tux3,$(TOOLS)) $(FUSE) $(SIM),install -m 755 $(p) $(DESTDIR)$(BINDIR)/;)
 	install -d $(DESTDIR)$(HELPERDIR)
 	$(foreach h,$(if $(FUSE),$(HELPERS)),ln -sf $(BINDIR)/tux3-fuse $(DESTDIR)$(HELPERDIR)/$(h);)
+	$(if $(DESTDIR),,[ $$(id -u) != 0 ] || PATH=$$PATH:/sbin ldconfig)
 
 clean:
 	rm -rf build
