@@ -148,9 +148,10 @@ int balloc_touch(struct volume *vol, u64 group);
 /*
  * The back end: bring the maps of these groups into memory, many reads at once and none with balloc->lock held.  Errors
  * are left for who needs the group.  At most balloc_prefetch_limit() groups: so many stay in memory until they are used.
+ * The list is changed.
  */
 u32 balloc_prefetch_limit(struct volume *vol);
-void balloc_prefetch(struct volume *vol, const u64 *groups, u32 count);
+void balloc_prefetch(struct volume *vol, u64 *groups, u32 count);
 
 /*
  * Is every block of the range in use in disk (1), none (0), or mixed (-ERANGE)?  -EIO, also for blocks

@@ -112,6 +112,8 @@ static bool delta_slot_full(struct volume *vol, unsigned int slot, unsigned int 
 
 /* ---- how long would a recovery take? ---- */
 
+#define RECOVERY_LOOKS 256u	/* so often at least on the way to the limit */
+
 /*
  * A mount after a crash reads the log, and each leaf that it changes.  Both are bounded: writers wait before they get
  * longer than what is replayed in a few seconds on a slow disk (replay_nodes), and a unify is due at half of that.
@@ -194,21 +196,37 @@ static int delta_relieve(struct volume *vol)
 	return err;
 }
 
+/*
+ * The guess is a sum over counters that others write: while they are far from any limit, only some operations make it.
+ * What single changes add is small beside the limits.
+ */
+static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return !delta->thread || atomic_read(&delta->pressed) ||
+	       !(atomic64_read(&delta->changes[slot]) & delta->look_mask) ||
+	       atomic64_read(&delta->dirty_bytes[slot]) >= (s64)vol->opts.dirty_bytes / 2;
+}
+
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
 static int delta_throttle(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
 	u64 front = READ_ONCE(delta->front), start;
-	struct delta_recovery guess = delta_guess_front(vol, front & 1);
 
-	if (unlikely(recovery_is_long(vol, &guess, 4)) && delta->thread)
-		delta_request(vol);
-	if (unlikely(delta_recovery_long(vol, &guess))) {
-		int err = delta_relieve(vol);
+	if (unlikely(delta_look_at_recovery(vol, front & 1))) {
+		struct delta_recovery guess = delta_guess_front(vol, front & 1);
 
-		if (err)
-			return err;
-		front = READ_ONCE(delta->front);
+		if (unlikely(recovery_is_long(vol, &guess, 4)) && delta->thread)
+			delta_request(vol);
+		if (unlikely(delta_recovery_long(vol, &guess))) {
+			int err = delta_relieve(vol);
+
+			if (err)
+				return err;
+			front = READ_ONCE(delta->front);
+		}
 	}
 	if (likely(!delta_slot_full(vol, front & 1, 1)))
 		return 0;
@@ -683,6 +701,7 @@ int delta_start(struct volume *vol)
 	struct delta_state *delta = &vol->delta;
 
 	delta->front = delta->committed + 1;
+	delta->look_mask = rounddown_pow_of_two(max_t(u64, vol->opts.replay_nodes / RECOVERY_LOOKS, 1)) - 1;
 	if (vol->opts.read_only || vol->opts.manual)
 		return 0;
 	atomic_set(&delta->stopping, 0);

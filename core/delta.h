@@ -58,6 +58,7 @@ struct delta_state {
 	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
 	atomic64_t changes[2];		/* dirty inodes; changed names, xattrs and ranges of files */
 	atomic64_t leaves[2];		/* leaves that the delta touches, guessed: delta_guess_leaf() */
+	u64 look_mask;			/* constant: at which numbers of changes the length of a recovery is guessed */
 	atomic_t pressed;		/* writers who wait until a recovery would take less time */
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */

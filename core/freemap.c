@@ -527,20 +527,40 @@ struct map_read {
 	u8 state, slot;		/* of the group when the read was planned */
 };
 
-/* Which of these are to be read?  Those that have no map cost no read and are loaded when they are needed. */
+/* How many slots are to be read of this group, and where?  One without a map costs no read and is loaded when it is needed. */
+static u32 group_missing(struct volume *vol, u64 index, struct balloc_info **info, u64 *addr)
+{
+	*info = index < vol->group_count ? group_info(vol, index) : NULL;
+	if (!*info || (*info)->group || (*info)->state == GROUP_BAD)
+		return 0;
+	return group_slots_to_read(vol, index, *info, addr);
+}
+
+/* Only those that have something to be read. */
+static u32 prefetch_missing(struct volume *vol, u64 *groups, u32 count)
+{
+	struct balloc_info *info;
+	u32 i, n = 0;
+	u64 addr;
+
+	mutex_lock(&vol->balloc.lock);
+	for (i = 0; i < count; i++)
+		if (group_missing(vol, groups[i], &info, &addr))
+			groups[n++] = groups[i];
+	mutex_unlock(&vol->balloc.lock);
+	return n;
+}
+
 static u32 prefetch_plan(struct volume *vol, const u64 *groups, u32 count, struct map_read *plan,
 			 struct device_io *reads, u8 *buf)
 {
 	u32 i, n = 0;
 
 	for (i = 0; i < count; i++) {
-		struct balloc_info *info = groups[i] < vol->group_count ? group_info(vol, groups[i]) : NULL;
+		struct balloc_info *info;
 		u64 addr;
-		u32 slots;
+		u32 slots = group_missing(vol, groups[i], &info, &addr);
 
-		if (!info || info->group || info->state == GROUP_BAD)
-			continue;
-		slots = group_slots_to_read(vol, groups[i], info, &addr);
 		if (!slots)
 			continue;
 		plan[n] = (struct map_read){ groups[i], info->state, info->slot };
@@ -581,11 +601,15 @@ u32 balloc_prefetch_limit(struct volume *vol)
 	return groups_kept(vol) / 2;
 }
 
-void balloc_prefetch(struct volume *vol, const u64 *groups, u32 count)
+void balloc_prefetch(struct volume *vol, u64 *groups, u32 count)
 {
-	u8 *buf = kvmalloc((size_t)DEVICE_READS_MAX * MAP_SLOTS << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
 	u32 done, n;
+	u8 *buf;
 
+	count = prefetch_missing(vol, groups, count);
+	if (!count)
+		return;
+	buf = kvmalloc((size_t)min(count, DEVICE_READS_MAX) * MAP_SLOTS << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
 	for (done = 0; buf && done < count; done += n) {
 		n = min(count - done, DEVICE_READS_MAX);
 		prefetch_batch(vol, groups + done, n, buf);

@@ -12,6 +12,7 @@
 #include "tree_internal.h"
 #include "apply.h"
 
+#define PREFETCH_FEW	16u	/* keys of a small commit, which allocates nothing here */
 #define PREFETCH_STRIDE	64u	/* keys followed before sem is given to others */
 
 struct prefetch *prefetch_create(struct volume *vol)
@@ -123,10 +124,11 @@ static int link_order(const void *a, const void *b)
 
 static void prefetch_keys(struct prefetch *prefetch)
 {
-	struct node_link *links;
+	struct node_link few[PREFETCH_FEW], *links = few;
 	u32 rounds = READ_ONCE(prefetch->vol->tree.root_level) + 1, round, missing;
 
-	links = kvmalloc(prefetch->keys * sizeof(*links), GFP_NOFS | __GFP_NOWARN);
+	if (prefetch->keys > PREFETCH_FEW)
+		links = kvmalloc(prefetch->keys * sizeof(*links), GFP_NOFS | __GFP_NOWARN);
 	if (!links)
 		return;
 	sort(prefetch->key, prefetch->keys, sizeof(prefetch->key[0]), key_order, NULL);
@@ -137,7 +139,8 @@ static void prefetch_keys(struct prefetch *prefetch)
 		sort(links, missing, sizeof(*links), link_order, NULL);	/* as they lie on the disk */
 		cache_fetch(prefetch->vol, links, missing);
 	}
-	kvfree(links);
+	if (links != few)
+		kvfree(links);
 }
 
 static void prefetch_groups(struct prefetch *prefetch)
