@@ -255,7 +255,7 @@ static bool commit_frees_blocks(struct tux3_inode *inode, u64 delta)
 	bool frees;
 
 	spin_lock(&inode->lock);
-	frees = inode->in_tree && (!inode->attr.nlink || (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA &&
+	frees = inode->in_tree && inode->blocks && (!inode->attr.nlink || (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA &&
 							  inode->blocks <= COMMIT_SMALL_BLOCKS));
 	spin_unlock(&inode->lock);
 	return frees;

@@ -18,14 +18,29 @@
 static_assert(PARENTS_FIT * (sizeof(struct disk_parent) + TUX3_NAME_MAX) <=
 	      TUX3_ITEM_MAX(1u << TUX3_MIN_BLOCK_SHIFT));
 
-static atomic_t *parent_bucket(struct volume *vol, u64 delta, u64 ino, u64 hash)
+static u32 parent_bucket(u64 ino, u64 hash)
 {
-	return &vol->parents.bytes[delta & 1][hash_64(hash ^ ino << 8, PARENT_BUCKETS_SHIFT)];
+	return hash_64(hash ^ ino << 8, PARENT_BUCKETS_SHIFT);
+}
+
+static u32 parent_pending(struct volume *vol, u64 ino, u64 hash)
+{
+	u32 bucket = parent_bucket(ino, hash);
+
+	return atomic_read(&vol->parents.bytes[0][bucket]) + atomic_read(&vol->parents.bytes[1][bucket]);
 }
 
 static u64 parent_name_hash(struct volume *vol, u64 dir, const char *name, u32 len)
 {
 	return name_hash(vol, dir, TUX3_ITEM_PARENT, name, len);
+}
+
+/* Bytes of the item as the tree has it. */
+static int parent_chain(struct volume *vol, const struct tree_key *key)
+{
+	int len = tree_lookup(vol, key, NULL, 0);
+
+	return len == -ENOENT ? 0 : len;
 }
 
 int parent_room(struct tux3_inode *inode, u64 dir, const char *name, u32 len)
@@ -42,44 +57,48 @@ int parent_room(struct tux3_inode *inode, u64 dir, const char *name, u32 len)
 	hash = parent_name_hash(vol, dir, name, len);
 	key = tree_key(inode->ino, TUX3_ITEM_PARENT, hash);
 	/* First what is pending, then the tree: in between it can only go from here to there.  One is its first name. */
-	pending = atomic_read(parent_bucket(vol, 0, inode->ino, hash)) +
-		  atomic_read(parent_bucket(vol, 1, inode->ino, hash)) +
-		  sizeof(struct disk_parent) + TUX3_NAME_MAX;
+	pending = parent_pending(vol, inode->ino, hash) + sizeof(struct disk_parent) + TUX3_NAME_MAX;
 	smp_rmb();		/* pairs with parent_done() */
-	chain = tree_lookup(vol, &key, NULL, 0);
-	if (chain < 0 && chain != -ENOENT)
+	chain = parent_chain(vol, &key);
+	if (chain < 0)
 		return chain;
-	if (max(chain, 0) + pending + entry <= TUX3_ITEM_MAX(vol->block_size))
+	if (chain + pending + entry <= TUX3_ITEM_MAX(vol->block_size))
 		return 0;
 	err = delta_commit(vol);
 	if (err)
 		return err;
-	chain = tree_lookup(vol, &key, NULL, 0);
-	if (chain < 0 && chain != -ENOENT)
+	chain = parent_chain(vol, &key);
+	if (chain < 0)
 		return chain;
-	return max(chain, 0) + entry <= TUX3_ITEM_MAX(vol->block_size) ? 0 : -EMLINK;
+	return chain + entry <= TUX3_ITEM_MAX(vol->block_size) ? 0 : -EMLINK;
 }
 
 void parent_add(struct delta_op *op, struct tux3_inode *inode, u64 dir, const char *name, u32 len)
 {
-	struct volume *vol = inode->vol;
+	struct parents *parents = &inode->vol->parents;
+	unsigned int slot = op->delta & 1;
+	u32 bucket;
 
 	if (S_ISDIR(READ_ONCE(inode->attr.mode)))
 		return;
-	atomic_add(sizeof(struct disk_parent) + len,
-		   parent_bucket(vol, op->delta, inode->ino, parent_name_hash(vol, dir, name, len)));
-	if (!READ_ONCE(vol->parents.any[op->delta & 1]))
-		WRITE_ONCE(vol->parents.any[op->delta & 1], true);
+	bucket = parent_bucket(inode->ino, parent_name_hash(inode->vol, dir, name, len));
+	atomic_add(sizeof(struct disk_parent) + len, &parents->bytes[slot][bucket]);
+	if (!test_bit(bucket / PARENT_STRETCH, &parents->used[slot]))
+		set_bit(bucket / PARENT_STRETCH, &parents->used[slot]);
 }
 
 void parent_done(struct volume *vol, u64 delta)
 {
-	u32 i;
+	struct parents *parents = &vol->parents;
+	unsigned int slot = delta & 1;
+	u32 stretch, i;
 
-	if (!READ_ONCE(vol->parents.any[delta & 1]))
-		return;
 	smp_wmb();		/* pairs with parent_room(): they are in the tree */
-	for (i = 0; i < ARRAY_SIZE(vol->parents.bytes[0]); i++)
-		atomic_set(&vol->parents.bytes[delta & 1][i], 0);
-	WRITE_ONCE(vol->parents.any[delta & 1], false);
+	for (stretch = 0; stretch < BITS_PER_LONG; stretch++) {
+		if (!test_bit(stretch, &parents->used[slot]))
+			continue;
+		for (i = stretch * PARENT_STRETCH; i < (stretch + 1) * PARENT_STRETCH; i++)
+			atomic_set(&parents->bytes[slot][i], 0);
+	}
+	WRITE_ONCE(parents->used[slot], 0);
 }

@@ -12,10 +12,11 @@ struct tux3_inode;
 struct delta_op;
 
 #define PARENT_BUCKETS_SHIFT 12
+#define PARENT_STRETCH	((1u << PARENT_BUCKETS_SHIFT) / BITS_PER_LONG)
 
 struct parents {
 	atomic_t bytes[2][1u << PARENT_BUCKETS_SHIFT];	/* by delta & 1: of pointers given in the delta */
-	bool any[2];
+	unsigned long used[2];		/* a bit for each stretch of buckets of which some are not 0 */
 };
 
 /*

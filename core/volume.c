@@ -9,6 +9,8 @@
 
 #define DEFAULT_AGE_MS		5000u
 #define DEFAULT_DIRTY_BYTES	(64ULL << 20)
+#define DIRTY_LIMIT_FACTOR	8
+#define DIRTY_BYTES_MAX		(S64_MAX / DIRTY_LIMIT_FACTOR)	/* both are compared with signed counts */
 #define DEFAULT_OVERLAY		100000u
 #define DEFAULT_REPLAY_NODES	8192u	/* with 32 reads in flight of 8 ms each: 2 seconds */
 #define DEFAULT_CACHE_BYTES	(128ULL << 20)
@@ -226,16 +228,21 @@ static int volume_set_geometry(struct volume *vol, char *why, size_t why_size)
 	return volume_check_writable(vol, why, why_size);
 }
 
+void volume_set_dirty_bytes(struct volume_options *opts, u64 bytes, u64 limit)
+{
+	bytes = min_t(u64, bytes, DIRTY_BYTES_MAX);
+	/* The limit first: it is never below what triggers a commit for long. */
+	WRITE_ONCE(opts->dirty_limit_bytes, limit ? min_t(u64, limit, S64_MAX) : DIRTY_LIMIT_FACTOR * bytes);
+	WRITE_ONCE(opts->dirty_bytes, bytes);
+}
+
 static void volume_default_options(struct volume *vol)
 {
 	struct volume_options *opts = &vol->opts;
 
 	if (!opts->age_ms)
 		opts->age_ms = DEFAULT_AGE_MS;
-	if (!opts->dirty_bytes)
-		opts->dirty_bytes = DEFAULT_DIRTY_BYTES;
-	if (!opts->dirty_limit_bytes)
-		opts->dirty_limit_bytes = 8 * opts->dirty_bytes;
+	volume_set_dirty_bytes(opts, opts->dirty_bytes ? opts->dirty_bytes : DEFAULT_DIRTY_BYTES, opts->dirty_limit_bytes);
 	if (!opts->overlay_entries)
 		opts->overlay_entries = DEFAULT_OVERLAY;
 	if (!opts->replay_nodes)

@@ -152,6 +152,8 @@ int volume_format(struct tux3_device *dev, const struct format_options *opts, ch
 /* A message about this volume, one sentence: "tux3 <device>: ...". */
 __printf(2, 3) void volume_warn(struct volume *vol, const char *format, ...);
 /* Fatal: print, remember err, make the volume read-only, wake every waiter. what: what failed. */
+/* dirty_bytes and, if limit is 0, the limit that goes with it; too much is as much as there can be. */
+void volume_set_dirty_bytes(struct volume_options *opts, u64 bytes, u64 limit);
 void volume_abort(struct volume *vol, int err, const char *what);
 static inline int volume_error(struct volume *vol)
 {

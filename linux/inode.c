@@ -392,9 +392,6 @@ int node_drop(struct inode *inode)
 		queue_put(node);
 		return 0;
 	}
-	/* Strays would be lost with it. */
-	if (inode->i_state & I_DONTCACHE && mapping_tagged(&inode->i_data, PAGECACHE_TAG_DIRTY) && inode->i_nlink)
-		inode->i_state &= ~I_DONTCACHE;
 	return inode->i_state & I_DONTCACHE ? 1 : generic_drop_inode(inode);
 }
 

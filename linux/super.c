@@ -339,10 +339,8 @@ static void super_apply_options(struct tux3_sb *sbi, const struct tux3_options *
 
 	if (options->age_ms)
 		WRITE_ONCE(core->age_ms, options->age_ms);
-	if (options->dirty_bytes) {
-		WRITE_ONCE(core->dirty_limit_bytes, 8 * options->dirty_bytes);
-		WRITE_ONCE(core->dirty_bytes, options->dirty_bytes);
-	}
+	if (options->dirty_bytes)
+		volume_set_dirty_bytes(core, options->dirty_bytes, 0);
 	if (options->cache_bytes)
 		cache_set_limit(sbi->vol, options->cache_bytes);
 	if (options->names_cached)

@@ -236,6 +236,24 @@ static void set_read_only(struct bed *bed, bool read_only)
 	bed->dev->read_only = read_only;
 }
 
+/* A limit that nobody reaches must not become one that everybody is above. */
+static void test_dirty_limits_do_not_overflow(void **state)
+{
+	static const u64 bytes[] = { 1, 64 << 20, S64_MAX / 8, 1ULL << 60, 1ULL << 61, U64_MAX };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(bytes); i++) {
+		struct volume_options opts = {};
+
+		volume_set_dirty_bytes(&opts, bytes[i], 0);
+		assert_true((s64)opts.dirty_bytes > 0 && (s64)opts.dirty_limit_bytes > 0);
+		assert_true(opts.dirty_limit_bytes >= opts.dirty_bytes);
+		assert_true(opts.dirty_bytes == bytes[i] || opts.dirty_limit_bytes >= 1ULL << 62);
+		volume_set_dirty_bytes(&opts, bytes[i], 5);
+		assert_int_equal(opts.dirty_limit_bytes, 5);
+	}
+}
+
 static void test_read_only(void **state)
 {
 	struct bed bed = { .opts = { .age_ms = 5, .manual = *state } };
@@ -533,6 +551,7 @@ int main(void)
 		{ "test_read_only_manual", test_read_only, NULL, NULL, &yes },
 		cmocka_unit_test(test_writable_after_crash),
 		cmocka_unit_test(test_stays_read_only),
+		cmocka_unit_test(test_dirty_limits_do_not_overflow),
 		cmocka_unit_test(test_trim),
 		cmocka_unit_test(test_trim_beside_writers),
 		{ "test_discard_option_thread", test_discard_option, NULL, NULL, NULL },

@@ -12,20 +12,26 @@
 
 #include "tux3_fuse.h"
 
+/* An entry of node, whose reference goes if it fails; err: there is no node.  false: the error was told. */
+static bool take_entry(fuse_req_t req, struct fuse_entry_param *entry, struct tux3_node *node, int err)
+{
+	if (!err) {
+		err = fill_entry(entry, node);
+		if (err)
+			tux3_node_put(node, 1);
+	}
+	if (err)
+		fuse_reply_err(req, -err);
+	return !err;
+}
+
 /* Tell the kernel about node, whose reference it gets; err: there is none. */
 static void reply_node(fuse_req_t req, struct tux3_node *node, int err)
 {
 	struct fuse_entry_param entry;
 
-	if (!err) {
-		err = fill_entry(&entry, node);
-		if (err)
-			tux3_node_put(node, 1);
-	}
-	if (err) {
-		fuse_reply_err(req, -err);
+	if (!take_entry(req, &entry, node, err))
 		return;
-	}
 	/* A request the kernel gave up on gets no node id, so no "forget" would come.  None comes for the root. */
 	if (fuse_reply_entry(req, &entry) || node == mount_state.root)
 		tux3_node_put(node, 1);
@@ -125,15 +131,8 @@ void serve_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 
 	request_cred(req, &cred);
 	err = tux3_mknod(node_of(parent), &cred, name, S_IFREG | (mode & ~S_IFMT), 0, 0, &node);
-	if (!err) {
-		err = fill_entry(&entry, node);
-		if (err)
-			tux3_node_put(node, 1);
-	}
-	if (err) {
-		fuse_reply_err(req, -err);
+	if (!take_entry(req, &entry, node, err))
 		return;
-	}
 	fill_open(fi);
 	if (fuse_reply_create(req, &entry, fi))
 		tux3_node_put(node, 1);
