@@ -199,7 +199,8 @@ struct disk_attr {
 #define TUX3_ATTR_APPEND	(1u << 9)
 #define TUX3_ATTR_NODUMP	(1u << 10)
 #define TUX3_ATTR_NOATIME	(1u << 11)
-#define TUX3_ATTR_KNOWN		0xf07u
+#define TUX3_ATTR_PROJINHERIT	(1u << 12)	/* of a directory: what is made in it belongs to its project */
+#define TUX3_ATTR_KNOWN		0x1f07u
 
 /* Chained in one item where hashes collide; unaligned; names are not terminated. */
 struct disk_dirent {

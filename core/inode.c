@@ -44,6 +44,7 @@ static const struct {
 	{ TUX3_ATTR_APPEND,	0x20 },
 	{ TUX3_ATTR_NODUMP,	0x40 },
 	{ TUX3_ATTR_NOATIME,	0x80 },
+	{ TUX3_ATTR_PROJINHERIT, 0x20000000 },
 };
 
 u32 attr_flags_to_ioctl(u32 attr)
@@ -66,6 +67,16 @@ bool attr_flags_from_ioctl(u32 flags, u32 *attr)
 		if (flags & attr_flags[i].ioctl)
 			*attr |= attr_flags[i].attr;
 	return flags == attr_flags_to_ioctl(*attr);
+}
+
+void attr_inherit_project(struct tux3_attr *attr, struct tux3_inode *dir)
+{
+	/* Changed with the directory locked only, as the caller has it. */
+	if (!(READ_ONCE(dir->attr.flags) & TUX3_ATTR_PROJINHERIT))
+		return;
+	attr->projid = READ_ONCE(dir->attr.projid);
+	if (S_ISDIR(attr->mode))
+		attr->flags |= TUX3_ATTR_PROJINHERIT;
 }
 
 /* ---- attributes on disk ---- */

@@ -107,6 +107,9 @@ struct tux3_time inode_now(struct volume *vol);
 u32 attr_flags_to_ioctl(u32 attr_flags);
 bool attr_flags_from_ioctl(u32 flags, u32 *attr_flags);
 
+/* What a new inode, whose mode is set, takes over from its directory: the project, if that one says so. */
+void attr_inherit_project(struct tux3_attr *attr, struct tux3_inode *dir);
+
 void attr_to_disk(struct disk_attr *disk, const struct tux3_attr *attr, u64 blocks);
 int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk);
 
@@ -127,7 +130,8 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	      const char *target, unsigned int target_len);
 /* The same without a name (O_TMPFILE): an orphan until op_link. */
 int op_tmpfile(struct tux3_inode *inode);
-int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode); /* -EEXIST -EMLINK */
+/* -EEXIST -EMLINK; -EXDEV: the directory is for one project, the file belongs to another. */
+int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode);
 /* inode is what the name leads to, -ESTALE if not; directories must be empty: -ENOTEMPTY. */
 int op_unlink(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode);
 int op_rmdir(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode);
@@ -144,7 +148,7 @@ struct op_rename {
 	struct tux3_inode *whiteout;	/* a new inode that takes old_name, or NULL */
 	unsigned int flags;
 };
-/* -EEXIST -ENOENT -ENOTEMPTY -EISDIR -ENOTDIR.  That new_dir is not below inode is the host's check. */
+/* -EEXIST -ENOENT -ENOTEMPTY -EISDIR -ENOTDIR -EXDEV (as op_link).  That new_dir is not below inode is the host's check. */
 int op_rename(const struct op_rename *args);
 
 #define OP_ATTR_MODE	1u

@@ -108,6 +108,16 @@ int op_tmpfile(struct tux3_inode *inode)
 	return 0;
 }
 
+/*
+ * Nothing comes by its name alone into a directory that is for one project, and is then counted for another: who moves it has to
+ * copy it.  The host's locks keep the projects as they are.
+ */
+static bool project_fits(const struct tux3_inode *dir, const struct tux3_inode *inode)
+{
+	return !(READ_ONCE(dir->attr.flags) & TUX3_ATTR_PROJINHERIT) ||
+	       READ_ONCE(dir->attr.projid) == READ_ONCE(inode->attr.projid);
+}
+
 int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode)
 {
 	struct volume *vol = dir->vol;
@@ -124,6 +134,8 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (err)
 		return err;
 	err = prep.ino ? -EEXIST : parent_room(inode, dir->ino, name, len);
+	if (!err && !project_fits(dir, inode))
+		err = -EXDEV;
 	if (!err)
 		err = delta_enter(vol, &op, space_cost_items(vol, 6), 0);
 	if (err) {
@@ -193,6 +205,10 @@ static int rename_check(const struct op_rename *args, const struct name_prepared
 		return -ESTALE;
 	if (args->flags & OP_RENAME_NOREPLACE && new->ino)
 		return -EEXIST;
+	if (args->old_dir != args->new_dir &&
+	    (!project_fits(args->new_dir, args->inode) ||
+	     (args->flags & OP_RENAME_EXCHANGE && !project_fits(args->old_dir, args->target))))
+		return -EXDEV;
 	if (!args->target || args->flags & OP_RENAME_EXCHANGE)
 		return 0;
 	if (is_dir(args->inode) && !is_dir(args->target))

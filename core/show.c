@@ -246,6 +246,7 @@ static const struct flag_name attr_flags[] = {
 	{ TUX3_ATTR_APPEND, "append" },
 	{ TUX3_ATTR_NODUMP, "nodump" },
 	{ TUX3_ATTR_NOATIME, "noatime" },
+	{ TUX3_ATTR_PROJINHERIT, "projinherit" },
 	{ }
 };
 

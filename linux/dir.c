@@ -8,6 +8,8 @@
  *
  * The VFS holds i_rwsem shared, and the file's position lock.
  */
+#include <linux/filelock.h>
+
 #include "linux/vfs.h"
 
 #define DIR_END ((loff_t)S64_MAX - 1)
@@ -55,6 +57,7 @@ const struct file_operations dir_file_ops = {
 	.read		= generic_read_dir,
 	.iterate_shared	= dir_iterate,
 	.fsync		= file_fsync,
+	.setlease	= generic_setlease,
 	.unlocked_ioctl	= node_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,
 };

@@ -9,6 +9,7 @@
  * Locking: i_rwsem is held shared while we look, so that only the back end changes things.
  */
 #include <linux/fiemap.h>
+#include <linux/filelock.h>
 #include <linux/splice.h>
 #include "linux/folio.h"
 
@@ -203,6 +204,7 @@ const struct file_operations file_file_ops = {
 	.mmap = file_mmap,
 	.fsync = file_fsync,
 	.fallocate = file_fallocate,
+	.setlease = generic_setlease,
 	.unlocked_ioctl = node_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 };

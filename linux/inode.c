@@ -248,7 +248,7 @@ struct inode *node_new(struct mnt_idmap *idmap, struct inode *dir, umode_t mode,
 	attr->gid = i_gid_read(inode);
 	attr->rdev_major = MAJOR(rdev);
 	attr->rdev_minor = MINOR(rdev);
-	attr->projid = READ_ONCE(core_of(dir)->attr.projid);
+	attr_inherit_project(attr, core_of(dir));
 	node_set_ops(inode);
 	return inode;
 }

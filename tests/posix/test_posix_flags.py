@@ -15,10 +15,11 @@ import time
 import pytest
 
 from posixlib import (AT_FDCWD, FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, OTHER, RENAME_EXCHANGE, USER, as_user,
-                      fails, fallocate, fs_type, libc, opened, read_file, renameat2, write_file)
+                      fails, fallocate, fs_type, libc, link_fd, opened, read_file, renameat2, write_file)
 
 GETFLAGS, SETFLAGS, FSGETXATTR, FSSETXATTR = 0x80086601, 0x40086602, 0x801c581f, 0x401c5820
 IMMUTABLE, APPEND, NODUMP, NOATIME, COMPR, NOCOW = 0x10, 0x20, 0x40, 0x80, 0x4, 0x800000
+PROJINHERIT = 0x20000000
 X_IMMUTABLE, X_APPEND, X_SYNC, X_NOATIME, X_NODUMP = 0x8, 0x10, 0x20, 0x40, 0x80
 X_PROJINHERIT, X_NOSYMLINKS, X_EXTSIZE, X_DAX = 0x200, 0x400, 0x800, 0x8000
 
@@ -36,6 +37,13 @@ def set_flags(path, flags):
 def get_xflags(path):
     with opened(path, os.O_RDONLY) as fd:
         return struct.unpack("I", fcntl.ioctl(fd, FSGETXATTR, bytes(28))[:4])[0]
+
+
+def get_project(path):
+    """The extended flags and the project."""
+    with opened(path, os.O_RDONLY) as fd:
+        xflags, _, _, project = struct.unpack_from("IIII", fcntl.ioctl(fd, FSGETXATTR, bytes(28)))
+    return xflags, project
 
 
 def set_xflags(path, xflags, project=0):
@@ -200,7 +208,7 @@ def test_flags_that_are_not_kept(mnt):
     for flags in (COMPR, NOCOW, NODUMP | COMPR):
         with fails(errno.EOPNOTSUPP):
             set_flags(path, flags)
-    for xflags in (X_SYNC, X_PROJINHERIT, X_NOSYMLINKS, X_DAX, X_NODUMP | X_DAX):
+    for xflags in (X_SYNC, X_NOSYMLINKS, X_DAX, X_NODUMP | X_DAX):
         with fails(errno.EOPNOTSUPP, errno.EINVAL):
             set_xflags(path, xflags)
     with opened(path) as fd, fails(errno.EOPNOTSUPP, errno.EINVAL):
@@ -215,6 +223,58 @@ def test_project_of_an_immutable_file(mnt):
         set_xflags(path, X_IMMUTABLE, project=6)
     set_xflags(path, 0, project=6)
     assert get_flags(path) == 0
+
+
+def test_project_is_inherited(mnt):
+    """Only where the directory says so; directories hand the flag on, files do not have it.  chattr(1) knows it as P."""
+    for name in ("plain", "first"):
+        os.mkdir(f"{mnt}/{name}")
+    set_xflags(f"{mnt}/plain", 0, project=7)
+    set_xflags(f"{mnt}/first", X_PROJINHERIT, project=7)
+    assert get_flags(f"{mnt}/first") == PROJINHERIT
+    for name, xflags, project in (("plain", 0, 0), ("first", X_PROJINHERIT, 7)):
+        os.makedirs(f"{mnt}/{name}/dir/below")
+        write_file(f"{mnt}/{name}/dir/below/file", b"x")
+        assert get_project(f"{mnt}/{name}/dir/below") == (xflags, project)
+        assert get_project(f"{mnt}/{name}/dir/below/file") == (0, project)
+        fd = os.open(f"{mnt}/{name}/dir", os.O_TMPFILE | os.O_RDWR)
+        link_fd(fd, f"{mnt}/{name}/dir/tmpfile")
+        os.close(fd)
+        assert get_project(f"{mnt}/{name}/dir/tmpfile") == (0, project)
+    set_flags(f"{mnt}/first", 0)
+    assert get_project(f"{mnt}/first") == (0, 7)
+    set_flags(f"{mnt}/first", PROJINHERIT | NODUMP)
+    assert get_project(f"{mnt}/first") == (X_PROJINHERIT | X_NODUMP, 7)
+
+
+def test_projects_do_not_mix(mnt):
+    """What belongs to another project cannot be linked or moved into a directory that is for one; mv(1) copies then."""
+    for name, xflags, project in (("a", X_PROJINHERIT, 1), ("b", X_PROJINHERIT, 2), ("none", 0, 3)):
+        os.mkdir(f"{mnt}/{name}")
+        set_xflags(f"{mnt}/{name}", xflags, project)
+        write_file(f"{mnt}/{name}/file", name.encode())
+        os.mkdir(f"{mnt}/{name}/dir")
+    for source, target in (("a", "b"), ("b", "a"), ("none", "a")):
+        for name in ("file", "dir"):
+            with fails(errno.EXDEV):
+                os.rename(f"{mnt}/{source}/{name}", f"{mnt}/{target}/new")
+            with fails(errno.EXDEV):
+                renameat2(f"{mnt}/{source}/{name}", f"{mnt}/{target}/{name}", RENAME_EXCHANGE)
+            with fails(errno.EXDEV):
+                renameat2(f"{mnt}/{target}/{name}", f"{mnt}/{source}/{name}", RENAME_EXCHANGE)
+        with fails(errno.EXDEV):
+            os.rename(f"{mnt}/{source}/file", f"{mnt}/{target}/file")
+        with fails(errno.EXDEV):
+            os.link(f"{mnt}/{source}/file", f"{mnt}/{target}/link")
+        assert read_file(f"{mnt}/{target}/file") == target.encode()
+    os.link(f"{mnt}/a/file", f"{mnt}/a/dir/link")  # the same project
+    os.rename(f"{mnt}/a/dir", f"{mnt}/none/new")  # out of it
+    assert get_project(f"{mnt}/none/new/link") == (0, 1)
+    os.rename(f"{mnt}/none/new", f"{mnt}/a/back")
+    set_xflags(f"{mnt}/a/file", 0, project=9)
+    os.rename(f"{mnt}/a/file", f"{mnt}/a/another name")  # within a directory nothing moves
+    with fails(errno.EEXIST):
+        os.link(f"{mnt}/b/file", f"{mnt}/a/another name")
 
 
 def test_ctime_moves(mnt):

@@ -211,6 +211,7 @@ static const struct {
 	{ FS_APPEND_FL,		FS_XFLAG_APPEND },
 	{ FS_NODUMP_FL,		FS_XFLAG_NODUMP },
 	{ FS_NOATIME_FL,	FS_XFLAG_NOATIME },
+	{ FS_PROJINHERIT_FL,	FS_XFLAG_PROJINHERIT },
 };
 
 static uint32_t flags_to_xflags(uint32_t flags)
@@ -260,7 +261,7 @@ static int set_fsxattr(fuse_req_t req, struct tux3_node *node, const struct tux3
 {
 	uint32_t flags = flags_from_xflags(fsx->fsx_xflags);
 
-	/* Extent size hints and inheritance of projects we do not have. */
+	/* Extent size hints we do not have. */
 	if (fsx->fsx_extsize || fsx->fsx_cowextsize || fsx->fsx_xflags != flags_to_xflags(flags))
 		return -EOPNOTSUPP;
 	return set_flags(req, node, old, flags, fsx->fsx_projid);

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import random
+import signal
 import stat
 import struct
 import sys
@@ -70,6 +71,21 @@ def open_handle(mount_fd, handle, flags=os.O_RDONLY):
 
 
 # ---- tests ----
+
+def leases():
+    """fcntl(F_SETLEASE): who opens the file for writing waits until its holder has been told and has given it back."""
+    write("a", "text")
+    told = []
+    signal.signal(signal.SIGIO, lambda *_: told.append(True))
+    fd = os.open("a", os.O_RDONLY)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    assert fcntl.fcntl(fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
+    os.close(os.open("a", os.O_RDONLY))
+    expect(errno.EAGAIN, os.open, "a", os.O_WRONLY | os.O_NONBLOCK)
+    assert told
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    os.close(os.open("a", os.O_WRONLY | os.O_NONBLOCK))
+
 
 def kinds():
     long = "x" * 4095
