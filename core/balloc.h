@@ -152,6 +152,8 @@ int balloc_touch(struct volume *vol, u64 group);
  */
 u32 balloc_prefetch_limit(struct volume *vol);
 void balloc_prefetch(struct volume *vol, u64 *groups, u32 count);
+/* Are the maps of all groups in memory?  Without the lock: an answer of a moment ago. */
+bool balloc_all_loaded(struct volume *vol);
 
 /*
  * Is every block of the range in use in disk (1), none (0), or mixed (-ERANGE)?  -EIO, also for blocks

@@ -43,14 +43,16 @@ static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_att
 	return dirty;
 }
 
+/* Its leaf was read ahead by commit_read_ahead(). */
 static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
 {
 	struct record_attr record = { .ino = cpu_to_le64(inode->ino) };
-	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
 	int err;
 
 	attr_to_disk(&record.attr, attr, inode->blocks);
-	err = log_record_at(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+	tree_edit_begin(inode->vol);
+	err = log_record(inode->vol, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+	tree_edit_end(inode->vol);
 	if (!err && !inode->in_tree) {
 		inode->in_tree = true;
 		ialloc_settle(inode->vol, inode->ino);
@@ -249,14 +251,15 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 
 #define COMMIT_AHEAD 256u	/* inodes */
 
-/* Will the commit free blocks of this inode?  Of a large file that goes on it does so here and there: not looked for. */
+/* Will the commit free blocks of this inode, in maps not in memory?  Of a large file that goes on it does so here and there: not looked for. */
 static bool commit_frees_blocks(struct tux3_inode *inode, u64 delta)
 {
 	bool frees;
 
 	spin_lock(&inode->lock);
-	frees = inode->in_tree && inode->blocks && (!inode->attr.nlink || (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA &&
-							  inode->blocks <= COMMIT_SMALL_BLOCKS));
+	frees = inode->in_tree && inode->blocks &&
+		(!inode->attr.nlink || (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA &&
+					inode->blocks <= COMMIT_SMALL_BLOCKS && !balloc_all_loaded(inode->vol)));
 	spin_unlock(&inode->lock);
 	return frees;
 }
@@ -274,8 +277,7 @@ static struct llist_node *commit_read_ahead(struct volume *vol, struct llist_nod
 		struct tux3_inode *inode = llist_entry(end, struct tux3_inode, dirty_node[delta & 1]);
 		struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
 
-		if (inode->in_tree)
-			prefetch_add_key(vol->ahead, &key);
+		prefetch_add_key(vol->ahead, &key);
 	}
 	prefetch_run(vol->ahead);
 	for (node = from; node != end && !prefetch_full(vol->ahead); node = node->next) {

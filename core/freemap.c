@@ -493,7 +493,7 @@ static int group_load(struct volume *vol, u64 index, struct balloc_info *info, c
 		return err;
 	}
 	group_evict(vol);
-	balloc->loaded++;
+	WRITE_ONCE(balloc->loaded, balloc->loaded + 1);
 	atomic64_inc(&balloc->group_loads);
 	if (stale)
 		group_mark_changed(balloc, group);
@@ -596,6 +596,11 @@ static void prefetch_batch(struct volume *vol, const u64 *groups, u32 count, u8 
 	mutex_unlock(&vol->balloc.lock);
 }
 
+bool balloc_all_loaded(struct volume *vol)
+{
+	return READ_ONCE(vol->balloc.loaded) == vol->balloc.group_count;
+}
+
 u32 balloc_prefetch_limit(struct volume *vol)
 {
 	return groups_kept(vol) / 2;
@@ -659,7 +664,7 @@ void group_destroy(struct balloc *balloc, struct balloc_group *group)
 	list_del(&group->link);
 	list_del(&group->untold_link);
 	group->info->group = NULL;
-	balloc->loaded--;
+	WRITE_ONCE(balloc->loaded, balloc->loaded - 1);
 	kvfree(group);
 }
 

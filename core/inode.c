@@ -217,7 +217,8 @@ void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty
 		inode->frozen = inode->attr;
 		back->frozen = true;
 	}
-	delta_guess_leaf(op, inode->ino, !slot->dirty, dirty & INODE_DIRTY_NAMES ? inode->attr.size : 0);
+	if (!slot->dirty || dirty & INODE_DIRTY_NAMES)
+		delta_guess_leaf(op, inode->ino, !slot->dirty, dirty & INODE_DIRTY_NAMES ? inode->attr.size : 0);
 	if (!slot->dirty) {
 		inode->vol->host->inode_grab(inode);
 		llist_add(&inode->dirty_node[n], &delta->dirty[n]);

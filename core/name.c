@@ -17,6 +17,7 @@
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
 #define SHRINK_DIRS	1024u	/* directories looked at by one call of name_shrink() */
 #define BATCH		256u	/* entries brought into memory, or listed, at a time */
+#define NAMES_AHEAD	64u	/* changes whose leaves are read together */
 #define HASH_MIN	16u	/* lower cookies belong to the host */
 #define HASH_MAX	((1ULL << 63) - 16)	/* and so do the highest */
 
@@ -756,28 +757,44 @@ static int name_log_change(struct tux3_inode *inode, struct name_change *change)
 	return err;
 }
 
+/* Read what a batch of changes, from this one on, needs: parent pointers and entries.  Returns the end of the batch. */
+static struct list_head *name_read_ahead(struct tux3_inode *inode, struct list_head *from, struct list_head *list)
+{
+	struct prefetch *ahead = inode->vol->ahead;
+	struct list_head *end = from, *pos;
+	unsigned int n;
+
+	for (n = 0; n < NAMES_AHEAD && end != list; n++, end = end->next) {
+		struct name_change *change = list_entry(end, struct name_change, link);
+		struct tree_key key = tree_key(change->ino ? change->ino : change->entry->tree_ino, TUX3_ITEM_PARENT, 0);
+
+		if (change->ino || change->entry->tree_ino)
+			prefetch_add_key(ahead, &key);
+	}
+	for (pos = from; pos != end; pos = pos->next) {
+		struct name_change *change = list_entry(pos, struct name_change, link);
+		struct tree_key key = tree_key(inode->ino, TUX3_ITEM_DIRENT, change->entry->hash);
+
+		if (change->ino || change->entry->tree_ino)
+			prefetch_add_key(ahead, &key);
+	}
+	prefetch_run(ahead);
+	return end;
+}
+
 int name_commit(struct tux3_inode *inode, u64 delta)
 {
 	struct name_dir *dir = inode->dir;
-	struct list_head *list = &dir->changed[delta & 1], *pos, *ahead = list->next;
+	struct list_head *list = &dir->changed[delta & 1], *pos = list->next;
 	struct volume *vol = inode->vol;
-	int err = 0, n;
+	int err = 0;
 
-	/* Read what a batch needs without the edit lock, then take it for the batch. */
-	for (pos = list->next; pos != list && !err; ) {
-		for (n = 0; n < 64 && ahead != list; n++, ahead = ahead->next) {
-			struct name_change *change = list_entry(ahead, struct name_change, link);
-			struct tree_key key = tree_key(inode->ino, TUX3_ITEM_DIRENT, change->entry->hash);
+	/* Without the edit lock, which then is taken for the batch. */
+	while (pos != list && !err) {
+		struct list_head *end = name_read_ahead(inode, pos, list);
 
-			if (!change->ino && !change->entry->tree_ino)
-				continue;
-			prefetch_add_key(vol->ahead, &key);
-			key = tree_key(change->ino ? change->ino : change->entry->tree_ino, TUX3_ITEM_PARENT, 0);
-			prefetch_add_key(vol->ahead, &key);
-		}
-		prefetch_run(vol->ahead);
 		tree_edit_begin(vol);
-		for (; pos != ahead && !err; pos = pos->next)
+		for (; pos != end && !err; pos = pos->next)
 			err = name_log_change(inode, list_entry(pos, struct name_change, link));
 		tree_edit_end(vol);
 	}

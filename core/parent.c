@@ -91,12 +91,11 @@ void parent_done(struct volume *vol, u64 delta)
 {
 	struct parents *parents = &vol->parents;
 	unsigned int slot = delta & 1;
-	u32 stretch, i;
+	unsigned long stretch;
+	u32 i;
 
 	smp_wmb();		/* pairs with parent_room(): they are in the tree */
-	for (stretch = 0; stretch < BITS_PER_LONG; stretch++) {
-		if (!test_bit(stretch, &parents->used[slot]))
-			continue;
+	for_each_set_bit(stretch, &parents->used[slot], BITS_PER_LONG) {
 		for (i = stretch * PARENT_STRETCH; i < (stretch + 1) * PARENT_STRETCH; i++)
 			atomic_set(&parents->bytes[slot][i], 0);
 	}

@@ -60,7 +60,7 @@ void prefetch_add_blocks(struct prefetch *prefetch, u64 addr, u64 count)
 	u64 group, last;
 
 	if (!prefetch || !count || addr >= prefetch->vol->total_blocks ||
-	    count > prefetch->vol->total_blocks - addr)
+	    count > prefetch->vol->total_blocks - addr || balloc_all_loaded(prefetch->vol))
 		return;
 	vol = prefetch->vol;
 	last = (addr + count - 1) / vol->group_blocks;
@@ -80,34 +80,49 @@ static int group_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
+/* Does the key lead to the same leaf as the one before it?  The answer is old when sem was given away between. */
+static bool path_leads(const struct tree_path *path, const struct node_key *key)
+{
+	return (!path->has_low || !node_key_less(key, &path->low)) && (!path->has_high || node_key_less(key, &path->high));
+}
+
 /*
- * Follow the keys down; those whose way is not in memory are kept, and the first node missing on each way, once, put
- * into links.  Keys are in order, so the same node is missing for neighbours.
+ * Follow the keys down; those whose way is not in memory are kept.  With links, and then keys are in order: the first
+ * node missing on each way, once, is put there.
  */
 static u32 prefetch_descend(struct prefetch *prefetch, struct node_link *links)
 {
 	struct volume *vol = prefetch->vol;
 	u32 i, kept = 0, missing = 0;
+	bool reached = false;
 	struct tree_path path;
 
 	for (i = 0; i < prefetch->keys; i++) {
 		struct node_key key = node_key_pack(&prefetch->key[i]);
-		int err;
 
 		if (i % PREFETCH_STRIDE == 0) {
 			if (i)
 				up_read(&vol->tree.sem);
 			cond_resched();
 			down_read(&vol->tree.sem);
+			reached = false;
 		}
-		err = path_descend(vol, &path, &key, false);
-		if (!err)
-			tree_path_put(vol, &path);
-		if (err != PATH_MISS)
+		if (reached && path_leads(&path, &key))
 			continue;
-		prefetch->key[kept++] = prefetch->key[i];
-		if (!missing || links[missing - 1].addr != path.miss.addr)
-			links[missing++] = path.miss;
+		switch (path_descend(vol, &path, &key, false)) {
+		case 0:
+			tree_path_put(vol, &path);
+			reached = true;
+			break;
+		case PATH_MISS:
+			reached = false;
+			prefetch->key[kept++] = prefetch->key[i];
+			if (links && (!missing || links[missing - 1].addr != path.miss.addr))
+				links[missing++] = path.miss;
+			break;
+		default:
+			reached = false;
+		}
 	}
 	if (prefetch->keys)
 		up_read(&vol->tree.sem);
@@ -127,6 +142,9 @@ static void prefetch_keys(struct prefetch *prefetch)
 	struct node_link few[PREFETCH_FEW], *links = few;
 	u32 rounds = READ_ONCE(prefetch->vol->tree.root_level) + 1, round, missing;
 
+	prefetch_descend(prefetch, NULL);	/* mostly all is there, and there is nothing to sort */
+	if (!prefetch->keys)
+		return;
 	if (prefetch->keys > PREFETCH_FEW)
 		links = kvmalloc(prefetch->keys * sizeof(*links), GFP_NOFS | __GFP_NOWARN);
 	if (!links)
