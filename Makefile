@@ -19,7 +19,7 @@ SBINDIR ?= $(PREFIX)/sbin
 BINDIR ?= $(PREFIX)/bin
 # mount(8) and umount(8) look for their helpers in /sbin only.
 HELPERDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(SBINDIR))
-HELPERS := mount.tux3 mount.fuse.tux3 umount.tux3 umount.fuse.tux3
+HELPERS := mount.tux3 mount.fuse.tux3 mount.fuseblk.tux3 umount.tux3 umount.fuse.tux3
 DESTDIR ?=
 VERSION := 0.1.0
 SONAME := libtux3.so.0

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-HELPERS = ("mount.tux3", "mount.fuse.tux3", "umount.tux3", "umount.fuse.tux3")
+HELPERS = ("mount.tux3", "mount.fuse.tux3", "mount.fuseblk.tux3", "umount.tux3", "umount.fuse.tux3")
 NO_MODULE = "module" if any(line.split()[-1] == "tux3" for line in open("/proc/filesystems", encoding="ascii")) else ""
 
 

@@ -6,13 +6,14 @@
  *
  * Two programs must not write one volume.  Open-file-description locks over the whole file say who uses
  * it (not flock(): udev takes that on block devices for a moment at any time); for a block device O_EXCL also
- * keeps mounted filesystems, RAID and the like out, and who only reads looks whether it could be had.  Other names of
- * the same volume, loop devices and the files behind them, are device_use.c's.
+ * keeps mounted filesystems, RAID and the like out, and who only reads looks whether it could be had.  That is a second
+ * descriptor, for a FUSE mount of the device gives it up to the kernel, which then holds the device itself.  Other names
+ * of the same volume, loop devices and the files behind them, are device_use.c's.
  *
  * Whoever else writes a block device, as the kernel module, goes past the page cache of it: what that holds is dropped
  * when we open it.
  *
- * Locking: nothing here changes after the device was opened.
+ * Locking: nothing here changes after the device was opened, but the claim, which one thread gives up.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +27,12 @@
 #include "device_use.h"
 #include "write_queue.h"
 
+#define SOFT_BLOCK_SIZE 4096	/* the kernel's name for the unit of a block device's page cache */
+
 struct device_file {
 	struct tux3_device dev;
 	int fd;
+	int claim_fd;			/* opened with O_EXCL; -1 if there is none */
 	bool block_device;
 	struct device_holds holds;	/* other names of the volume */
 	struct write_queue *queue;	/* NULL if read-only */
@@ -113,6 +117,7 @@ static void file_close(struct tux3_device *dev)
 
 	if (file->queue)
 		write_queue_close(file->queue);
+	device_file_unclaim(dev);
 	close(file->fd);
 	device_release_others(&file->holds);
 	kfree(dev->name);
@@ -133,6 +138,23 @@ int device_file_set_rate(struct tux3_device *dev, u64 bytes_per_second)
 	struct device_file *file = device_file(dev);
 
 	return file->queue ? write_queue_set_rate(file->queue, bytes_per_second) : 0;
+}
+
+void device_file_unclaim(struct tux3_device *dev)
+{
+	struct device_file *file = device_file(dev);
+
+	if (file->claim_fd >= 0)
+		close(file->claim_fd);
+	file->claim_fd = -1;
+}
+
+int device_file_soft_block_size(struct tux3_device *dev)
+{
+	struct device_file *file = device_file(dev);
+	int size;
+
+	return file->block_device && !ioctl(file->fd, BLKBSZGET, &size) ? size : 0;
 }
 
 const char *device_file_method(struct tux3_device *dev)
@@ -237,6 +259,33 @@ static int keep_others_out(struct opening *opening, int fd, const struct stat *s
 	return device_hold_others(opening->path, st, purpose, holds, opening->why, opening->why_size);
 }
 
+/* To change it later, as a mount does that finds another, drops what is in the page cache. */
+static void set_soft_block_size(int fd)
+{
+	int size = SOFT_BLOCK_SIZE;
+
+	ioctl(fd, BLKBSZSET, &size);
+}
+
+/* The descriptor, or -errno. */
+static int open_claimed(struct opening *opening, struct device_file *file, mode_t mode)
+{
+	int fd, err;
+
+	if (opening->write && S_ISBLK(mode)) {
+		file->claim_fd = open(opening->path, O_CLOEXEC | O_RDONLY | O_EXCL);
+		if (file->claim_fd < 0)
+			return explain_open(opening, errno);
+		set_soft_block_size(file->claim_fd);
+	}
+	fd = open(opening->path, O_CLOEXEC | (opening->write ? O_RDWR : O_RDONLY));
+	if (fd >= 0)
+		return fd;
+	err = explain_open(opening, errno);
+	device_file_unclaim(&file->dev);
+	return err;
+}
+
 /* Opens, locks and measures.  The descriptor, or -errno. */
 static int open_and_lock(struct opening *opening, struct device_file *file)
 {
@@ -249,10 +298,9 @@ static int open_and_lock(struct opening *opening, struct device_file *file)
 	err = check_kind(opening, st.st_mode);
 	if (err)
 		return err;
-	fd = open(opening->path, O_CLOEXEC | (opening->write ? O_RDWR : O_RDONLY) |
-		  (opening->write && S_ISBLK(st.st_mode) ? O_EXCL : 0));
+	fd = open_claimed(opening, file, st.st_mode);
 	if (fd < 0)
-		return explain_open(opening, errno);
+		return fd;
 
 	err = fstat(fd, &st) ? explain_open(opening, errno) : check_kind(opening, st.st_mode);
 	if (!err)
@@ -276,6 +324,7 @@ static int open_and_lock(struct opening *opening, struct device_file *file)
 
 fail:
 	device_release_others(&file->holds);
+	device_file_unclaim(&file->dev);
 	close(fd);
 	return err;
 }
@@ -298,6 +347,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 		err = refuse(&opening, -ENOMEM, "not enough memory to open %s", path);
 		goto fail;
 	}
+	file->claim_fd = -1;
 	file->fd = open_and_lock(&opening, file);
 	if (file->fd < 0) {
 		err = file->fd;
@@ -309,6 +359,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 			refuse(&opening, err, "cannot start threads to write %s: %s", path,
 			       strerror(-err));
 			device_release_others(&file->holds);
+			device_file_unclaim(&file->dev);
 			close(file->fd);
 			goto fail;
 		}

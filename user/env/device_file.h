@@ -17,6 +17,15 @@
 int device_open_file(const char *path, unsigned int flags, struct tux3_device **dev,
 		     char *why, size_t why_size);
 
+/*
+ * A block device that was opened for writing is claimed, so that the kernel lets nobody mount it.  This gives up the
+ * claim, for a mount of our own (fuseblk) that is to have it.
+ */
+void device_file_unclaim(struct tux3_device *dev);
+
+/* Of a block device: what a mount must ask for (blksize=) so that the kernel's cache of it stays as it is.  0: a file. */
+int device_file_soft_block_size(struct tux3_device *dev);
+
 /* Writes complete no faster than this from now on; 0: as fast as they can.  -errno if it cannot be. */
 int device_file_set_rate(struct tux3_device *dev, u64 bytes_per_second);
 

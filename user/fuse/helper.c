@@ -245,7 +245,7 @@ static int remount(const struct mounting *mounting, const struct mount_entry *en
 	return 0;
 }
 
-static bool kernel_has(const char *type)
+bool kernel_has(const char *type)
 {
 	FILE *types = fopen("/proc/filesystems", "re");
 	char line[128], name[64];
@@ -403,9 +403,10 @@ static int help_umount(const char *program)
 static ino_t superblock_id(const struct mount_entry *entry)
 {
 	char path[64];
+	bool has_device = !strncmp(entry->type, "fuseblk", 7);
 	struct stat st;
 
-	snprintf(path, sizeof(path), "/sys/class/bdi/%s", entry->device);
+	snprintf(path, sizeof(path), "/sys/class/bdi/%s%s", entry->device, has_device ? "-fuseblk" : "");
 	return stat(path, &st) ? 0 : st.st_ino;
 }
 

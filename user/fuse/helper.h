@@ -16,6 +16,8 @@ struct mount_entry {
 
 /* What is mounted on target, uppermost; or, with by_source, whose source is target. */
 bool mount_entry_find(const char *target, bool by_source, struct mount_entry *entry);
+/* A type of filesystem that it can mount. */
+bool kernel_has(const char *type);
 /* The MS_ flags that these options stand for; others do not matter. */
 unsigned long mount_flags_parse(const char *list);
 

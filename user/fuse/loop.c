@@ -246,24 +246,42 @@ int loop_done_fd(void)
 	return loop.done_fd;
 }
 
-void loop_stop(void)
+bool loop_is_worker(void)
+{
+	return self || ring_is_self();
+}
+
+/* Until so many are left. */
+static void stop_but(unsigned int left)
 {
 	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
 	unsigned int running;
 
 	loop.stop = true;
-	ring_stop();
-	do {
+	for (;;) {
+		running = ring_stop_begun();
 		pthread_mutex_lock(&loop.lock);
-		running = loop.running;
+		running += loop.running;
 		pthread_cond_broadcast(&loop.wake);
 		/* Again and again: a signal just before the read is lost. */
-		for (unsigned int i = 0; i < loop.count && running; i++)
-			pthread_kill(loop.workers[i]->thread, SIGNAL_STOP);
+		for (unsigned int i = 0; i < loop.count && loop.running; i++)
+			if (loop.workers[i] != self)
+				pthread_kill(loop.workers[i]->thread, SIGNAL_STOP);
 		pthread_mutex_unlock(&loop.lock);
-		if (running)
-			nanosleep(&pause, NULL);
-	} while (running);
+		if (running <= left)
+			return;
+		nanosleep(&pause, NULL);
+	}
+}
+
+void loop_stop_others(void)
+{
+	stop_but(1);
+}
+
+void loop_stop(void)
+{
+	stop_but(0);
 	for (unsigned int i = 0; i < loop.count; i++) {
 		struct worker *worker = loop.workers[i];
 

@@ -6,6 +6,10 @@
  * prints nothing and leaves with our status, so a mount that fails is an error of the command, on its terminal.
  * The end comes from the kernel (unmounted: the connection is closed) or by a signal (we unmount).  Then
  * the volume is closed, which commits what is left.
+ *
+ * A volume on a block device is mounted as fuseblk if we may: then the kernel has the device, and its unmount waits for us
+ * to close the volume (close_before_answer()), so that the device is complete when umount(2) returns.  For files it
+ * does not: see helper.c.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +17,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -426,6 +431,58 @@ static int prepare_ring(void)
 	return err;
 }
 
+/* Not in a container: root there may not. */
+static bool is_real_root(void)
+{
+	unsigned int inside = 1, outside = 1, count = 0;
+	FILE *map;
+	bool all;
+
+	if (geteuid() != 0)
+		return false;
+	map = fopen("/proc/self/uid_map", "re");
+	if (!map)
+		return true;	/* a kernel without user namespaces */
+	all = fscanf(map, "%u %u %u", &inside, &outside, &count) == 3 && !inside && !outside && count == UINT_MAX;
+	fclose(map);
+	return all;
+}
+
+/* Read-only it may be mounted more than once, but only one of them can have the device. */
+static bool can_be_claimed(void)
+{
+	int fd = open(options.image, O_RDONLY | O_EXCL | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* Options for the kernel, if it is to have the device. */
+static void append_device_options(char *list, size_t size)
+{
+	int block_size;
+
+	if (!is_real_root() || !kernel_has("fuseblk") || (options.volume.read_only && !can_be_claimed()))
+		return;
+	block_size = tux3_let_mount(mount_state.volume);
+	if (!block_size)
+		return;
+	mount_state.has_device = true;
+	snprintf(list + strlen(list), size - strlen(list), ",blkdev,blksize=%d", block_size);
+}
+
+/*
+ * Somebody else may have mounted the device in the moment in which we let go of it, in the same way: then that mount is
+ * what we see, and our descriptor belongs to none.
+ */
+static bool is_connected(void)
+{
+	struct pollfd fd = { .fd = fuse_session_fd(mount_state.session) };
+
+	return !mount_state.has_device || (poll(&fd, 1, 0) >= 0 && !(fd.revents & POLLERR));
+}
+
 static int mount_session(void)
 {
 	static const struct fuse_custom_io io = { .writev = loop_writev, .read = loop_read };
@@ -441,6 +498,7 @@ static int mount_session(void)
 		 options.volume.read_only ? ",ro" : "",
 		 geteuid() == 0 && options.permit_suid ? ",suid" : "",
 		 geteuid() == 0 && options.permit_dev ? ",dev" : "", options.kernel);
+	append_device_options(list, sizeof(list));
 	mount_state.session = fuse_session_new(&args, &fuse_ops, sizeof(fuse_ops), NULL);
 	fuse_opt_free_args(&args);
 	if (!mount_state.session)
@@ -449,6 +507,10 @@ static int mount_session(void)
 	if (fuse_session_mount(mount_state.session, options.mountpoint)) {
 		complain("cannot mount %s on %s.", options.image, options.mountpoint);
 		goto out_destroy;
+	}
+	if (!is_connected()) {
+		complain("%s was mounted by another program just now.", options.image);
+		goto out_unmount;
 	}
 	err = prepare_ring();
 	if (err)
@@ -492,7 +554,8 @@ static void tune_kernel(void)
 	/* Without a request, for whose answer we would keep the mount busy: it may be unmounted already. */
 	if (geteuid() != 0 || statx(AT_FDCWD, options.mountpoint, AT_STATX_DONT_SYNC, STATX_INO, &stat_buf))
 		return;
-	snprintf(dir, sizeof(dir), "/sys/class/bdi/%u:%u", stat_buf.stx_dev_major, stat_buf.stx_dev_minor);
+	snprintf(dir, sizeof(dir), "/sys/class/bdi/%u:%u%s", stat_buf.stx_dev_major, stat_buf.stx_dev_minor,
+		 mount_state.has_device ? "-fuseblk" : "");
 	snprintf(value, sizeof(value), "%d", READAHEAD_KB);
 	write_setting(dir, "read_ahead_kb", value);
 	write_setting(dir, "max_ratio", "50");
@@ -523,11 +586,15 @@ static bool run_fusermount(const char *how)
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
-static bool unmount(bool lazily)
+static bool unmounted;		/* by us */
+
+static bool unmount(int flags)
 {
 	if (geteuid() == 0)
-		return umount2(options.mountpoint, (lazily ? MNT_DETACH : 0) | UMOUNT_NOFOLLOW) == 0;
-	return run_fusermount(lazily ? "-uz" : "-u");
+		unmounted = umount2(options.mountpoint, flags | UMOUNT_NOFOLLOW) == 0;
+	else
+		unmounted = run_fusermount(flags & MNT_DETACH ? "-uz" : "-u");
+	return unmounted;
 }
 
 void give_up(void)
@@ -537,7 +604,8 @@ void give_up(void)
 	/* Twice would unmount what is below. */
 	while (atomic_flag_test_and_set(&begun))
 		pause();
-	unmount(true);
+	/* By force: of a device the kernel would wait for our answer. */
+	unmount(MNT_DETACH | (mount_state.has_device ? MNT_FORCE : 0));
 	_exit(EXIT_FAILED);
 }
 
@@ -556,14 +624,14 @@ static void unmount_by_signal(void)
 {
 	int fd;
 
-	if (unmount(false))
+	if (unmount(0))
 		return;
 	fd = open(options.mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0) {
 		syncfs(fd);
 		close(fd);
 	}
-	if (unmount(true) && !wait_done(BUSY_WAIT_MS))
+	if (unmount(MNT_DETACH) && !wait_done(BUSY_WAIT_MS))
 		complain("%s: files are still open after %d seconds; closing the volume without waiting for them.",
 			 options.mountpoint, BUSY_WAIT_MS / 1000);
 }
@@ -578,6 +646,47 @@ static void show_stopped(void)
 	free(entry);
 }
 
+/* ---- the end of the volume ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	bool closed;
+	int err;
+} end = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* By whoever comes first.  What became of it: 0 or -errno. */
+static int close_volume(void)
+{
+	int err;
+
+	pthread_mutex_lock(&end.lock);
+	if (!end.closed) {
+		/* The kernel does not forget what it knew when it unmounts. */
+		tux3_put_all(mount_state.volume);
+		end.err = tux3_close(mount_state.volume);
+		end.closed = true;
+	}
+	err = end.err;
+	pthread_mutex_unlock(&end.lock);
+	return err;
+}
+
+void close_before_answer(void)
+{
+	loop_stop_others();
+	close_volume();
+}
+
+static bool volume_has_stopped(void)
+{
+	bool stopped;
+
+	pthread_mutex_lock(&end.lock);
+	stopped = !end.closed && volume_error(tux3_core(mount_state.volume));
+	pthread_mutex_unlock(&end.lock);
+	return stopped;
+}
+
 static void serve(int signals)
 {
 	struct pollfd fds[2] = {
@@ -589,7 +698,7 @@ static void serve(int signals)
 
 	do {
 		ready = poll(fds, 2, stopped ? -1 : WATCH_MS);
-		if (ready == 0 && volume_error(tux3_core(mount_state.volume))) {
+		if (ready == 0 && !stopped && volume_has_stopped()) {
 			stopped = true;
 			show_stopped();
 		}
@@ -668,7 +777,8 @@ static int run(int ready_fd)
 	}
 	tune_kernel();
 	set_mount_flags();
-	helper_register(options.image, options.mountpoint);
+	if (!mount_state.has_device)
+		helper_register(options.image, options.mountpoint);
 	leave_terminal();
 	if (!options.foreground && chdir("/"))
 		complain("cannot leave the working directory: %s.", strerror(errno));
@@ -682,12 +792,12 @@ static int run(int ready_fd)
 		       options.volume.read_only ? " read-only" : "");
 	serve(signals);
 
+	/* Once more would unmount what is below. */
+	if (!unmounted && !end.closed)
+		fuse_session_unmount(mount_state.session);
 	/* Only now: it closes the connection. */
-	fuse_session_unmount(mount_state.session);
 	fuse_session_destroy(mount_state.session);
-	/* The kernel does not forget what it knew when it unmounts. */
-	tux3_put_all(mount_state.volume);
-	err = tux3_close(mount_state.volume);
+	err = close_volume();
 	if (err) {
 		complain("%s: not everything could be committed: %s.", options.image, strerror(-err));
 		return EXIT_FAILED;

@@ -59,6 +59,14 @@ static void init(void *userdata, struct fuse_conn_info *conn)
 	conn->time_gran = 1;
 }
 
+/* Also called by libfuse itself when the session ends: then there is nobody to answer. */
+static void destroy(void *userdata)
+{
+	(void)userdata;
+	if (loop_is_worker())
+		close_before_answer();
+}
+
 /* "Not implemented" tells the kernel to open directories without asking from now on. */
 static void open_without_asking(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -72,6 +80,7 @@ static void open_without_asking(fuse_req_t req, fuse_ino_t ino, struct fuse_file
  */
 const struct fuse_lowlevel_ops fuse_ops = {
 	.init		= init,
+	.destroy	= destroy,
 	.lookup		= serve_lookup,
 	.forget		= serve_forget,
 	.forget_multi	= serve_forget_multi,

@@ -230,8 +230,11 @@ static int next_request(struct entry *entry)
 	int err;
 
 	do {
-		if (rings.stop)
+		if (rings.stop) {
+			/* The answer to the last request, if there is one. */
+			io_uring_submit(&entry->ring);
 			return -ECANCELED;
+		}
 		err = io_uring_submit_and_wait(&entry->ring, 1);
 	} while (err == -EINTR || err == -EAGAIN || (err >= 0 && io_uring_peek_cqe(&entry->ring, &cqe)));
 	if (err < 0)
@@ -440,25 +443,21 @@ void ring_start(int fd, int done_fd)
 	give_up();
 }
 
-void ring_stop(void)
+unsigned int ring_stop_begun(void)
 {
-	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
 	unsigned int threads;
 
 	if (!rings.queues)
-		return;
+		return 0;
 	rings.stop = true;
-	do {
-		pthread_mutex_lock(&rings.lock);
-		threads = rings.threads;
-		/* Again and again: a signal just before the wait is lost. */
-		for (unsigned int i = 0; i < rings.queue_count && threads; i++)
-			for (unsigned int j = 0; j < rings.queues[i].count; j++)
+	pthread_mutex_lock(&rings.lock);
+	threads = rings.threads;
+	for (unsigned int i = 0; i < rings.queue_count && threads; i++)
+		for (unsigned int j = 0; j < rings.queues[i].count; j++)
+			if (rings.queues[i].entries[j] != self)
 				pthread_kill(rings.queues[i].entries[j]->thread, SIGNAL_STOP);
-		pthread_mutex_unlock(&rings.lock);
-		if (threads)
-			nanosleep(&pause, NULL);
-	} while (threads);
+	pthread_mutex_unlock(&rings.lock);
+	return threads;
 }
 
 void ring_free(void)

@@ -27,8 +27,8 @@ ssize_t ring_answer(struct iovec *iov, int count);
 void *ring_buffer(void);		/* as worker_buffer(), worker_reply_buffer() */
 void *ring_reply_buffer(void);
 
-/* Ends the threads after their operations.  None is started any more. */
-void ring_stop(void);
+/* Tells the threads to end after their operations; none is started any more.  How many are left: to be repeated. */
+unsigned int ring_stop_begun(void);
 void ring_free(void);
 
 #endif

@@ -43,6 +43,7 @@ struct mount_state {
 	struct tux3_node *root;
 	struct fuse_session *session;
 	const char *image;		/* as the user named it, for messages */
+	bool has_device;		/* the kernel: mounted as fuseblk */
 	bool read_only;
 	bool writeback;			/* the kernel keeps dirty pages, and times and sizes with them */
 	bool readdirplus;
@@ -54,6 +55,12 @@ extern struct mount_state mount_state;
 /* A message: a sentence.  Begins with who says it. */
 extern const char *message_prefix;
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * The kernel has unmounted, and waits for our answer (FUSE_DESTROY, for block devices): the volume is closed in a worker,
+ * when the others have ended.
+ */
+void close_before_answer(void);
 
 /* Unmount and end at once, as in a crash: for when the kernel would wait for us in vain.  The message was printed. */
 void give_up(void) __attribute__((noreturn));
@@ -74,6 +81,8 @@ void *worker_reply_buffer(void);
 /* ---- loop.c ---- */
 int loop_start(int fd);
 int loop_done_fd(void);			/* readable when the kernel has ended the connection */
+bool loop_is_worker(void);
+void loop_stop_others(void);		/* in a worker: ends all but this one */
 void loop_stop(void);			/* ends the workers whatever the kernel does; waits for operations to finish */
 ssize_t loop_writev(int fd, struct iovec *iov, int count, void *userdata);
 ssize_t loop_read(int fd, void *buf, size_t size, void *userdata);

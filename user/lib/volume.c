@@ -162,6 +162,15 @@ void tux3_abandon(struct tux3 *volume)
 	volume_free(volume);
 }
 
+int tux3_let_mount(struct tux3 *volume)
+{
+	int size = device_file_soft_block_size(volume->dev);
+
+	if (size)
+		device_file_unclaim(volume->dev);
+	return size;
+}
+
 int tux3_sync(struct tux3 *volume)
 {
 	return delta_commit(volume->vol);
