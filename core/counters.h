@@ -30,6 +30,7 @@
 	X(NAMES_VANISHED, "names_vanished", "names",	    "added and removed within a delta: no tree or log work") \
 	X(PRIVATE_COPIES, "private_copies", "blocks",	    "file blocks copied because the back delta still needed them") \
 	X(WRITE_WAITS,	  "write_waits",    "blocks",	    "file block changes that waited for I/O in flight") \
+	X(DIRTY_LOOKS,	  "dirty_looks",    "folios",	    "cached folios looked at to find what of a file is dirty (seek, fiemap)") \
 	X(READS_LOCKED,	  "reads_locked",   "reads",	    "of tree nodes and free maps, made while the tree was locked") \
 	X(REPLAYED,	  "replayed",	    "deltas",	    "replayed at mount") \
 	X(CSUM_ERRORS,	  "csum_errors",    "blocks",	    "data blocks read with a wrong checksum") \

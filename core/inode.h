@@ -162,6 +162,12 @@ int op_rename(const struct op_rename *args);
 #define OP_ATTR_BTIME	256u
 /* Not the size: that is the host's, with data_remove and inode_change_begin in one delta. */
 int op_setattr(struct tux3_inode *inode, const struct tux3_attr *attr, u32 mask);
+/*
+ * For a host's own operation that sets attributes too (a truncate that takes away setuid), in its delta: between
+ * inode_change_begin() and _end().  Times are set only if the mask has them.  It costs attr_apply_cost() more.
+ */
+void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask);
+u64 attr_apply_cost(struct volume *vol, u32 mask);
 
 /*
  * The host saw the last user of an inode with nlink 0 go: the back end deletes it.  Never fails

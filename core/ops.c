@@ -309,17 +309,8 @@ int op_rename(const struct op_rename *args)
 
 /* ---- attributes ---- */
 
-int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
+void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask)
 {
-	struct volume *vol = inode->vol;
-	struct tux3_time now = inode_now(vol);
-	struct tux3_attr *attr;
-	struct delta_op op;
-	int err = delta_enter(vol, &op, space_cost_items(vol, 2), DELTA_KEEPS);
-
-	if (err)
-		return err;
-	attr = inode_change_begin(&op, inode);
 	if (mask & OP_ATTR_MODE)
 		WRITE_ONCE(attr->mode, (attr->mode & S_IFMT) | (new->mode & ~S_IFMT));
 	if (mask & OP_ATTR_UID)
@@ -330,13 +321,34 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 		attr->atime = new->atime;
 	if (mask & OP_ATTR_MTIME)
 		attr->mtime = new->mtime;
+	if (mask & OP_ATTR_CTIME)
+		attr->ctime = new->ctime;
 	if (mask & OP_ATTR_BTIME)
 		attr->btime = new->btime;
 	if (mask & OP_ATTR_FLAGS)	/* the low ones say how the inode is stored: not for callers */
 		attr->flags = (attr->flags & 0xff) | (new->flags & TUX3_ATTR_KNOWN & ~0xffu);
 	if (mask & OP_ATTR_PROJID)
 		attr->projid = new->projid;
-	attr->ctime = mask & OP_ATTR_CTIME ? new->ctime : now;
+}
+
+u64 attr_apply_cost(struct volume *vol, u32 mask)
+{
+	return mask ? space_cost_items(vol, 2) : 0;
+}
+
+int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
+{
+	struct volume *vol = inode->vol;
+	struct tux3_time now = inode_now(vol);
+	struct tux3_attr *attr;
+	struct delta_op op;
+	int err = delta_enter(vol, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
+
+	if (err)
+		return err;
+	attr = inode_change_begin(&op, inode);
+	attr->ctime = now;
+	attr_apply(attr, new, mask);
 	inode_change_end(inode);
 	delta_leave(&op);
 	return 0;

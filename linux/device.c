@@ -59,11 +59,9 @@ void bdev_bio_start(struct tux3_device *dev, struct bio *bio)
 {
 	struct blk_plug *plug = current->plug;
 
+	current->plug = NULL;
 	bdev_bio_submit(dev, bio);
-	if (plug) {
-		blk_finish_plug(plug);
-		blk_start_plug(plug);
-	}
+	current->plug = plug;
 }
 
 void bdev_bio_kick(struct tux3_device *dev)

@@ -422,26 +422,52 @@ static bool run_add_folio(struct dirty_run *run, struct tux3_node *node, struct 
 	return run->stop == first + blocks;
 }
 
-/* By the page cache: the lists are in no order, and one is the back end's. */
-bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count)
+/* Through the page cache: the lists are in no order, and one is the back end's.  tagged: only folios that are PG_dirty. */
+static struct dirty_run find_run(struct tux3_node *node, u64 from, u64 end, bool tagged)
 {
-	u32 shift = node->core.vol->block_shift - PAGE_SHIFT, i;
+	u32 shift = node->core.vol->block_shift - PAGE_SHIFT, looked = 0, i;
 	pgoff_t index = from << shift, last = ((end - 1) << shift) | ((1UL << shift) - 1);
+	struct address_space *mapping = node->vfs.i_mapping;
 	struct dirty_run run = { .from = from };
 	struct folio_batch batch;
 	bool more = true;
 
-	if (!folio_dirty_blocks(node))
-		return false;
 	folio_batch_init(&batch);
-	while (more && filemap_get_folios(node->vfs.i_mapping, &index, last, &batch)) {
+	while (more && (tagged ? filemap_get_folios_tag(mapping, &index, last, PAGECACHE_TAG_DIRTY, &batch) :
+				 filemap_get_folios(mapping, &index, last, &batch))) {
 		spin_lock(&node->data_lock);
 		for (i = 0; i < folio_batch_count(&batch) && more; i++)
 			more = run_add_folio(&run, node, batch.folios[i]);
 		spin_unlock(&node->data_lock);
+		looked += folio_batch_count(&batch);
 		folio_batch_release(&batch);
 		cond_resched();
 	}
+	if (looked)
+		count_add(node->core.vol, TUX3_COUNT_DIRTY_LOOKS, looked);
+	return run;
+}
+
+/*
+ * What is dirty in the front delta is PG_dirty, and the page cache finds that at once, however much else is cached.
+ * Only while a delta with data of this file is committed all cached folios must be looked at: the back end has taken
+ * the flag from some, and what they have is not yet where else it is looked for.  If a delta became the back one
+ * while we looked, it may have been the one of what we missed.
+ */
+bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count)
+{
+	u64 front = READ_ONCE(node->core.vol->delta.front);
+	struct dirty_run run;
+	bool tagged;
+
+	if (!folio_dirty_blocks(node))
+		return false;
+	smp_rmb();
+	tagged = !READ_ONCE(node->dirty_blocks[~front & 1]);
+	run = find_run(node, from, end, tagged);
+	smp_rmb();
+	if (tagged && READ_ONCE(node->core.vol->delta.front) != front)
+		run = find_run(node, from, end, false);
 	/* A folio may reach beyond the end. */
 	if (!run.stop || run.block >= end)
 		return false;

@@ -597,6 +597,9 @@ int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat 
 		stat->attributes |= STATX_ATTR_NODUMP;
 	spin_unlock(&core->lock);
 	stat->result_mask |= STATX_BTIME;
+	/* O_DIRECT is served from the page cache, at any alignment: 0 says that it is not supported as such. */
+	if (S_ISREG(inode->i_mode) && mask & STATX_DIOALIGN)
+		stat->result_mask |= STATX_DIOALIGN;
 	stat->attributes_mask |= STATX_ATTR_NODUMP;
 	generic_fill_statx_attr(inode, stat);
 	blocks = data_blocks(core, S_ISREG(inode->i_mode) ? folio_dirty_blocks(node_of(inode)) : 0);
@@ -645,6 +648,27 @@ int node_synced(struct inode *inode)
 	return IS_SYNC(inode) ? delta_commit_inode(core_of(inode)) : 0;
 }
 
+/*
+ * A truncate is one delta with what comes with it: no crash shows a file that was overwritten and is still setuid.  Taking
+ * setuid and setgid away does not touch what an ACL says.
+ */
+static int setattr_size(struct inode *inode, const struct iattr *from, const struct tux3_attr *attr, u32 mask)
+{
+	umode_t old = inode->i_mode;
+	int err = file_truncate(inode, from->ia_size, attr, mask);
+
+	if (!err && mask & OP_ATTR_MODE && (old ^ attr->mode) & S_IRWXUGO)
+		err = min(node_acl_chmod(inode, from->ia_mode), 0);
+	return err;
+}
+
+static int setattr_rest(struct inode *inode, const struct iattr *from, const struct tux3_attr *attr, u32 mask)
+{
+	int err = mask & OP_ATTR_MODE ? node_acl_chmod(inode, from->ia_mode) : 0;
+
+	return err < 0 ? err : op_setattr(core_of(inode), attr, mask);
+}
+
 int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *from)
 {
 	struct inode *inode = d_inode(dentry);
@@ -653,26 +677,18 @@ int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *f
 	u32 mask;
 	int err = setattr_prepare(idmap, dentry, from);
 
-	if (!err && valid & ATTR_SIZE) {
-		err = file_truncate(inode, from->ia_size);
-		/* It has set these, to the same. */
+	if (err)
+		return err;
+	if (valid & ATTR_SIZE)		/* it sets these, to the same */
 		valid &= valid & ATTR_MTIME_SET ? ~ATTR_CTIME : ~(ATTR_CTIME | ATTR_MTIME);
-	}
-	if (err)
-		return err;
 	mask = attr_to_set(idmap, inode, from, valid, &attr);
-	if (!mask)
-		return node_synced(inode);
-	if (mask & OP_ATTR_MODE) {
-		err = node_acl_chmod(inode, from->ia_mode);
-		if (err < 0)
-			return err;
-	}
-	err = op_setattr(core_of(inode), &attr, mask);
-	if (err)
-		return err;
-	node_pull(inode);
-	return node_synced(inode);
+	if (valid & ATTR_SIZE)
+		err = setattr_size(inode, from, &attr, mask);
+	else if (mask)
+		err = setattr_rest(inode, from, &attr, mask);
+	if (mask)
+		node_pull(inode);
+	return err ? err : node_synced(inode);
 }
 
 /* Would an update have to wait?  A read does not, for its atime. */

@@ -44,6 +44,8 @@ struct resize {
 	u32 shift;
 	u32 flags;		/* TUX3_ATTR_... before */
 	u64 size;		/* before */
+	const struct tux3_attr *attr;	/* what is to be set in the same delta */
+	u32 set;		/* OP_ATTR_...: of it */
 	u64 cost;
 	u64 first, stop;	/* blocks to be removed: [first, stop) */
 	u64 lo, hi;		/* of these bytes the folios leave the page cache */
@@ -62,6 +64,8 @@ static void resize_init(struct resize *resize, struct inode *inode)
 	resize->size = i_size_read(inode);
 	resize->first = resize->stop = resize->lo = resize->hi = 0;
 	resize->edges = resize->parts = resize->keeps = 0;
+	resize->attr = NULL;
+	resize->set = 0;
 }
 
 static void part_exit(struct folio_part *part)
@@ -276,6 +280,7 @@ static int resize_enter(struct resize *resize, struct delta_op *op, u64 cost, un
 {
 	int got;
 
+	cost += attr_apply_cost(resize->node->core.vol, resize->set);
 	resize->cost = cost + edges_cost(resize, resize->edges);
 	for (;;) {
 		got = resize_prepare(resize);
@@ -325,6 +330,7 @@ static void resize_attr(struct resize *resize, struct delta_op *op, u64 size)
 	attr->mtime = attr->ctime = now;
 	inode_set_mtime_to_ts(resize->inode, time_to_vfs(now));
 	inode_set_ctime_to_ts(resize->inode, time_to_vfs(now));
+	attr_apply(attr, resize->attr, resize->set);
 	attr->size = size;
 	i_size_write(resize->inode, size);
 	inode_change_end(inode);
@@ -399,12 +405,14 @@ static int truncate_down(struct resize *resize, u64 size)
 	return err ? err : data_cut_wait(&resize->node->core);
 }
 
-int file_truncate(struct inode *inode, loff_t size)
+int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr, u32 set)
 {
 	struct resize resize;
 	int err;
 
 	resize_init(&resize, inode);
+	resize.attr = attr;
+	resize.set = set;
 	/* To the size it has: what is preallocated behind it goes, as with other file systems. */
 	if ((u64)size < resize.size || ((u64)size == resize.size && resize.flags & TUX3_ATTR_PREALLOC))
 		err = truncate_down(&resize, size);

@@ -271,8 +271,8 @@ extern const struct inode_operations file_inode_ops;
 extern const struct file_operations file_file_ops;
 extern const struct address_space_operations file_aops;
 
-/* size.c: i_rwsem held exclusively. */
-int file_truncate(struct inode *inode, loff_t size);
+/* size.c: i_rwsem held exclusively.  set: what else, of attr, goes into the delta of the truncate (OP_ATTR_...; node_pull() follows). */
+int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr, u32 set);
 long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len);
 /* file.c */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);

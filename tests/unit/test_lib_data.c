@@ -4,6 +4,7 @@
  * of bytes would, before and after it is opened again.
  */
 #include "support_lib.h"
+#include "user/lib/lib.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -387,9 +388,64 @@ static void test_full(void **state)
 	bed_free(&bed);
 }
 
+static u64 operations(struct bed *bed)
+{
+	return atomic64_read(&bed->volume->vol->counters[TUX3_COUNT_OPS]);
+}
+
+/* Whoever truncates a setuid file takes the bit away in the same delta: so no crash can come between. */
+static void test_truncate_takes_setuid_at_once(void **state)
+{
+	static const u64 sizes[] = { 3 * 4096, 0, 100, 5 * 4096 + 1, 5 * 4096 };
+	struct tux3_cred cred = { .uid = 1000, .gid = 1000 };
+	struct tux3_stat stat = { .mode = 06777 };
+	struct tux3_node *node;
+	struct bed bed = {};
+	u64 before;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, 4096);
+	node = bed_file(&bed, "/file");
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		stat.mode = 06777;
+		assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+		assert_ok(tux3_sync(bed.volume));
+		before = operations(&bed);
+		stat.size = sizes[i];
+		assert_ok(tux3_setattr(node, &cred, &stat, TUX3_SET_SIZE | TUX3_SET_KILL));
+		assert_int_equal(operations(&bed) - before, 1);
+		assert_ok(tux3_stat_node(node, &stat));
+		assert_int_equal(stat.mode & 07777, 0777);
+		assert_int_equal(stat.size, sizes[i]);
+	}
+	/* One who may keep it; and a mode that is set together with the size. */
+	stat.mode = 06755;
+	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+	cred.capable = true;
+	assert_ok(tux3_setattr(node, &cred, &stat, TUX3_SET_SIZE | TUX3_SET_KILL));
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.mode & 07777, 06755);
+	stat.mode = 0600;
+	stat.size = 1;
+	before = operations(&bed);
+	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_SIZE | TUX3_SET_MODE));
+	assert_int_equal(operations(&bed) - before, 1);
+	tux3_node_put(node, 1);
+	tux3_node_put(bed.root, 1);
+	assert_ok(tux3_close(bed.volume));
+	bed_open(&bed);
+	node = bed_file(&bed, "/file");
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.mode & 07777, 0600);
+	assert_int_equal(stat.size, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_truncate_takes_setuid_at_once),
 		cmocka_unit_test(test_read_write),
 		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_model),

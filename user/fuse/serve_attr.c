@@ -83,8 +83,10 @@ void serve_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int valid,
 	int err = 0;
 
 	(void)fi;
-	if (set & (TUX3_SET_SIZE | TUX3_SET_UID | TUX3_SET_GID))
+	if (set & (TUX3_SET_UID | TUX3_SET_GID))
 		err = kill_privileges(req, node);
+	else if (set & TUX3_SET_SIZE)
+		set |= TUX3_SET_KILL;
 	request_changer(req, node, &cred);
 	if (err >= 0 && set)
 		err = tux3_setattr(node, &cred, &stat, set);

@@ -189,41 +189,89 @@ static bool time_valid(const struct timespec *time)
 	return time->tv_nsec >= 0 && time->tv_nsec <= 999999999;
 }
 
-/* With node->lock. */
+static bool has_capability(struct tux3_node *node, const struct tux3_attr *attr)
+{
+	return attr->flags & TUX3_ATTR_XATTRS && !READ_ONCE(node->no_capability);
+}
+
+static bool mode_to_kill(const struct tux3_attr *attr, const struct tux3_cred *cred, u32 *mode)
+{
+	*mode = attr->mode;
+	if (!(cred && cred->capable) && attr->mode & (S_ISUID | S_ISGID))
+		*mode = without_privileges(attr, cred);
+	return *mode != attr->mode;
+}
+
+/* 0, 1: there was one. */
+static int kill_capability(struct tux3_node *node, const struct tux3_attr *attr)
+{
+	int err;
+
+	if (!has_capability(node, attr))
+		return 0;
+	err = xattr_set(&node->inode, CAPABILITY_NAME, NULL, 0, 0, NULL);
+	if (err && err != -ENODATA)
+		return err;
+	WRITE_ONCE(node->no_capability, true);
+	return !err;
+}
+
+/* What is to be set besides the size, as a mask for op_setattr(). */
+static u32 attr_to_set(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat, u32 set,
+		       struct tux3_attr *attr)
+{
+	u32 mask = times_to_set(node, stat, set, attr), mode;
+
+	if (new_mode(cred, attr, stat, set, &mode) || (set & TUX3_SET_KILL && mode_to_kill(attr, cred, &mode))) {
+		attr->mode = mode;
+		mask |= OP_ATTR_MODE;
+	}
+	if (set & TUX3_SET_UID) {
+		attr->uid = stat->uid;
+		mask |= OP_ATTR_UID;
+	}
+	if (set & TUX3_SET_GID) {
+		attr->gid = stat->gid;
+		mask |= OP_ATTR_GID;
+	}
+	if (set & TUX3_SET_FLAGS) {
+		attr->flags = stat->flags;
+		mask |= OP_ATTR_FLAGS;
+	}
+	if (set & TUX3_SET_PROJID) {
+		attr->projid = stat->projid;
+		mask |= OP_ATTR_PROJID;
+	}
+	return mask;
+}
+
+/*
+ * With node->lock.  A truncate is one delta with what comes with it: no crash shows a file that was overwritten and is
+ * still setuid.  Taking setuid and setgid away does not touch what an ACL says.
+ */
 static int setattr_locked(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat,
 			  u32 set)
 {
 	struct tux3_attr attr;
-	u32 mask, mode;
+	u32 mask, old;
 	int err;
 
 	inode_get_attr(&node->inode, &attr);
 	err = may_set(node, cred, &attr, stat, set);
-	if (!err && set & TUX3_SET_SIZE)
-		err = file_truncate_locked(node, stat->size);
-	if (err || !(set & ~TUX3_SET_SIZE))
+	if (!err && set & TUX3_SET_KILL && S_ISREG(attr.mode))
+		err = min(kill_capability(node, &attr), 0);
+	if (err)
 		return err;
-	mask = times_to_set(node, stat, set, &attr);
-	if (new_mode(cred, &attr, stat, set, &mode)) {
-		attr.mode = mode;
-		mask |= OP_ATTR_MODE;
+	old = attr.mode;
+	mask = attr_to_set(node, cred, stat, set, &attr);
+	if (set & TUX3_SET_SIZE) {
+		err = file_truncate_locked(node, stat->size, &attr, mask);
+		if (err || !((old ^ attr.mode) & 0777))
+			return err;
+		return min(set_mode_and_acl(node, attr.mode), 0);
 	}
-	if (set & TUX3_SET_UID) {
-		attr.uid = stat->uid;
-		mask |= OP_ATTR_UID;
-	}
-	if (set & TUX3_SET_GID) {
-		attr.gid = stat->gid;
-		mask |= OP_ATTR_GID;
-	}
-	if (set & TUX3_SET_FLAGS) {
-		attr.flags = stat->flags;
-		mask |= OP_ATTR_FLAGS;
-	}
-	if (set & TUX3_SET_PROJID) {
-		attr.projid = stat->projid;
-		mask |= OP_ATTR_PROJID;
-	}
+	if (!mask)
+		return 0;
 	if (mask & OP_ATTR_MODE) {
 		err = set_mode_and_acl(node, attr.mode);
 		if (err < 0)
@@ -252,44 +300,23 @@ int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const str
 	return err;
 }
 
-static bool has_capability(struct tux3_node *node, const struct tux3_attr *attr)
-{
-	return attr->flags & TUX3_ATTR_XATTRS && !READ_ONCE(node->no_capability);
-}
-
-static bool mode_to_kill(const struct tux3_attr *attr, const struct tux3_cred *cred, u32 *mode)
-{
-	*mode = attr->mode;
-	if (!(cred && cred->capable) && attr->mode & (S_ISUID | S_ISGID))
-		*mode = without_privileges(attr, cred);
-	return *mode != attr->mode;
-}
-
 /* With node->lock.  0, 1: there was something to take away. */
 static int kill_locked(struct tux3_node *node, const struct tux3_cred *cred)
 {
 	struct tux3_attr attr;
-	int err, killed = 0;
+	int err, killed;
 	u32 mode;
 
 	inode_get_attr(&node->inode, &attr);
 	err = file_check_changeable(node, &attr, USE_WRITE);
 	if (err)
 		return err;
-	if (mode_to_kill(&attr, cred, &mode)) {
-		attr.mode = mode;
-		err = op_setattr(&node->inode, &attr, OP_ATTR_MODE);
-		killed = 1;
-	}
-	if (!err && has_capability(node, &attr)) {
-		err = xattr_set(&node->inode, CAPABILITY_NAME, NULL, 0, 0, NULL);
-		if (!err)
-			killed = 1;
-		else if (err == -ENODATA)
-			err = 0;
-		WRITE_ONCE(node->no_capability, !err);
-	}
-	return err ? err : killed;
+	killed = kill_capability(node, &attr);
+	if (killed < 0 || !mode_to_kill(&attr, cred, &mode))
+		return killed;
+	attr.mode = mode;
+	err = op_setattr(&node->inode, &attr, OP_ATTR_MODE);
+	return err ? err : 1;
 }
 
 int tux3_kill_privileges(struct tux3_node *node, const struct tux3_cred *cred)

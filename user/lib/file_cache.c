@@ -836,11 +836,13 @@ bool file_cache_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block
 {
 	struct file_cache *cache = &node->file;
 	struct file_chunk *chunk;
-	u64 stop = 0;
+	u64 stop = 0, low;
 	bool found = false;
 
 	spin_lock(&cache->lock);
-	chunk = cache->dirty_blocks ? chunk_from(cache, from >> CHUNK_SHIFT) : NULL;
+	/* Before the first chunk that is dirty there may be many that are clean. */
+	low = max(from >> CHUNK_SHIFT, min(cache->low[0], cache->low[1]));
+	chunk = cache->dirty_blocks && low << CHUNK_SHIFT < end ? chunk_from(cache, low) : NULL;
 	for (; chunk && chunk->index << CHUNK_SHIFT < end; chunk = chunk_next(chunk)) {
 		u64 start = chunk->index << CHUNK_SHIFT;
 		u64 bits = chunk->present & (chunk->dirty[0] | chunk->dirty[1]) &

@@ -18,6 +18,8 @@
 struct resize {
 	struct tux3_node *node;
 	struct tux3_attr attr;		/* before */
+	const struct tux3_attr *set_from;	/* what is to be set in the same delta */
+	u32 set;			/* OP_ATTR_...: of it */
 	struct {
 		u64 block;
 		u32 from, to;		/* bytes to zero */
@@ -30,6 +32,8 @@ static void resize_init(struct resize *resize, struct tux3_node *node)
 {
 	resize->node = node;
 	resize->edges = 0;
+	resize->set_from = NULL;
+	resize->set = 0;
 	inode_get_attr(&node->inode, &resize->attr);
 	file_reserve_init(&resize->reserve, node);
 }
@@ -80,7 +84,8 @@ static u64 resize_cost(struct resize *resize)
 {
 	struct volume *vol = resize->node->volume->vol;
 
-	return resize->edges ? space_cost_data(vol, resize->edges, resize->edges) : 0;
+	return attr_apply_cost(vol, resize->set) +
+	       (resize->edges ? space_cost_data(vol, resize->edges, resize->edges) : 0);
 }
 
 /* Inside the delta. */
@@ -108,6 +113,7 @@ static void resize_attr(struct resize *resize, struct delta_op *op, u64 size)
 
 	attr->size = size;
 	attr->mtime = attr->ctime = inode_now(inode->vol);
+	attr_apply(attr, resize->set_from, resize->set);
 	inode_change_end(inode);
 }
 
@@ -169,7 +175,7 @@ static int truncate_down(struct resize *resize, u64 size)
 	return err ? err : data_cut_wait(&node->inode);
 }
 
-int file_truncate_locked(struct tux3_node *node, u64 size)
+int file_truncate_locked(struct tux3_node *node, u64 size, const struct tux3_attr *attr, u32 set)
 {
 	struct resize resize;
 	int err;
@@ -179,6 +185,8 @@ int file_truncate_locked(struct tux3_node *node, u64 size)
 	if (size > TUX3_SIZE_MAX)
 		return -EFBIG;
 	resize_init(&resize, node);
+	resize.set_from = attr;
+	resize.set = set;
 	err = file_check_changeable(node, &resize.attr, USE_OVERWRITE);
 	/* To the size it has: what is preallocated behind it goes, as with other file systems. */
 	if (!err && (size < resize.attr.size || (size == resize.attr.size && resize.attr.flags & TUX3_ATTR_PREALLOC)))
@@ -194,7 +202,7 @@ int tux3_truncate(struct tux3_node *node, uint64_t size)
 	int err;
 
 	down_write(&node->lock);
-	err = file_truncate_locked(node, size);
+	err = file_truncate_locked(node, size, NULL, 0);
 	up_write(&node->lock);
 	return err;
 }

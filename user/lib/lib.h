@@ -301,7 +301,8 @@ int perm_check_flags(const struct tux3_attr *attr, enum inode_use use);
 /* Could the data be inline, so that block 0 must be made dirty by any change?  See core/data.h. */
 bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr);
 /* With node->lock held for writing. */
-int file_truncate_locked(struct tux3_node *node, u64 size);
+/* set: what else, of attr, goes into the same delta (OP_ATTR_...). */
+int file_truncate_locked(struct tux3_node *node, u64 size, const struct tux3_attr *attr, u32 set);
 /* -EROFS, or -EPERM because of the inode's flags. */
 int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr, enum inode_use use);
 

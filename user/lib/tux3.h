@@ -143,6 +143,7 @@ TUX3_API int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat);
 #define TUX3_SET_MTIME_NOW 256u
 #define TUX3_SET_FLAGS	512u
 #define TUX3_SET_PROJID	1024u
+#define TUX3_SET_KILL	2048u	/* setuid and setgid go, as tux3_kill_privileges() says: in one delta with a new size */
 /* chown clears setuid/setgid; chmod updates the access ACL's mask as POSIX.1e says. */
 TUX3_API int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat, uint32_t set);
 /* May cred open a file with these flags of open(2), or do its permissions, or its being immutable or append-only, forbid it? */

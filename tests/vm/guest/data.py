@@ -269,6 +269,75 @@ def seek(folder):
     os.close(fd)
 
 
+def counter(name):
+    """What the volume has counted."""
+    with open(f"/sys/fs/tux3/{os.path.basename(os.environ['DEVICE'])}/{name}") as file:
+        return int(file.read())
+
+
+def seek_steps(folder):
+    """A walk through 5,000 pieces of a cached file with one dirty block does not look at all of the cache each time."""
+    pieces = 5000
+    subprocess.run(["mount", "-o", "remount,age=600", folder], check=True)
+    fd = os.open(f"{folder}/seek-steps", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    for piece in range(pieces):
+        os.pwrite(fd, b"x", 2 * piece * BLOCK)
+    os.fsync(fd)
+    os.pwrite(fd, b"y", 2 * pieces * BLOCK)
+    before, at, found = counter("dirty_looks"), 0, 0
+    while at < (2 * pieces + 1) * BLOCK - BLOCK + 1:
+        at = os.lseek(fd, at, os.SEEK_DATA)
+        assert at == 2 * found * BLOCK, (at, found)
+        at = os.lseek(fd, at, os.SEEK_HOLE)
+        found += 1
+    looked = counter("dirty_looks") - before
+    print(f"{found} pieces, {looked} looks")
+    assert found == pieces + 1
+    assert looked <= 20 * pieces, looked
+    os.close(fd)
+    subprocess.run(["mount", "-o", "remount,age=5", folder], check=True)
+
+
+def as_user(uid, function):
+    """What function changes, in operations of the volume; called by another process, as this user."""
+    before = counter("ops")
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            function()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    return counter("ops") - before
+
+
+def setid(folder):
+    """Who truncates a setuid file takes the bits away in the same delta: no crash comes between."""
+    path = f"{folder}/setid"
+    ways = {"open": lambda: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
+            "truncate to nothing": lambda: os.truncate(path, 0),
+            "truncate": lambda: os.truncate(path, 5000),
+            "extend": lambda: os.truncate(path, 50_000)}
+    for acl in range(2):
+        for name, change in ways.items():
+            fewest = 9
+            for _ in range(3):      # a worker may change something meanwhile
+                with open(path, "wb") as file:
+                    file.write(b"x" * 10_000)
+                if acl:
+                    subprocess.run(["setfacl", "-m", "u:3:r", path], check=True)
+                os.chmod(path, 0o6777)
+                os.sync()
+                fewest = min(fewest, as_user(1000, change))
+                assert os.stat(path).st_mode & 0o7777 == 0o777, name
+            assert fewest == 1, (name, acl, fewest)
+        assert not acl or b"user:3:r--" in subprocess.run(["getfacl", "-cn", path], check=True, capture_output=True).stdout
+
+
 def seek_race(folder):
     """Another process syncs: what is being committed is data all the time, and what never was written is a hole."""
     for turn in range(4):
@@ -359,6 +428,13 @@ def modes(folder):
     os.close(fd)
 
 
+def dio_alignment(path):
+    """What statx says of direct I/O: (is it told, of memory, of offsets)"""
+    reply = ctypes.create_string_buffer(256)
+    assert not libc.statx(-100, path.encode(), 0, 0x2000, reply), ctypes.get_errno()
+    return (struct.unpack_from("I", reply, 0)[0] & 0x2000, *struct.unpack_from("II", reply, 152))
+
+
 def direct(folder):
     """O_DIRECT, unaligned too; O_APPEND; vectors; reads that must not wait; splice; copy_file_range."""
     path = f"{folder}/direct"
@@ -366,6 +442,9 @@ def direct(folder):
     assert os.pwrite(fd, b"q" * 10001, 3) == 10001
     assert os.pread(fd, 20000, 0) == bytes(3) + b"q" * 10001
     os.close(fd)
+    # It goes through the page cache, and statx says so: supported with no alignment.
+    assert dio_alignment(path) == (0x2000, 0, 0), dio_alignment(path)
+    assert not dio_alignment(folder)[0]
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_DSYNC)
     os.writev(fd, [b"abc", b"", b"defg" * 3000])
     assert os.pread(fd, 20000, 10004) == b"abc" + b"defg" * 3000
@@ -576,7 +655,7 @@ def full(folder):
         os.close(path)
 
 
-CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "fiemap": fiemap, "modes": modes, "direct": direct,
+CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap, "modes": modes, "direct": direct,
           "self": self_write, "race": race, "full": full, "damaged": damaged}
 
 

@@ -73,7 +73,7 @@ while_syncing() {
 
 fresh || exit 2
 check dd-sizes dd_sizes
-for name in far seek seek-race fiemap modes direct self damaged; do
+for name in far seek seek-race seek-steps setid fiemap modes direct self damaged; do
 	single $name
 done
 # Damage that is none must not be told of.
