@@ -348,7 +348,6 @@ int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log;
 	s64 taken = vol->balloc.taken;
-	bool sliced;
 	struct llist_node *inodes;
 	struct blk_plug plug;
 	struct io_wait wait;
@@ -362,7 +361,6 @@ int commit_delta(struct volume *vol)
 	vol->delta.applying = delta;
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
 	log = vol->log.length;
-	sliced = delete_under_way(vol);
 	io_wait_init(&wait);
 	log_begin_commit(vol);
 
@@ -393,13 +391,16 @@ int commit_delta(struct volume *vol)
 		err = balloc_release(vol, &vol->log.freed);
 	}
 	if (!err) {
-		space_check_commit(vol, charged, taken, sliced);
+		space_check_commit(vol, charged, taken);
 		space_settle(vol, charged);
 	}
 	count_add(vol, TUX3_COUNT_COMMIT_NS, ktime_get_ns() - start);
 	wake_up_all(&vol->delta.commit_queue);
 	if (!err)
 		err = unify_poll(vol);
+	/* What long deletes wait for; not within that unify. */
+	if (!err && unlikely(delete_is_starved(vol)) && !vol->unify.follows)
+		err = delta_unify_committed(vol);
 	return err;
 }
 

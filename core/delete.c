@@ -7,6 +7,9 @@
  * What goes into one commit is limited, however many inodes there are: they take turns.  Truncates, for which somebody
  * waits, and deletes take turns with each other.
  *
+ * Each slice is charged.  If not even the first one of a commit can be, twice in a row, it is time for a unify
+ * (delete_is_starved), which gives back what the slices before have taken.
+ *
  * While a cut is under way the host lets nobody change the file (data_cut_wait), so that nothing new gets
  * into the range that is going.
  *
@@ -240,18 +243,17 @@ static void work_passed(struct volume *vol, struct delete_work *work)
 
 int delete_continue(struct volume *vol, s64 *charged)
 {
-	u64 price = space_full_price(space_cost_items(vol, 8));
 	u32 left = min_t(u64, (u64)vol->opts.slice_extents * SLICES_MAX, U32_MAX);
 	struct delete_work *work;
 	unsigned int n;
 	int err = 0;
 
 	for (n = 0; !err && n < WORKS_MAX && left && (work = work_next(vol, n)); n++) {
-		if (n) {		/* the first one is what the slack is for */
-			if (!space_charge(vol, price, 0))
-				break;
-			*charged += price;
+		if (!space_charge_slice(vol, !n, charged)) {
+			vol->delta.starved += !n;
+			break;
 		}
+		vol->delta.starved = 0;
 		work->turn = vol->delta.applying;
 		err = delete_slice(vol, work, &left);
 		work_passed(vol, work);
@@ -289,6 +291,12 @@ void delete_done(struct volume *vol, int err)
 bool delete_under_way(struct volume *vol)
 {
 	return !list_empty(&vol->delta.deletes) || !list_empty(&vol->delta.cuts);
+}
+
+/* What the commits so far have charged may be enough once it is settled: so not at the first time. */
+bool delete_is_starved(struct volume *vol)
+{
+	return vol->delta.starved > 1;
 }
 
 bool delete_cuts_left(struct volume *vol)

@@ -466,8 +466,7 @@ int delta_commit_inode(struct tux3_inode *inode)
 	return delta_commit_to(vol, in_front ? front : front - 1);
 }
 
-/* Unify what is committed; commit_mutex held. */
-static int delta_unify_committed(struct volume *vol)
+int delta_unify_committed(struct volume *vol)
 {
 	int err = unify_finish(vol);		/* one that was under way */
 

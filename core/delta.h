@@ -63,6 +63,7 @@ struct delta_state {
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
 	struct list_head deletes, cuts, deletes_done;
+	u32 starved;			/* commits in a row for which no slice could be charged; commit_mutex */
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
 	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device */
@@ -128,6 +129,8 @@ void delta_exit(struct volume *vol);
 
 /* Commit all there is, and unify; commit_mutex held. */
 int delta_unify_all(struct volume *vol);
+/* Unify what is committed; commit_mutex held. */
+int delta_unify_committed(struct volume *vol);
 
 /* The front delta becomes the back delta; waits until its operations have left.  commit_mutex held. */
 u64 delta_transition(struct volume *vol, s64 *charged);
@@ -148,6 +151,7 @@ int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
 int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
 bool delete_under_way(struct volume *vol);
 bool delete_cuts_left(struct volume *vol);
+bool delete_is_starved(struct volume *vol);	/* they wait for a unify; commit_mutex */
 int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
 void delete_exit(struct volume *vol);
 

@@ -38,8 +38,10 @@
  * much when that commit is settled.  That is why growth has three times its price: one part was used,
  * and the two others, which come back at that moment, pay for it.  So the balance does not shrink by it.
  *
- * What the back end does of its own accord is covered by the slack: the first slice of long deletes, and of each
- * commit's log the header, the block for the next one, and the names of all groups whose free maps change.  The
+ * What the back end does of its own accord: each slice of a long delete is charged when it begins, and the first one of a
+ * commit may go below zero by a part of the slack that nobody else may touch.  So after a unify there is always room for
+ * one, whatever the front end has taken; if there is none it is time for that unify (delete.c).  Of each commit's log the
+ * slack covers the header, the block for the next one, and the names of all groups whose free maps change.  The
  * record of a merge is paid by the node that it saves.  After each commit space_check_commit() compares what was taken
  * with what was paid; the counter overdrafts is 0, or something here is wrong.
  *
@@ -147,7 +149,7 @@ static u64 space_own_log(struct volume *vol)
 	return 2 + DIV_ROUND_UP(sizeof(struct disk_commit) + balloc_touched_bytes(vol), space_room(vol));
 }
 
-/* The first slice of a long delete: see delete_continue(). */
+/* A slice of a long delete: see delete_continue(). */
 static u64 space_own_slice(struct volume *vol)
 {
 	return space_full_price(space_cost_items(vol, 8));
@@ -162,12 +164,9 @@ static u64 space_slack(struct volume *vol)
 	return space_own_slice(vol) + 3 * space_own_log(vol);
 }
 
-void space_check_commit(struct volume *vol, s64 charged, s64 taken, bool sliced)
+void space_check_commit(struct volume *vol, s64 charged, s64 taken)
 {
-	s64 took = vol->balloc.taken - taken;
-	s64 paid = charged + space_own_log(vol) + (sliced ? space_own_slice(vol) : 0);
-
-	if (took > paid)
+	if (vol->balloc.taken - taken > charged + (s64)space_own_log(vol))
 		count_add(vol, TUX3_COUNT_OVERDRAFTS, 1);
 }
 
@@ -257,6 +256,20 @@ bool space_charge(struct volume *vol, u64 blocks, unsigned int flags)
 void space_uncharge(struct volume *vol, u64 blocks)
 {
 	atomic64_add(blocks, &vol->space.balance);
+}
+
+bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
+{
+	s64 price = space_own_slice(vol), left = atomic64_sub_return(price, &vol->space.balance);
+	/* The counts of a damaged volume may be anything.  With nothing for a unify to give back it goes ahead. */
+	bool unified = !vol->tree.dirty_count && !vol->log.length;
+
+	if (left >= 0 || (first && (left >= -(s64)vol->space.reserve - price || unified))) {
+		*charged += price;
+		return true;
+	}
+	atomic64_add(price, &vol->space.balance);
+	return false;
 }
 
 void space_settle(struct volume *vol, s64 charged)

@@ -57,10 +57,15 @@ void space_open_delta(struct volume *vol, u64 delta);
 /* Back end, after a commit that was charged so much (space_close_delta), or an anchor: move the balance. */
 void space_settle(struct volume *vol, s64 charged);
 /*
- * Back end, after a commit: did it take more than it was charged for (and may of its own accord)?  taken: balloc.taken
- * before it; sliced: long deletes went on in it.
+ * Back end: charge a slice of a long delete to the delta being committed.  first: of this commit; such a one may go below
+ * zero, as far as nobody else may.
  */
-void space_check_commit(struct volume *vol, s64 charged, s64 taken, bool sliced);
+bool space_charge_slice(struct volume *vol, bool first, s64 *charged);
+/*
+ * Back end, after a commit: did it take more than it was charged for (and may of its own accord)?  taken: balloc.taken
+ * before it.
+ */
+void space_check_commit(struct volume *vol, s64 charged, s64 taken);
 /* Back end: what was charged for the delta as a whole, to be added to what its operations were. */
 s64 space_close_delta(struct volume *vol, u64 delta);
 /* For statfs. blocks. */

@@ -16,6 +16,11 @@ static struct volume *core(struct bed *bed)
 	return tux3_core(bed->volume);
 }
 
+static u64 counter(struct bed *bed, enum tux3_counter which)
+{
+	return atomic64_read(&core(bed)->counters[which]);
+}
+
 static void path_of(char *path, size_t size, u32 i)
 {
 	snprintf(path, size, "/d%02u/file-%u", i % 16, i);
@@ -225,13 +230,131 @@ static void test_the_smallest_volume_holds_files(void **state)
 	}
 }
 
+#define PREALLOC_BLOCKS 16u
+
+/* Extent n of a file: a block, or some preallocated ones, which need no memory in the device. */
+static int add_extent(struct tux3_node *node, u64 n, bool prealloc)
+{
+	static u8 data[BLOCK];
+
+	if (prealloc)
+		return tux3_fallocate(node, 0, n * PREALLOC_BLOCKS * BLOCK, PREALLOC_BLOCKS * BLOCK);
+	return min_t(long long, tux3_write(node, data, BLOCK, n * BLOCK), 0);
+}
+
+/* A file of so many extents that are not neighbours. */
+static struct tux3_node *make_comb(struct bed *bed, u32 i, u32 extents, bool prealloc)
+{
+	struct tux3_node *node;
+	char path[40];
+	u32 n;
+
+	snprintf(path, sizeof(path), "/comb-%u", i);
+	node = bed_file(bed, path);
+	for (n = 0; n < extents; n++)
+		assert_ok(add_extent(node, 2ull * n, prealloc));
+	return node;
+}
+
+static void fill_with_one(struct bed *bed, bool prealloc)
+{
+	struct tux3_node *node = bed_file(bed, "/large");
+	u64 n = 0;
+
+	while (!add_extent(node, n, prealloc))
+		n++;
+	tux3_node_put(node, 1);
+}
+
+static bool has_changes(struct bed *bed)
+{
+	bool changes;
+
+	delta_lock(core(bed));
+	changes = delta_has_changes(core(bed));
+	delta_unlock(core(bed));
+	return changes;
+}
+
+struct orphans {
+	u32 mib;
+	u32 slice_extents, files, extents;
+	bool cut;		/* every second one is truncated first */
+	bool early;		/* closed before the commit that unlinks them */
+	bool block;		/* the volume is filled with one large file */
+	bool prealloc;		/* with blocks that are never written, as the files to be removed are */
+	bool thread;
+	u64 crash;		/* the power is cut after so many commits, and the mount goes on; 0: never */
+};
+
+/*
+ * Many long files are removed from a full volume while they are in use, then all are closed: deletes that go on for
+ * hundreds of commits, each of which redirects nodes for what it frees.
+ */
+static void test_long_deletes_in_a_full_volume(void **state)
+{
+	const struct orphans *orphans = *state;
+	struct bed bed = { .opts = { .manual = !orphans->thread, .slice_extents = orphans->slice_extents } };
+	struct tux3_node *nodes[300];
+	u64 commits = 0;
+	char path[40];
+	u32 i;
+
+	assert_true(orphans->files <= ARRAY_SIZE(nodes));
+	bed_make(&bed, (u64)orphans->mib << 20, BLOCK);
+	for (i = 0; i < orphans->files; i++)
+		nodes[i] = make_comb(&bed, i, orphans->extents, orphans->prealloc);
+	if (orphans->block)
+		fill_with_one(&bed, orphans->prealloc);
+	else
+		fill(&bed);
+	for (i = 0; i < orphans->files; i++) {
+		snprintf(path, sizeof(path), "/comb-%u", i);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+	}
+	if (!orphans->early)
+		assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < orphans->files; i++) {
+		if (orphans->cut && i % 2)
+			assert_ok(tux3_truncate(nodes[i], 3 * BLOCK));
+		tux3_node_put(nodes[i], 1);
+	}
+	while (has_changes(&bed)) {
+		assert_ok(delta_commit(core(&bed)));
+		assert_int_equal(counter(&bed, TUX3_COUNT_OVERDRAFTS), 0);
+		if (++commits == orphans->crash)
+			bed_crash(&bed);
+		assert_true(commits < 10u * orphans->files * orphans->extents);
+	}
+	assert_ok(delta_commit_unify(core(&bed)));
+	assert_true(atomic64_read(&core(&bed)->balloc.free_blocks) > orphans->files * orphans->extents);
+	assert_true(fill(&bed) > 0);
+	bed_free(&bed);
+}
+
 int main(void)
 {
+	static struct orphans orphans[] = {
+		{ .mib = 32, .slice_extents = 1, .files = 100, .extents = 60 },
+		{ .mib = 96, .slice_extents = 1, .files = 300, .extents = 60, .block = true, .thread = true },
+		{ .mib = 96, .slice_extents = 1, .files = 300, .extents = 60, .cut = true, .crash = 40 },
+		{ .mib = 32, .slice_extents = 2, .files = 100, .extents = 60, .early = true },
+		{ .mib = 32, .slice_extents = 3, .files = 100, .extents = 60, .block = true, .cut = true },
+		{ .mib = 32, .slice_extents = 64, .files = 5, .extents = 1100, .crash = 3 },
+		{ .mib = 288, .files = 2, .extents = 2100, .block = true, .prealloc = true },
+	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_deletes_in_a_full_volume_are_replayed),
 		cmocka_unit_test(test_a_full_volume_is_mounted_after_a_crash),
 		cmocka_unit_test(test_a_file_in_many_groups_is_punched),
 		cmocka_unit_test(test_the_smallest_volume_holds_files),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[0]),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[2]),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[3]),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[4]),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[5]),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[6]),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
