@@ -225,15 +225,23 @@ void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty
 		atomic64_inc(&delta->changes[n]);
 		if (!atomic64_read(&delta->first_change_ns[n]))
 			atomic64_set(&delta->first_change_ns[n], ktime_get_ns());
-		inode->attr.change++;
 	}
 	slot->dirty |= dirty;
+	if (dirty != INODE_DIRTY_ATIME)
+		inode->attr.change++;
 }
 
 struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode)
 {
 	spin_lock(&inode->lock);
 	inode_dirty_locked(op, inode, INODE_DIRTY_ATTR);
+	return &inode->attr;
+}
+
+struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, INODE_DIRTY_ATIME);
 	return &inode->attr;
 }
 

@@ -30,7 +30,7 @@ struct tux3_attr {
 	u32 flags;		/* TUX3_ATTR_... */
 	u32 generation;
 	u32 projid;
-	u64 change;
+	u64 change;		/* rises with each change of whatever, but for atime that was only read */
 };
 
 struct inode_slot {
@@ -50,6 +50,7 @@ struct inode_slot {
 #define INODE_DIRTY_NAMES	4u
 #define INODE_DIRTY_XATTRS	8u
 #define INODE_DIRTY_DELETE	16u	/* no name and out of use */
+#define INODE_DIRTY_ATIME	32u	/* alone: it was read; that is no change for who caches what it holds */
 
 struct tux3_inode {
 	struct volume *vol;
@@ -95,6 +96,7 @@ void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr);	/* a cons
  * caller edits them at once and calls end.  Marks the inode dirty in op->delta.
  */
 struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode);
+struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inode);	/* for a read: atime only */
 void inode_change_end(struct tux3_inode *inode);
 /* The same with inode->lock held already. */
 void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty);

@@ -608,6 +608,66 @@ static void test_busy_close(void **state)
 	bed_free(&bed);
 }
 
+/* Has it moved since?  *change: what it was, and then is. */
+static bool moved(struct tux3_node *node, u64 *change)
+{
+	struct tux3_stat stat;
+	u64 before = *change;
+
+	assert_ok(tux3_stat_node(node, &stat));
+	*change = stat.change;
+	return stat.change > before;
+}
+
+/* Who caches a file or directory by its count of changes sees each of them, many in one delta too; but no reading. */
+static void test_change_count(void **state)
+{
+	struct bed bed = { .opts.age_ms = 3600 * 1000 };
+	struct tux3_stat mode = { .mode = 0600 }, size = { .size = 100 }, old = { .atime.tv_sec = 1 };
+	struct tux3_node *node, *dir;
+	u64 change = 0, in_dir = 0;
+	char byte;
+	int i;
+
+	bed_make(&bed, 32 << 20, 4096);
+	assert_ok(tux3_mknod(bed.root, NULL, "dir", S_IFDIR | 0755, 0, 0, &dir));
+	assert_ok(tux3_mknod(dir, NULL, "file", 0644, 0, 0, &node));
+	moved(dir, &in_dir);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(tux3_write(node, "x", 1, 0), 1);
+		assert_true(moved(node, &change));
+		assert_int_equal(tux3_write(node, "y", 1, 0), 1);
+		assert_true(moved(node, &change));
+		assert_ok(tux3_setattr(node, NULL, &mode, TUX3_SET_MODE));
+		assert_true(moved(node, &change));
+		assert_ok(tux3_setattr(node, NULL, &size, TUX3_SET_SIZE));
+		assert_true(moved(node, &change));
+		assert_ok(tux3_setattr(node, NULL, &old, TUX3_SET_ATIME));
+		assert_true(moved(node, &change));
+		assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
+		assert_int_equal(byte, 'y');
+		assert_false(moved(node, &change));
+		assert_ok(tux3_setxattr(node, NULL, "user.x", "1", 1, 0));
+		assert_true(moved(node, &change));
+		assert_false(moved(dir, &in_dir));
+		assert_ok(tux3_link(node, NULL, dir, "again"));
+		assert_true(moved(node, &change) && moved(dir, &in_dir));
+		assert_ok(tux3_rename(dir, "again", dir, "other", 0, NULL));
+		assert_true(moved(node, &change) && moved(dir, &in_dir));
+		assert_ok(tux3_unlink(dir, NULL, "other"));
+		assert_true(moved(node, &change) && moved(dir, &in_dir));
+		tux3_node_put(node, 1);
+		tux3_node_put(dir, 1);
+		bed_reopen(&bed);
+		dir = get(&bed, "/dir");
+		node = get(&bed, "/dir/file");
+		assert_true(stat_of(&bed, "/dir/file").change == change && stat_of(&bed, "/dir").change == in_dir);
+	}
+	tux3_node_put(node, 1);
+	tux3_node_put(dir, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -621,6 +681,7 @@ int main(void)
 		cmocka_unit_test(test_xattrs),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_busy_close),
+		cmocka_unit_test(test_change_count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

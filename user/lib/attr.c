@@ -373,7 +373,7 @@ void node_touch_atime(struct tux3_node *node)
 		return;
 	if (would_wait(vol, cost) || delta_enter(vol, &op, cost, 0))
 		return;
-	live = inode_change_begin(&op, &node->inode);
+	live = inode_atime_begin(&op, &node->inode);
 	live->atime = now;
 	inode_change_end(&node->inode);
 	delta_leave(&op);

@@ -118,7 +118,7 @@ struct tux3_stat {
 	uint64_t ino, size, blocks_512;		/* blocks_512 counts data not yet placed too */
 	uint32_t mode, uid, gid, nlink, rdev_major, rdev_minor, block_size;
 	uint32_t flags, generation, projid;
-	uint64_t change;
+	uint64_t change;			/* rises with each change but for atime; after a crash it may be lower */
 	struct timespec atime, mtime, ctime, btime;
 };
 
