@@ -9,6 +9,7 @@
  * No deadlock for want of memory: bios come from our own reserves, each is submitted before the next is asked for, and
  * nothing here waits for anything but the completion of bios.
  */
+#include <linux/blk-cgroup.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 
@@ -22,6 +23,16 @@
 
 /* ---- bios ---- */
 
+/*
+ * A commit is everybody's, and may run in the task of anybody who waits for it; a node of the tree may be wanted by
+ * others, and by the commit.  So none of that is charged to the cgroup of the task at hand, whose limits of I/O
+ * (io.max) would hold up all users of the volume.  What somebody reads of a file is charged to him.
+ */
+static void bio_for_all(struct bio *bio)
+{
+	bio_associate_blkg_from_css(bio, blkcg_root_css);
+}
+
 struct bio *bdev_bio_alloc(struct tux3_device *dev, u64 addr, unsigned int vecs, blk_opf_t opf)
 {
 	struct bdev_device *bd = bdev_device_of(dev);
@@ -29,6 +40,8 @@ struct bio *bdev_bio_alloc(struct tux3_device *dev, u64 addr, unsigned int vecs,
 	struct bio *bio = bio_alloc_bioset(bd->bdev, clamp(vecs, 1u, BIO_MAX_VECS), opf, GFP_NOFS, set);
 
 	bio->bi_iter.bi_sector = bdev_sector(dev, addr);
+	if (opf & REQ_META || op_is_write(opf))
+		bio_for_all(bio);
 	return bio;
 }
 
@@ -282,7 +295,11 @@ static void bdev_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 
 static int bdev_flush(struct tux3_device *dev)
 {
-	return blkdev_issue_flush(bdev_device_of(dev)->bdev) ? -EIO : 0;
+	struct bio bio;
+
+	bio_init(&bio, bdev_device_of(dev)->bdev, NULL, 0, REQ_OP_WRITE | REQ_PREFLUSH);
+	bio_for_all(&bio);
+	return submit_bio_wait(&bio) ? -EIO : 0;
 }
 
 static int bdev_discard(struct tux3_device *dev, u64 addr, u64 count)

@@ -175,6 +175,7 @@ struct inode *node_get(struct super_block *sb, u64 ino)
 	if (ino != TUX3_INO_ROOT && (ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX))
 		return ERR_PTR(-ESTALE);
 	inode = iget_locked(sb, ino);
+	/* Or somebody makes an inode with this number, which an old handle knows from before: who has that tries again. */
 	if (!inode)
 		return ERR_PTR(-ENOMEM);
 	if (inode->i_state & I_NEW)
@@ -322,8 +323,11 @@ void host_inode_release(struct tux3_inode *core)
 	spin_unlock(&inode->i_lock);
 	if (gone)
 		remove_inode_hash(inode);
-	/* With a name it only moves to the LRU list; else it goes to the worker, which must still take it. */
-	if (inode->i_nlink || READ_ONCE(sb_of(inode->i_sb)->puts_closed))
+	/*
+	 * With a name it only moves to the LRU list, unless it is not to be cached: evicting would wait for the flusher,
+	 * and that perhaps for us.  Else it goes to the worker, while that still takes it.
+	 */
+	if (READ_ONCE(sb_of(inode->i_sb)->puts_closed) || (inode->i_nlink && !(READ_ONCE(inode->i_state) & I_DONTCACHE)))
 		iput(inode);
 	else
 		node_put_later(node);
@@ -392,6 +396,8 @@ int node_drop(struct inode *inode)
 		queue_put(node);
 		return 0;
 	}
+	if (test_bit(NODE_STRAYS, &node->flags) && inode->i_nlink)
+		inode->i_state &= ~I_DONTCACHE;		/* they are only in its pages */
 	return inode->i_state & I_DONTCACHE ? 1 : generic_drop_inode(inode);
 }
 

@@ -20,25 +20,53 @@
  * made the change, with node_pull(), before it drops the lock that serializes such changes (i_rwsem; for times core.lock
  * is enough).  The size of a regular file is the one field that is also written by hand (i_size_write), together with attr.size.
  *
- * Life.  The VFS holds references in i_count.  Each delta in which an inode is dirty holds one too (a *pin*,
- * host->inode_grab; at most two).  So the last reference of a dirty inode is dropped by the back end.
+ * Life of an inode.  References in i_count are of four kinds: *users* (dentries, and through them open files and mappings; for a
+ * moment who looks it up by number, drop_caches, the flusher, a change of its cgroup); *pins* (host->inode_grab: one for each
+ * delta in which it is dirty, at most two); and one each of the put worker (NODE_PUT) and the reaper (NODE_REAP).
  *
- *	named (nlink > 0), no reference		on the VFS's LRU list, clean: evicted by it
- *	no name, in use (i_count > pins)	an orphan: has an orphan item once committed
- *	no name, i_count == pins		the commit of the delta asks host->inode_kill(): DEAD.  Deleted in that commit
- *	no name, i_count falls to 0		not pinned any more when its last user went: ->drop_inode takes the reference
- *	  and it was not deleted		back and gives it to the put worker, which calls op_forget(): pinned again
+ *	state	names	users	pins	workers	what it is
+ *	NEW	0, 1	1	0-2	0	I_NEW: being made or read.  Lookups by number wait, or get an error while it is made
+ *	USED	> 0	> 0	0-2	0
+ *	DIRTY	> 0	0	1-2	0	a delta keeps it
+ *	CACHED	> 0	0	0	0	on the VFS's LRU list, or kept by its pages
+ *	ORPHAN	0	> 0	0-2	0-2	has an orphan item once it is committed
+ *	LEFT	0	0	1-4 in all	nobody uses it: to be deleted
+ *	DEAD	0	0	0-2	0-2	NODE_IS_DEAD: some commit deletes it, or has.  Never used again; on the hash until its last pin goes
+ *	GOING	any	0	0	0	I_FREEING: being evicted
  *
- * DEAD: a lookup by number that finds it sees the flag after taking its reference and drops it (-ESTALE).  It stays on the
- * inode hash until its last pin goes: by then the tree knows of no such inode, before it still may.  Its number is free once the
- * delta is committed.
+ *	event				from -> to			guarded by
+ *	lookup by number (node_get)	CACHED DIRTY -> USED, LEFT ->	i_lock, in iget_locked().  DEAD is seen after the
+ *					ORPHAN; DEAD: -ESTALE; GOING:	reference was taken, which goes again.  A handle of
+ *					waits until it is gone		an ORPHAN that nobody has open: -ESTALE
+ *	changed (host_inode_grab)	a pin more			the reference of who changes it: so never GOING
+ *	last name goes			USED -> ORPHAN			its i_rwsem.  node_unnamed(): maybe to the reaper
+ *	last user goes			USED -> DIRTY, CACHED		i_lock, from i_count 0 to node_drop()'s answer.  It gives
+ *					ORPHAN -> LEFT			a LEFT one that nothing pins to the put worker
+ *	put worker (put_one)		LEFT: op_forget() pins it	i_lock: unused(); NODE_FORGOTTEN: only once
+ *	commit asks host_inode_kill	LEFT -> DEAD; ORPHAN stays	i_lock: unused(); clears NODE_FORGOTTEN of an ORPHAN
+ *	reaper (reap_kill)		LEFT -> DEAD, if the front	the delta it is in; i_lock: unused()
+ *					delta knows it
+ *	commit is done (.._release)	a pin less; DIRTY -> CACHED;	i_lock.  Without a name, or not to be cached: the put
+ *					LEFT, DEAD: to the put worker	worker drops the reference, for the back end never evicts
+ *	number used again		DEAD: off the hash		new_number(): a number is free when the deletion is durable
+ *	flusher (node_grab_living)	a user for a moment, or not if	i_lock, in igrab(); dropped by node_put_later()
+ *					DEAD or GOING
+ *	reclaim, drop_caches		CACHED -> GOING			i_lock
+ *	last reference of DEAD		DEAD -> GOING			i_lock
+ *	evicted				GOING: gone			waits for the flusher (I_SYNC), which never waits for an
+ *									eviction; so who evicts must not be the back end
+ *	umount (puts_closed)		CACHED LEFT DEAD -> GOING with	s_umount: no flusher; so the back end may evict, too
+ *					the last reference
+ *	volume stops after an error	LEFT: its orphan item stays	pins go when the volume is closed
  *
- * The put worker (workqueue) drops references for those who must not: the back end never evicts in its own context, for that
- * truncates page cache and may be long.
+ * Who takes a reference for a moment makes a LEFT one look used: unused() errs on that side only.  Then the commit leaves it, and its
+ * pin, the last to go, brings it to the put worker again.  Nothing of this waits for memory with a lock held: evicting is done
+ * by reclaim, the workers and users; the back end allocates without calling back (memalloc_nofs), so it meets no eviction.
  *
- * The reaper (the same worker, 10 ms after the first of a batch) does not wait for the commit with giving back the
- * memory of a removed file: an inode without a name that nobody uses is made DEAD, what it has dirty in the front delta is
- * forgotten, and its page cache truncated.  What the back delta needs of it stays (folio.h).
+ * The put worker (workqueue) drops references for those who must not.  The reaper (the same worker, 10 ms after the first of a
+ * batch) does not wait for the commit with giving back the memory of a removed file: an inode without a name that nobody
+ * uses is made DEAD, what it has dirty in the front delta is forgotten, and its page cache truncated.  What the back delta needs of it
+ * stays (folio.h).
  *
  * Lock order, outermost first:
  *	sb_start_write, s_vfs_rename_mutex
