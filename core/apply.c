@@ -343,6 +343,11 @@ static int punch_free(struct punch *punch, u64 block, u64 addr, u64 count)
 	return balloc_defer(vol, BALLOC_DATA, addr, count, &vol->log.freed);
 }
 
+static bool apply_extent_flags_valid(u32 flags)
+{
+	return !(flags & ~TUX3_EXTENT_KNOWN) && (!(flags & TUX3_EXTENT_UNCHECKED) || flags == TUX3_EXTENT_UNCHECKED);
+}
+
 int extent_check(struct volume *vol, const void *data, u32 len)
 {
 	struct disk_extent extent = {};
@@ -351,7 +356,7 @@ int extent_check(struct volume *vol, const void *data, u32 len)
 	memcpy(&extent, data, min_t(u32, len, sizeof(extent)));		/* items are not aligned */
 	count = len >= sizeof(extent) ? le32_to_cpu(extent.len) : 0;
 	flags = le32_to_cpu(extent.flags);
-	if (!count || flags & ~TUX3_EXTENT_KNOWN || count > TUX3_EXTENT_MAX ||
+	if (!count || !apply_extent_flags_valid(flags) || count > TUX3_EXTENT_MAX ||
 	    !apply_blocks_valid(vol, le64_to_cpu(extent.addr), count))
 		return -EIO;
 	if (flags & TUX3_EXTENT_CSUM ? (count > TUX3_EXTENT_CSUM_MAX(vol->block_size) ||
@@ -509,7 +514,7 @@ static int apply_map(struct volume *vol, enum tux3_record_type type, const void 
 	struct punch punch = { .vol = vol, .keep_block = block, .keep_addr = addr, .keep = true };
 	int err;
 
-	if (ino > TUX3_INO_MAX || flags & ~TUX3_EXTENT_KNOWN || !apply_blocks_valid(vol, addr, count) ||
+	if (ino > TUX3_INO_MAX || !apply_extent_flags_valid(flags) || !apply_blocks_valid(vol, addr, count) ||
 	    block > (TUX3_SIZE_MAX >> vol->block_shift) || count > TUX3_EXTENT_MAX)
 		return apply_bad(vol, type, "extent");
 	if (flags & TUX3_EXTENT_CSUM)

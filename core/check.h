@@ -29,7 +29,7 @@ struct volume;
 	X(202, ATTR_LENGTH, "attr-length", "The attributes of inode %llu are %llu bytes long, not %llu") \
 	X(203, ATTR_MODE, "attr-mode", "Inode %llu has mode 0%llo, which is no file type") \
 	X(204, ATTR_TIME, "attr-time", "A time of inode %llu has %llu nanoseconds") \
-	X(205, ATTR_FLAGS, "attr-flags", "Inode %llu has flags 0x%llx, of which some do not exist") \
+	X(205, ATTR_FLAGS, "attr-flags", "Inode %llu has flags 0x%llx, which do not exist or do not go together") \
 	X(206, ATTR_SIZE, "attr-size", "Inode %llu has a size of %llu bytes, which is too large") \
 	X(207, ATTR_BLOCKS, "attr-blocks", "Inode %llu counts %llu blocks, but has %llu") \
 	X(208, ATTR_SPARE, "attr-spare", "Spare bytes in the attributes of inode %llu are not zero") \

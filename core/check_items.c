@@ -213,7 +213,7 @@ static int check_inline(struct check *check, const struct tree_key *key, const v
 static void extent_check_csum(struct check *check, u64 block, u32 flags)
 {
 	bool wanted = check->vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM &&
-		      !(flags & TUX3_EXTENT_UNWRITTEN);
+		      !(flags & (TUX3_EXTENT_UNWRITTEN | TUX3_EXTENT_UNCHECKED));
 	u64 ino = check->now.ino;
 
 	if (wanted && !(flags & TUX3_EXTENT_CSUM))
@@ -280,9 +280,10 @@ static int check_extent(struct check *check, const struct tree_key *key, const v
 		now->has_unwritten = true;
 		check->result->unwritten_blocks += count;
 	}
-	if (flags & ~TUX3_EXTENT_KNOWN)
+	if (flags & ~TUX3_EXTENT_KNOWN || (flags & TUX3_EXTENT_UNCHECKED && flags != TUX3_EXTENT_UNCHECKED))
 		check_problem(check, EXTENT_FLAGS, now->ino, 0, NULL, now->ino, key->offset, flags);
-	extent_check_csum(check, key->offset, flags);
+	else
+		extent_check_csum(check, key->offset, flags);
 	if (le64_to_cpu(extent.birth) > check->vol->delta.committed)
 		check_problem(check, EXTENT_BIRTH, now->ino, 0, NULL, now->ino, key->offset,
 			      le64_to_cpu(extent.birth), check->vol->delta.committed);

@@ -181,6 +181,7 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	slot->cut = DATA_END;
 	prealloc = slot->prealloc;
 	slot->prealloc = RB_ROOT;
+	slot->unchecked = slot->unchecked_end = 0;
 	slot->extra = 0;
 	slot->paid = 0;
 	inode->given_back = false;

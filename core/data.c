@@ -265,6 +265,18 @@ int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
 	return 0;
 }
 
+void data_uncheck(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
+{
+	struct inode_slot *slot = &inode->slot[op->delta & 1];
+
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
+	/* One range from the first to the last: what is between comes too, or has no checksums. */
+	slot->unchecked = slot->unchecked_end ? min(slot->unchecked, block) : block;
+	slot->unchecked_end = max(slot->unchecked_end, block + count);
+	spin_unlock(&inode->lock);
+}
+
 void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks)
 {
 	if (likely(!blocks))

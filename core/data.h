@@ -104,6 +104,13 @@ int data_cut_wait(struct tux3_inode *inode);
  */
 int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes);
 /*
+ * These blocks, an extent of the tree that is not dirty, stay where they are and lose their checksums: from the commit on
+ * others may write to them behind the filesystem's back.  Charged space_cost_items(vol, DATA_UNCHECK_ITEMS).  Nobody writes
+ * to the file until that commit is durable.
+ */
+#define DATA_UNCHECK_ITEMS 3u
+void data_uncheck(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
+/*
  * Of the blocks that the operation made dirty, so many were preallocated and never written: they take no new space.  If
  * that is all of them, it entered with DELTA_PAID.  (A block that is dirty already may need a new place, but no second
  * one in this delta: a write to nothing but these and dirty ones is one that DELTA_KEEPS.)

@@ -3,8 +3,8 @@
  * Committing file data: the back end finds blocks for what is dirty in a delta, submits it and logs
  * the mappings.
  *
- * In this order: ranges removed in the delta go from the tree; then dirty data is mapped; then what is
- * still a hole in preallocated ranges gets unwritten extents.  So the newest of several changes to a
+ * In this order: ranges removed in the delta go from the tree; extents that are to be unchecked lose their checksums; then
+ * dirty data is mapped; then what is still a hole in preallocated ranges gets unwritten extents.  So the newest of several changes to a
  * block wins, whatever their order within the delta was: a block removed and then written is dirty, one
  * written and then removed is not dirty any more.
  *
@@ -266,6 +266,28 @@ static int data_commit_prealloc(struct data_commit *dc)
 	return err;
 }
 
+/* The same blocks are mapped again, without checksums: what is there may be changed by others from now on. */
+static int data_commit_unchecked(struct data_commit *dc)
+{
+	const struct inode_slot *slot = &dc->inode->slot[dc->delta & 1];
+	struct data_extent extent = { .block = slot->unchecked };
+	u32 run;
+	int err = 0;
+
+	while (!err && extent.block < slot->unchecked_end) {
+		extent.count = slot->unchecked_end - extent.block;
+		extent.has_csum = false;
+		err = data_map_tree(dc->inode, &extent, NULL, 0);
+		if (err)
+			break;
+		run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS);
+		if (extent.kind == DATA_MAPPED && extent.has_csum)
+			err = data_map_run(dc, extent.block, extent.addr, run, TUX3_EXTENT_UNCHECKED);
+		extent.block += run;
+	}
+	return err;
+}
+
 /* May the file live inline at the end of this delta?  alone: no block but the first has data. */
 static bool data_fits_inline(struct data_commit *dc, bool alone)
 {
@@ -349,6 +371,8 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	if (S_ISLNK(attr->mode))
 		return inode->in_tree || !inode->target ? 0 : symlink_store(&dc);
 	err = data_commit_removed(&dc);
+	if (!err)
+		err = data_commit_unchecked(&dc);
 	if (!err)
 		err = data_commit_dirty(&dc);
 	if (!err)

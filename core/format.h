@@ -239,7 +239,8 @@ struct disk_extent {
 
 #define TUX3_EXTENT_UNWRITTEN	(1u << 0)	/* allocated, reads as zeros */
 #define TUX3_EXTENT_CSUM	(1u << 1)
-#define TUX3_EXTENT_KNOWN	3u
+#define TUX3_EXTENT_UNCHECKED	(1u << 2)	/* written to by others, as swap: no checksum although the volume has them */
+#define TUX3_EXTENT_KNOWN	7u
 /* Longest extent with checksums, and without, in blocks. */
 #define TUX3_EXTENT_CSUM_MAX(block_size) ((block_size) / 16)
 #define TUX3_EXTENT_MAX		(1u << 20)

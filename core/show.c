@@ -253,6 +253,7 @@ static const struct flag_name attr_flags[] = {
 static const struct flag_name extent_flags[] = {
 	{ TUX3_EXTENT_UNWRITTEN, "unwritten" },
 	{ TUX3_EXTENT_CSUM, "csum" },
+	{ TUX3_EXTENT_UNCHECKED, "unchecked" },
 	{ }
 };
 

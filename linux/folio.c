@@ -570,4 +570,6 @@ const struct address_space_operations file_aops = {
 	.release_folio = folio_state_release,
 	.migrate_folio = filemap_migrate_folio,		/* of clean ones: a busy state's reference stops it */
 	.error_remove_folio = generic_error_remove_folio,
+	.swap_activate = file_swap_activate,
+	.swap_deactivate = file_swap_deactivate,
 };

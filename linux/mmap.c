@@ -168,7 +168,9 @@ static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 	sb_start_pagefault(inode->i_sb);
 	file_update_time(vmf->vma->vm_file);
 	filemap_invalidate_lock_shared(inode->i_mapping);
-	if (folio_pos(folio) + offset < i_size_read(inode))
+	if (unlikely(test_bit(NODE_SWAP, &node->flags)))	/* swap.c */
+		err = -ETXTBSY;
+	else if (folio_pos(folio) + offset < i_size_read(inode))
 		err = folio_make_dirty(node, folio, folio_mask(offset >> node->core.vol->block_shift, 1));
 	filemap_invalidate_unlock_shared(inode->i_mapping);
 	sb_end_pagefault(inode->i_sb);

@@ -410,6 +410,9 @@ int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr
 	struct resize resize;
 	int err;
 
+	/* The VFS refuses to make it shorter; longer, its last block might be written again, elsewhere. */
+	if (test_bit(NODE_SWAP, &node_of(inode)->flags))
+		return -ETXTBSY;
 	resize_init(&resize, inode);
 	resize.attr = attr;
 	resize.set = set;

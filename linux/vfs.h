@@ -10,6 +10,7 @@
  *	writeback.c	the back end's view of cached data: host.h's data_ functions; ->writepages
  *	read.c		filling folios from the disk, verified			write.c	   buffered writes
  *	mmap.c		faults that make a page writable			size.c	   truncate, fallocate
+ *	swap.c		files that are swapped to
  *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
  *	device.c	the block device as the core wants it (device.h)
@@ -126,6 +127,7 @@ enum node_flags {
 	NODE_PUT,		/* on tux3_sb.puts; owns a reference (inode.c) */
 	NODE_FORGOTTEN,		/* op_forget() was called; the back end will ask inode_kill() */
 	NODE_REAP,		/* on tux3_sb.reap */
+	NODE_SWAP,		/* a swap file: no block is or gets dirty (swap.c); set with i_rwsem and invalidate_lock */
 	NODE_STRAYS,		/* has folios that file_redirty_strays() must look at */
 };
 
@@ -302,6 +304,9 @@ extern const struct address_space_operations file_aops;
 /* size.c: i_rwsem held exclusively.  set: what else, of attr, goes into the delta of the truncate (OP_ATTR_...; node_pull() follows). */
 int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr, u32 set);
 long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len);
+/* swap.c: a_ops; swapon() holds i_rwsem. */
+int file_swap_activate(struct swap_info_struct *swap, struct file *file, sector_t *span);
+void file_swap_deactivate(struct file *file);
 /* file.c */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 

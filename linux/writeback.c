@@ -743,14 +743,16 @@ static int redirty_strays(struct tux3_node *node)
 {
 	struct folio_batch batch;
 	pgoff_t index = 0;
+	bool wanted;
 	int err = 0;
 	u32 i;
 
-	if (!test_and_clear_bit(NODE_STRAYS, &node->flags))
-		return 0;
 	folio_batch_init(&batch);
 	filemap_invalidate_lock_shared(node->vfs.i_mapping);	/* as a page fault */
-	while (!err && filemap_get_folios_tag(node->vfs.i_mapping, &index, ULONG_MAX, PAGECACHE_TAG_DIRTY, &batch)) {
+	/* While it is a swap file its blocks stay where they are: after that, then. */
+	wanted = !test_bit(NODE_SWAP, &node->flags) && test_and_clear_bit(NODE_STRAYS, &node->flags);
+	while (wanted && !err &&
+	       filemap_get_folios_tag(node->vfs.i_mapping, &index, ULONG_MAX, PAGECACHE_TAG_DIRTY, &batch)) {
 		for (i = 0; i < folio_batch_count(&batch) && !err; i++)
 			err = redirty_folio(node, batch.folios[i]);
 		folio_batch_release(&batch);

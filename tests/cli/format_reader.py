@@ -19,7 +19,7 @@ ATTR, PARENT, INLINE, XATTR, DIRENT, EXTENT = 1, 2, 3, 4, 5, 6
 QUOTA_USER, QUOTA_GROUP, QUOTA_PROJECT, ORPHAN = 16, 17, 18, 19
 S_IFMT, S_IFDIR, S_IFREG, S_IFLNK = 0o170000, 0o040000, 0o100000, 0o120000
 INO_VOLUME, INO_ROOT = 1, 2
-EXTENT_UNWRITTEN, EXTENT_CSUM = 1, 2
+EXTENT_UNWRITTEN, EXTENT_CSUM, EXTENT_UNCHECKED = 1, 2, 4
 ATTR_INLINE = 4
 FEATURE_QUOTA, FEATURE_DATA_CSUM = 1, 1
 COMMIT_DATA_FLUSHED = 1
@@ -268,6 +268,7 @@ class Volume:
     def parse_extent(self, data):
         addr, birth, length, flags = EXTENT_HEAD.unpack_from(data)
         csums = list(struct.unpack_from(f"<{length}I", data, EXTENT_HEAD.size)) if flags & EXTENT_CSUM else None
+        expect(flags in (0, EXTENT_UNWRITTEN, EXTENT_CSUM, EXTENT_UNCHECKED), "flags of an extent item")
         expect(length and len(data) == EXTENT_HEAD.size + 4 * len(csums or []), "length of an extent item")
         expect(length <= (self.block_size // 16 if csums else 1 << 20), "length of an extent")
         return Extent(addr, birth, length, flags, csums)

@@ -503,6 +503,15 @@ static void extent_csum(void)
 	set(ino.prealloc, TUX3_ITEM_EXTENT, 0, sizeof(struct disk_extent) + 16 * sizeof(__le32));
 }
 
+/* Without checksums because others write to it: no problem, unless it has them. */
+static void extent_unchecked(void)
+{
+	int len;
+
+	extent_get(ino.one, 0, &len)->flags |= cpu_to_le32(TUX3_EXTENT_UNCHECKED);
+	set(ino.one, TUX3_ITEM_EXTENT, 0, len);
+}
+
 static void extent_beyond_end(void)
 {
 	attr_get(ino.big)->size = cpu_to_le64(4096);
@@ -806,6 +815,7 @@ static const struct damage {
 	{ CHECK_ORPHAN_KIND, orphan_kind, 0 },
 	{ CHECK_EXTENT_LENGTH, extent_length, AND_MORE },
 	{ CHECK_EXTENT_FLAGS, extent_flags_wrong, 0 },
+	{ CHECK_EXTENT_FLAGS, extent_unchecked, 0 },
 	{ CHECK_EXTENT_PLACE, extent_place, AND_MORE },
 	{ CHECK_EXTENT_FIXED, extent_fixed, AND_MORE },
 	{ CHECK_EXTENT_OVERLAP, extent_overlap, 0 },

@@ -352,6 +352,112 @@ static void test_damaged_block(void **state)
 	bed_free(&bed);
 }
 
+/* ---- blocks that others write to ---- */
+
+/* As swapon does it: each extent in a delta of its own, then a commit. */
+static void uncheck(struct bed *bed, struct tux3_node *node, u64 blocks)
+{
+	struct volume *vol = node->inode.vol;
+	struct data_extent extent;
+	struct delta_op op;
+	u64 block;
+
+	assert_ok(tux3_sync(bed->volume));
+	for (block = 0; block < blocks; block += extent.count) {
+		assert_ok(data_map(&node->inode, block, blocks - block, &extent, NULL, 0));
+		if (!extent.has_csum)
+			continue;
+		assert_ok(delta_enter(vol, &op, space_cost_items(vol, DATA_UNCHECK_ITEMS), 0));
+		data_uncheck(&op, &node->inode, block, extent.count);
+		delta_leave(&op);
+	}
+	assert_ok(tux3_sync(bed->volume));
+}
+
+/* Every block is where it was, and no written one has a checksum. */
+static void expect_unchecked(struct tux3_node *node, const u64 *addrs, u64 blocks, bool has_csum)
+{
+	struct data_extent extent;
+	u64 block;
+
+	for (block = 0; block < blocks; block++) {
+		assert_ok(data_map(&node->inode, block, 1, &extent, NULL, 0));
+		assert_int_equal(extent.addr, addrs[block]);
+		if (extent.kind == DATA_MAPPED)
+			assert_int_equal(extent.has_csum, has_csum);
+	}
+}
+
+#define UNCHECKED_BLOCKS 700u
+#define UNCHECKED_WRITTEN 600u	/* the others are preallocated */
+
+static void write_behind(struct bed *bed, const u64 *addrs, int fill)
+{
+	u8 *disk = device_memory_bytes(bed->dev);
+	u32 i;
+
+	for (i = 0; i < UNCHECKED_BLOCKS; i++)
+		memset(disk + 4096 * addrs[i], fill, 4096);
+}
+
+/*
+ * What swapon makes of a file: after that others may write to its blocks at any time, and neither a recovery, nor reading,
+ * nor the checker finds fault with it.
+ */
+static void test_unchecked(void **state)
+{
+	static u8 bytes[4096 * UNCHECKED_WRITTEN], got[4096];
+	u64 addrs[UNCHECKED_BLOCKS];
+	struct data_extent extent;
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 i;
+
+	bed_make(&bed, 32 << 20, 4096);
+	node = bed_file(&bed, "/swap");
+	memset(bytes, 1, sizeof(bytes));
+	assert_int_equal(tux3_write(node, bytes, sizeof(bytes), 0), sizeof(bytes));
+	assert_ok(tux3_fallocate(node, 0, 0, 4096 * UNCHECKED_BLOCKS));
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < UNCHECKED_BLOCKS; i++) {
+		assert_ok(data_map(&node->inode, i, 1, &extent, NULL, 0));
+		addrs[i] = extent.addr;
+	}
+	expect_unchecked(node, addrs, UNCHECKED_BLOCKS, true);
+	uncheck(&bed, node, UNCHECKED_BLOCKS);
+	expect_unchecked(node, addrs, UNCHECKED_BLOCKS, false);
+	uncheck(&bed, node, UNCHECKED_BLOCKS);	/* again: nothing to do */
+	write_behind(&bed, addrs, 2);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);			/* from the log */
+	node = bed_file(&bed, "/swap");
+	expect_unchecked(node, addrs, UNCHECKED_BLOCKS, false);
+	write_behind(&bed, addrs, 3);
+	tux3_node_put(node, 1);
+	bed_check(&bed);			/* from the tree */
+	node = bed_file(&bed, "/swap");
+	for (i = 0; i < UNCHECKED_BLOCKS; i += 23) {
+		assert_int_equal(tux3_read(node, got, sizeof(got), 4096ull * i), sizeof(got));
+		assert_int_equal(got[i % 4096], i < UNCHECKED_WRITTEN ? 3 : 0);
+	}
+	/* Written again, it is a file like any other. */
+	assert_int_equal(tux3_write(node, bytes, 4096 * 10, 4096 * 100), 4096 * 10);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(data_map(&node->inode, 105, 1, &extent, NULL, 0));
+	assert_true(extent.has_csum && extent.addr != addrs[105]);
+	assert_ok(data_map(&node->inode, 110, 1, &extent, NULL, 0));
+	assert_true(!extent.has_csum && extent.addr == addrs[110]);
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096 * 200, 4096 * 50));
+	tux3_node_put(node, 1);
+	bed_check(&bed);
+	node = bed_file(&bed, "/swap");
+	assert_int_equal(tux3_read(node, got, sizeof(got), 4096 * 199), sizeof(got));
+	assert_int_equal(got[0], 3);
+	tux3_node_put(node, 1);
+	assert_ok(tux3_unlink(bed.root, NULL, "swap"));
+	bed_free(&bed);
+}
+
 /* ---- full volumes ---- */
 
 static void test_full(void **state)
@@ -452,6 +558,7 @@ int main(void)
 		cmocka_unit_test(test_private_copies),
 		cmocka_unit_test(test_eviction),
 		cmocka_unit_test(test_damaged_block),
+		cmocka_unit_test(test_unchecked),
 		cmocka_unit_test(test_full),
 	};
 
