@@ -386,7 +386,8 @@ static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
 	int err = volume_error(vol);
 
 	if (err) {
-		snprintf(why, why_size, "the volume had an error (%d): it can be written again once it is opened anew", err);
+		snprintf(why, why_size, "the volume had an error (%s): it can be written again once it is opened anew",
+			 error_text(err));
 		return err;
 	}
 	if (vol->opts.no_recovery) {

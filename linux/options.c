@@ -5,29 +5,17 @@
  * Names and values are those of tux3-fuse.  0 (or false) in struct tux3_options is the default, and is not shown.
  * A remount keeps what it does not mention.
  */
-#include <linux/ctype.h>
 #include <linux/fs_parser.h>
 #include <linux/seq_file.h>
+#include "core/options.h"
 #include "linux/vfs.h"
-
-#define AGE_MS_MAX (3600u * 1000)
-
-enum option_kind {
-	OPTION_SECONDS,		/* u32, milliseconds; with a fraction */
-	OPTION_SIZE,		/* u64, bytes; with a unit */
-	OPTION_NUMBER,		/* u64 */
-	OPTION_FLAG,		/* bool */
-	OPTION_SWITCH,		/* bool, off with "no" before it */
-	OPTION_SWITCH_OFF,	/* bool that says that the switch is off */
-	OPTION_SO_ANYWAY,	/* for entries in fstab that served another filesystem: nothing to set; only this value */
-};
 
 /*	X(NAME, "name", kind, field of struct tux3_options, "what the value is") */
 #define MOUNT_OPTIONS(X) \
-	X(AGE,	      "age",	    OPTION_SECONDS,    age_ms,	     "seconds from 0.001 to 3600, as in age=0.5") \
-	X(DIRTY,      "dirty",	    OPTION_SIZE,       dirty_bytes,  "a size, as in dirty=64M") \
-	X(CACHE,      "cache",	    OPTION_SIZE,       cache_bytes,  "a size, as in cache=128M") \
-	X(NAMES,      "names",	    OPTION_NUMBER,     names_cached, "a number above 0, as in names=1000000") \
+	X(AGE,	      "age",	    OPTION_SECONDS,    age_ms,	     OPTION_VALUE_AGE) \
+	X(DIRTY,      "dirty",	    OPTION_SIZE,       dirty_bytes,  OPTION_VALUE_DIRTY) \
+	X(CACHE,      "cache",	    OPTION_SIZE,       cache_bytes,  OPTION_VALUE_CACHE) \
+	X(NAMES,      "names",	    OPTION_NUMBER,     names_cached, OPTION_VALUE_NAMES) \
 	X(SNAPSHOT,   "snapshot",   OPTION_SIZE,       snapshot_bytes, "a size, as in snapshot=16M") \
 	X(NORECOVERY, "norecovery", OPTION_FLAG,       norecovery,   NULL) \
 	X(ACCEPTLAST, "acceptlast", OPTION_FLAG,       acceptlast,   NULL) \
@@ -55,9 +43,6 @@ static const struct mount_option {
 #undef X
 };
 
-#define OPTION_HAS_VALUE(kind) ((kind) <= OPTION_NUMBER)
-#define OPTION_HAS_NO(kind) ((kind) == OPTION_SWITCH || (kind) == OPTION_SWITCH_OFF)
-
 const struct fs_parameter_spec options_spec[] = {
 #define X(NAME, option_name, option_kind, field, value) {					\
 		.name = option_name,								\
@@ -72,104 +57,53 @@ const struct fs_parameter_spec options_spec[] = {
 
 /* ---- values ---- */
 
-/* The digits at *text, which moves behind them. */
-static bool parse_digits(const char **text, u64 *number)
+/* The VFS's own messages about a value that is missing, or too many, do not say which. */
+static int check_value(struct fs_context *fc, const struct fs_parameter *param)
 {
-	const char *at = *text;
+	bool has_value = param->type != fs_value_is_flag;
+	unsigned int i;
 
-	*number = 0;
-	for (; isdigit(*at); at++) {
-		if (*number > (U64_MAX - 9) / 10)
-			return false;
-		*number = *number * 10 + (*at - '0');
+	for (i = 0; i < ARRAY_SIZE(mount_options); i++) {
+		const struct mount_option *option = &mount_options[i];
+
+		if (strcmp(param->key, option->name))
+			continue;
+		if (option->value && !has_value)
+			return invalfc(fc, OPTION_NEEDS_VALUE, option->name, option->value);
+		if (!option->value && has_value)
+			return invalfc(fc, OPTION_TAKES_NO_VALUE, option->name);
 	}
-	if (at == *text)
-		return false;
-	*text = at;
-	return true;
-}
-
-static bool parse_seconds(const char *text, u32 *ms)
-{
-	u64 number;
-	u32 unit;
-
-	if (!parse_digits(&text, &number) || number > AGE_MS_MAX / 1000)
-		return false;
-	number *= 1000;
-	if (*text == '.') {
-		text++;
-		for (unit = 100; isdigit(*text); text++, unit /= 10)
-			number += unit * (*text - '0');
-	}
-	*ms = number;
-	return !*text && number && number <= AGE_MS_MAX;
-}
-
-static const char size_units[] = "KMGT";
-
-static bool parse_size(const char *text, u64 *bytes)
-{
-	unsigned int shift = 0;
-	const char *unit;
-
-	if (!parse_digits(&text, bytes))
-		return false;
-	if (*text) {
-		unit = strchr(size_units, toupper(*text++));
-		if (!unit || *text)
-			return false;
-		shift = 10 * (unit - size_units + 1);
-	}
-	if (!*bytes || *bytes >> (62 - shift))
-		return false;
-	*bytes <<= shift;
-	return true;
-}
-
-static bool parse_value(enum option_kind kind, const char *text, void *field)
-{
-	u64 number;
-
-	switch (kind) {
-	case OPTION_SECONDS:
-		return parse_seconds(text, field);
-	case OPTION_SIZE:
-		return parse_size(text, field);
-	default:
-		if (!parse_digits(&text, &number) || *text || !number || number > S64_MAX)
-			return false;
-		*(u64 *)field = number;
-		return true;
-	}
+	return 0;
 }
 
 int options_parse(struct fs_context *fc, struct fs_parameter *param)
 {
 	struct fs_parse_result result;
 	const struct mount_option *option;
-	int number = fs_parse(fc, options_spec, param, &result);
+	int number = check_value(fc, param);
 	void *field;
 
+	if (!number)
+		number = fs_parse(fc, options_spec, param, &result);
 	if (number < 0)
 		return number;
 	option = &mount_options[number];
 	if (option->kind == OPTION_SO_ANYWAY) {
 		if (option->value && strcmp(param->string, option->value))
-			return invalfc(fc, "mount option %s: '%s' cannot be chosen: it is always %s", option->name,
-				       param->string, option->value);
+			return invalfc(fc, OPTION_ALWAYS_SO, option->name, param->string, option->value);
 		return 0;
 	}
 	field = fc->fs_private + option->offset;
 	if (!OPTION_HAS_VALUE(option->kind))
 		*(bool *)field = result.negated == (option->kind == OPTION_SWITCH_OFF);
-	else if (!parse_value(option->kind, param->string, field))
-		return invalfc(fc, "mount option %s: '%s' is not a value it can take: %s", option->name, param->string,
-			       option->value);
+	else if (!option_parse_value(option->kind, param->string, field))
+		return invalfc(fc, OPTION_BAD_VALUE, option->name, param->string, option->value);
 	return 0;
 }
 
 /* ---- showing ---- */
+
+static const char size_units[] = "KMGT";
 
 static void show_seconds(struct seq_file *seq, u32 ms)
 {

@@ -26,6 +26,7 @@
  */
 #include <linux/crc32c.h>
 #include <linux/highmem.h>
+#include "core/error.h"
 #include "linux/folio.h"
 
 #define READ_BLOCKS	256u		/* a request ends with the folio that brings it to so many */
@@ -217,9 +218,9 @@ static int read_again(struct read_request *req, u64 block, void *data)
 			return extent.has_csum ? data_verify(inode, block, was_at, data, csum) : 0;
 		err = device_read(vol->dev, extent.addr, 1, data);
 		if (err) {
-			volume_warn(vol, "file %llu, offset %llu: block %llu cannot be read: error %d",
+			volume_warn(vol, "file %llu, offset %llu: block %llu cannot be read (%s)",
 				    (unsigned long long)inode->ino, (unsigned long long)block << vol->block_shift,
-				    (unsigned long long)extent.addr, err);
+				    (unsigned long long)extent.addr, error_text(err));
 			return err;
 		}
 		was_at = extent.addr;

@@ -372,8 +372,8 @@ static int super_make_writable(struct fs_context *fc, struct tux3_sb *sbi)
 	int err = volume_error(sbi->vol);
 
 	if (err) {
-		errorfc(fc, "%s: the volume stopped after an error (%d): unmount it, and check it with fsck.tux3",
-			sbi->sb->s_id, err);
+		errorfc(fc, "%s: the volume stopped after an error (%s): unmount it, and check it with fsck.tux3",
+			sbi->sb->s_id, error_text(err));
 		return -EROFS;
 	}
 	if (unnamed) {

@@ -140,7 +140,7 @@ def test_lazily_with_a_file_open(mount, device):
 
 
 def test_as_fstab_has_it(script, device):
-    """mount(8): from fstab, remount in both directions; no helper is needed to unmount."""
+    """mount(8): from fstab, remount in both directions, auto_unmount; no helper is needed to unmount."""
     script(f"""
 D={device}
 echo "$D $M fuse.tux3 age=60,user_xattr,errors=remount-ro,nofail,noatime 0 0" >$T/fstab
@@ -153,4 +153,11 @@ grep "$M ro,noatime.* - fuseblk.tux3 .* ro," /proc/self/mountinfo
 mount -o remount,rw $M && touch $M/g
 umount $D
 mount -t fuseblk.tux3 $D $M && ls $M/f $M/g && umount $M
+mount -t fuse.tux3 -o auto_unmount $D $M
+[ $(findmnt -n -o FSTYPE $M) = fuseblk.tux3 ]
+for p in /proc/[0-9]*; do
+	if [ $p/exe -ef $B/tux3-fuse ] && tr '\\0' ' ' <$p/cmdline | grep -q "$D"; then kill -9 ${{p#/proc/}}; fi
+done
+while grep -q " $M " /proc/self/mountinfo; do sleep 0.05; done
+mount -t fuse.tux3 -o auto_unmount $D $M && umount $M
 """)

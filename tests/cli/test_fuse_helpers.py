@@ -97,6 +97,16 @@ GENERIC = ["defaults,nofail,x-systemd.automount,_netdev,users,noexec,nosuid,node
            "nosymfollow", "ro", "age=1,dirty=8M,cache=16M,data_cache=8M,threads=2,io_uring=off", "auto_unmount"]
 
 
+WRONG_OPTIONS = [
+    ("nonsense", "unknown mount option 'nonsense'"), ("nonsense=1", "unknown mount option 'nonsense=1'"),
+    ("age", "mount option age needs a value: seconds from 0.001 to 3600"), ("cache", "mount option cache needs a value: a size"),
+    ("age=x", "mount option age: 'x' is not a value it can take: seconds"), ("age=1e1", "mount option age: '1e1'"),
+    ("dirty=3X", "mount option dirty: '3X' is not a value it can take: a size"), ("names=0", "mount option names: '0'"),
+    ("threads=65", "a number from 1 to 64"), ("io_uring=perhaps", "auto, on or off"), ("norecovery=1", "norecovery takes no value"),
+    ("writeback=1", "mount option writeback takes no value"), ("user_xattr=1", "mount option user_xattr takes no value"),
+    ("errors=panic", "mount option errors: 'panic' cannot be chosen: it is always remount-ro")]
+
+
 @pytest.mark.parametrize("kind", ["fuse.tux3", pytest.param("tux3", marks=pytest.mark.skipif(
     bool(NO_MODULE), reason="this kernel has the module, which mounts without FUSE"))])
 def test_options(script, kind):
@@ -105,8 +115,9 @@ def test_options(script, kind):
         assert " - fuse.tux3 " in shown, options
         for option in set(options.split(",")) & {"noexec", "nosuid", "nodev", "noatime", "ro", "nosymfollow"}:
             assert option in shown.split()[5].split(","), (option, shown)
-    assert "unknown mount option 'nonsense'" in script(f"mount -t {kind} -o nonsense $V $M", 1)
-    assert "mount option 'age'" in script(f"mount -t {kind} -o age=x $V $M", 1)
+    for options, said in WRONG_OPTIONS:
+        assert said in script(f"mount -t {kind} -o {options} $V $M", 1), options
+    script(f"mount -s -t {kind} -o nonsense,also=nonsense,age=2 $V $M; umount $M")
 
 
 def test_fstab_and_remount(script):
@@ -128,6 +139,43 @@ mount -t fuse.tux3 $T/copy $M && grep x $M/f && umount $M
     assert "unmount it and mount it again" in script("mount -t fuse.tux3 -o ro $V $M; mount -o remount,rw $M", 32)
 
 
+def test_remount_changes_options(script):
+    """Those that can be: with age=1 a change is durable by itself, which the stat of another counter shows."""
+    script("""
+mount -t fuse.tux3 -o age=3000,threads=3 $V $M
+mount -o remount,age=0.2,dirty=8M,cache=16M,data_cache=8M,names=5000 $M
+before=$($B/tux3 stat $M committed_delta | tr -s " " | cut -d" " -f2)
+echo x >$M/f
+for n in $(seq 600); do
+	[ $($B/tux3 stat $M committed_delta | tr -s " " | cut -d" " -f2) -gt $before ] && break
+	sleep 0.1
+done
+[ $n -lt 600 ]
+# What does not change may be said again.
+mount -o remount,threads=3,user_xattr,noatime $M
+umount $M
+""")
+
+
+@pytest.mark.parametrize("options,said", [
+    ("nonsense", "unknown mount option 'nonsense'"), ("age", "mount option age needs a value"), ("noatime=1", "takes no value"),
+    ("threads=4", "mount option threads cannot be changed by a remount: unmount and mount again"),
+    ("norecovery", "mount option norecovery cannot be changed"), ("log=/tmp/x", "mount option log cannot be changed"),
+    ("noallow_other", "mount option allow_other cannot be changed"), ("auto_unmount", "auto_unmount cannot be changed")])
+def test_remount_refuses(script, options, said):
+    """And nothing is changed."""
+    shown = script(f"""
+mount -t fuse.tux3 $V $M
+set +e
+mount -o remount,noexec,{options} $M
+[ $? = 32 ] || exit 5
+set -e
+grep $M /proc/self/mountinfo
+umount $M
+""")
+    assert said in shown and "noexec" not in shown.splitlines()[0] + shown.splitlines()[-1], shown
+
+
 def test_auto_unmount(script):
     script("""
 mount -t fuse.tux3 -o auto_unmount $V $M
@@ -135,7 +183,7 @@ grep "$M rw,relatime" /proc/self/mountinfo
 for p in /proc/[0-9]*; do
 	if [ $p/exe -ef $B/tux3-fuse ] && tr '\\0' ' ' <$p/cmdline | grep -q "$V"; then kill -9 ${p#/proc/}; fi
 done
-while mountpoint -q $M; do sleep 0.05; done
+while grep -q " $M " /proc/self/mountinfo; do sleep 0.05; done
 """)
 
 

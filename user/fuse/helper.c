@@ -6,6 +6,7 @@
  *	mount.fuse.tux3		mount -t fuse.tux3: by FUSE
  *	umount.fuse.tux3, umount.tux3	umount, which then returns when the volume is complete: the kernel does not wait
  *				for a FUSE daemon to write what it has and to close the volume
+ *	tux3-auto-unmount	of a daemon's own making: waits for its death, and unmounts
  *
  * They get options of every kind: from fstab, for mount(8) itself, for the module.  What needs nothing done is
  * accepted, as are the options of the other way to mount.
@@ -17,106 +18,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "helper.h"
+#include "options.h"
 #include "tux3_fuse.h"
 #include "user/env/device_wait.h"
 
-#ifndef MS_NOSYMFOLLOW
-#define MS_NOSYMFOLLOW 256
-#endif
 #define LIST_MAX 4096
 #define MODULE "tux3"
-
-/* ---- options ---- */
-
-static bool is_one_of(const char *option, const char *const *names)
-{
-	for (; *names; names++) {
-		size_t len = strlen(*names);
-
-		/* A name with "=" or "-" at its end stands for all that begin so. */
-		if ((*names)[len - 1] == '=' || (*names)[len - 1] == '-' ? !strncmp(option, *names, len) : !strcmp(option, *names))
-			return true;
-	}
-	return false;
-}
-
-bool option_means_nothing(const char *option)
-{
-	static const char *const names[] = {
-		/* for mount(8) and fstab */
-		"defaults", "auto", "noauto", "user", "user=", "nouser", "users", "nousers", "owner", "noowner", "group",
-		"nogroup", "nofail", "_netdev", "x-", "X-", "comment=", "uhelper=", "helper=", "loop", "loop=",
-		/* of the VFS, where FUSE does the same in any case */
-		"loud", "silent", "atime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime",
-		"nostrictatime", "lazytime", "nolazytime", "mand", "nomand", "iversion", "noiversion", "symfollow",
-		/* of the module, and those that are true of every Tux3 volume */
-		"discard", "nodiscard", "snapshot=", "acl", "noacl", "user_xattr", "errors=remount-ro", NULL
-	};
-
-	return is_one_of(option, names);
-}
-
-/* Those that only tux3-fuse knows. */
-static bool is_for_fuse(const char *option)
-{
-	static const char *const names[] = {
-		"data_cache=", "threads=", "io_uring=", "log=", "writeback", "nowriteback", "readdirplus", "noreaddirplus",
-		"allow_other", "noallow_other", "auto_unmount", NULL
-	};
-
-	return is_one_of(option, names);
-}
-
-unsigned long mount_flags_parse(const char *list)
-{
-	static const struct {
-		const char *name;
-		unsigned long flag;
-	} flags[] = {
-		{ "ro", MS_RDONLY }, { "nosuid", MS_NOSUID }, { "nodev", MS_NODEV }, { "noexec", MS_NOEXEC },
-		{ "sync", MS_SYNCHRONOUS }, { "dirsync", MS_DIRSYNC }, { "noatime", MS_NOATIME },
-		{ "nodiratime", MS_NODIRATIME }, { "relatime", MS_RELATIME }, { "strictatime", MS_STRICTATIME },
-		{ "lazytime", MS_LAZYTIME }, { "nosymfollow", MS_NOSYMFOLLOW },
-		{ "rw", 0 }, { "suid", 0 }, { "dev", 0 }, { "exec", 0 }, { "async", 0 },
-	};
-	static const struct {
-		const char *name;
-		unsigned long flag;
-	} cleared[] = {
-		{ "rw", MS_RDONLY }, { "suid", MS_NOSUID }, { "dev", MS_NODEV }, { "exec", MS_NOEXEC },
-		{ "async", MS_SYNCHRONOUS }, { "atime", MS_NOATIME }, { "diratime", MS_NODIRATIME },
-		{ "symfollow", MS_NOSYMFOLLOW },
-	};
-	char copy[LIST_MAX], *rest = copy, *option;
-	unsigned long result = 0;
-
-	snprintf(copy, sizeof(copy), "%s", list);
-	while ((option = strsep(&rest, ","))) {
-		for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-			if (!strcmp(option, flags[i].name))
-				result |= flags[i].flag;
-		for (size_t i = 0; i < sizeof(cleared) / sizeof(cleared[0]); i++)
-			if (!strcmp(option, cleared[i].name))
-				result &= ~cleared[i].flag;
-	}
-	return result;
-}
-
-static bool has_option(const char *list, const char *name)
-{
-	size_t len = strlen(name);
-
-	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
-		if (!strncmp(at, name, len) && (!at[len] || at[len] == ','))
-			return true;
-	return false;
-}
 
 /* ---- what is mounted ---- */
 
@@ -220,16 +135,46 @@ static bool is_written(const char *source)
 	return written;
 }
 
+/* By the daemon, which refuses what it does not know or cannot change. */
+static int change_options(const char *target, const char *list)
+{
+	struct remount_request *request = calloc(1, sizeof(*request));
+	int fd = open(target, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status = EXIT_FAILED, answer;
+
+	if (!request || fd < 0) {
+		complain("cannot remount %s: %s.", target, strerror(errno));
+	} else if ((size_t)snprintf(request->options, sizeof(request->options), "%s", list) >= sizeof(request->options)) {
+		complain("the options are longer than %zu bytes.", sizeof(request->options) - 1);
+	} else {
+		answer = ioctl(fd, TUX3_FUSE_IOC_REMOUNT, request);
+		if (answer < 0 && errno == ENOTTY)
+			complain("%s is served by another version of tux3-fuse: unmount it and mount it again.", target);
+		else if (answer < 0)
+			complain("cannot remount %s: %s.", target, strerror(errno));
+		else if (answer)
+			complain("%s.", request->why);
+		else
+			status = 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	free(request);
+	return status;
+}
+
 static int remount(const struct mounting *mounting, const struct mount_entry *entry)
 {
 	unsigned long flags = mount_flags_parse(mounting->list);
-	int fd;
+	int fd, status;
 
 	if (!(flags & MS_RDONLY) && !is_written(entry->source)) {
 		complain("%s was mounted read-only, and the daemon has opened the volume so: unmount it and mount it again.",
 			 entry->target);
 		return EXIT_FAILED;
 	}
+	status = change_options(entry->target, mounting->list);
+	if (status)
+		return status;
 	if (mount(NULL, entry->target, NULL, MS_REMOUNT | flags, NULL)) {
 		complain("cannot remount %s: %s.", entry->target, strerror(errno));
 		return EXIT_FAILED;
@@ -282,13 +227,13 @@ static int mount_by_kernel(const struct mounting *mounting)
 
 	memcpy(copy, mounting->list, sizeof(copy));
 	while ((option = strsep(&rest, ","))) {
-		if (!*option || is_for_fuse(option))
+		if (!*option || option_is_for_fuse(option))
 			continue;
 		if (*list)
 			strcat(list, ",");
 		strcat(list, option);
 	}
-	if (!has_option(list, "remount") && !stat(mounting->source, &st) && S_ISREG(st.st_mode) && !has_option(list, "loop"))
+	if (!options_have(list, "remount") && !stat(mounting->source, &st) && S_ISREG(st.st_mode) && !options_have(list, "loop"))
 		strcat(list, *list ? ",loop" : "loop");
 	if (!*list)
 		strcat(list, "defaults");
@@ -366,7 +311,7 @@ static int mount_main(struct mounting *mounting, int argc, char **argv)
 
 	if (status)
 		return status;
-	if (has_option(mounting->list, "remount")) {
+	if (options_have(mounting->list, "remount")) {
 		entry = malloc(sizeof(*entry));
 		if (!entry || !realpath(mounting->target, real) || !mount_entry_find(real, false, entry)) {
 			complain("%s is not mounted.", mounting->target);
@@ -382,7 +327,7 @@ static int mount_main(struct mounting *mounting, int argc, char **argv)
 	by_fuse = strcmp(mounting->program, "mount.tux3") || !module_is_there();
 	if (!by_fuse)
 		return mount_by_kernel(mounting);
-	return mounting->fake ? 0 : mount_volume(mounting->source, mounting->target, mounting->list);
+	return mounting->fake ? 0 : mount_volume(mounting->source, mounting->target, mounting->list, mounting->sloppy);
 }
 
 /* ---- umount ---- */
@@ -449,6 +394,66 @@ static int umount_main(const char *program, int argc, char **argv)
 	return status;
 }
 
+/* ---- auto_unmount ---- */
+
+#define WATCHER "tux3-auto-unmount"
+
+static int watch_fd = -1;
+
+/*
+ * A process of another name (who kills the daemon by its name means the daemon) that is told what is mounted, then waits for
+ * the end of the pipe.
+ */
+int helper_watch(const char *target)
+{
+	char *words[] = { WATCHER, (char *)target, NULL };
+	int fds[2], null;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) || (pid = fork()) < 0) {
+		complain("cannot start a process for auto_unmount: %s.", strerror(errno));
+		return -EIO;
+	}
+	if (pid == 0) {
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		dup2(fds[0], STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		setsid();
+		execv("/proc/self/exe", words);
+		_exit(EXIT_FAILED);
+	}
+	close(fds[0]);
+	watch_fd = fds[1];
+	return 0;
+}
+
+void helper_watch_begins(const char *target)
+{
+	struct mount_entry *entry = watch_fd >= 0 ? malloc(sizeof(*entry)) : NULL;
+
+	if (entry && mount_entry_find(target, false, entry))
+		(void)!write(watch_fd, entry->device, strlen(entry->device));
+	free(entry);
+}
+
+static int watch_main(const char *target)
+{
+	struct mount_entry *entry = malloc(sizeof(*entry));
+	char device[32] = "", rest[32];
+	ssize_t len = read(STDIN_FILENO, device, sizeof(device) - 1);
+
+	prctl(PR_SET_NAME, WATCHER);
+	(void)!chdir("/");
+	while (len > 0 && read(STDIN_FILENO, rest, sizeof(rest)) > 0)
+		;
+	/* By force: a device is not to wait for an answer of the dead. */
+	if (entry && len > 0 && mount_entry_find(target, false, entry) && is_fuse(entry) && !strcmp(entry->device, device))
+		umount2(target, MNT_DETACH | MNT_FORCE | UMOUNT_NOFOLLOW);
+	free(entry);
+	return 0;
+}
+
 bool helper_run(int argc, char **argv, int *status)
 {
 	const char *slash = strrchr(argv[0], '/');
@@ -456,10 +461,19 @@ bool helper_run(int argc, char **argv, int *status)
 	bool is_mount, wants_help;
 
 	mounting.program = slash ? slash + 1 : argv[0];
+	if (!strcmp(mounting.program, WATCHER) && argc == 2) {
+		*status = watch_main(argv[1]);
+		return true;
+	}
 	is_mount = !strncmp(mounting.program, "mount.", 6);
 	if (!is_mount && strncmp(mounting.program, "umount.", 7))
 		return false;
 	message_prefix = mounting.program;
+	if (argc > 1 && (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))) {
+		printf("%s %s\n", mounting.program, tux3_version());
+		*status = 0;
+		return true;
+	}
 	wants_help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
 	if (is_mount)
 		*status = wants_help ? help_mount(mounting.program) : mount_main(&mounting, argc, argv);

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/ioctl.h>
 
 /* Exit codes, as mount(8). */
 #define EXIT_USAGE 1
@@ -18,11 +19,15 @@ struct mount_entry {
 bool mount_entry_find(const char *target, bool by_source, struct mount_entry *entry);
 /* A type of filesystem that it can mount. */
 bool kernel_has(const char *type);
-/* The MS_ flags that these options stand for; others do not matter. */
-unsigned long mount_flags_parse(const char *list);
 
-/* An option that mount(8) or a kernel's filesystem knows, and that means nothing here. */
-bool option_means_nothing(const char *option);
+/*
+ * A remount of a FUSE mount, asked of its daemon through any directory of it, by root.  The answer is 0, or 1 and why:
+ * a sentence without a full stop.
+ */
+struct remount_request {
+	char options[4096], why[512];
+};
+#define TUX3_FUSE_IOC_REMOUNT _IOWR('t', 0x73, struct remount_request)
 
 /* argv[0] is mount.tux3, mount.fuse.tux3, umount.tux3 ...: does it, *status is the exit status.  False: it is not. */
 bool helper_run(int argc, char **argv, int *status);
@@ -33,8 +38,15 @@ bool helper_run(int argc, char **argv, int *status);
  */
 void helper_register(const char *source, const char *target);
 
+/*
+ * auto_unmount, for root (fusermount3, which does it for others, asks too early whether the daemon is dead, forbids devices
+ * and setuid programs).  Before any thread is started; then, when it is mounted.
+ */
+int helper_watch(const char *target);
+void helper_watch_begins(const char *target);
+
 /* main.c: mount by FUSE, in the background; options are those after -o, or NULL.  The exit status. */
-int mount_volume(const char *image, const char *mountpoint, char *list);
+int mount_volume(const char *image, const char *mountpoint, const char *list, bool sloppy);
 void help(void);
 
 #endif

@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "helper.h"
+#include "options.h"
 #include "ring.h"
 #include "tux3_fuse.h"
 #include "user/env/device_wait.h"
@@ -50,27 +51,15 @@
 #define WATCH_MS 1000
 #define DEFAULT_AGE_MS 5000	/* the library's */
 
-struct mount_state mount_state = {
-	.readdirplus = true,
-	.threads_max = 16,
-};
+struct mount_state mount_state;
+
+static struct mount_options options;
 
 static struct {
-	struct tux3_options volume;
 	char image[PATH_MAX], mountpoint[PATH_MAX];
-	const char *log;
 	int log_fd;
 	bool foreground;
-	bool allow_other, allow_other_given, permit_suid, permit_dev, auto_unmount;
-	unsigned long flags;		/* MS_... */
-	bool set_flags;			/* libfuse does not set them all */
-	enum { RING_AUTO, RING_ON, RING_OFF } ring;
-	char kernel[1024];		/* options that are not ours, comma-separated */
-} options = {
-	.permit_suid = true, .permit_dev = true, .log_fd = -1,
-	/* The kernel caches what is read: little is asked for twice.  A small cache is one whose memory is warm. */
-	.volume.data_cache_bytes = 32 << 20,
-};
+} place = { .log_fd = -1 };
 
 /* ---- messages: on stderr, or in syslog once nobody waits for us at the terminal ---- */
 
@@ -115,28 +104,9 @@ void help(void)
 	     "Mount the Tux3 volume in IMAGE, a file or block device, on the directory MOUNTPOINT.\n"
 	     "\n"
 	     "  -f                  stay in the foreground, messages on the terminal\n"
-	     "  -o OPTION[,...]     mount options:\n"
-	     "       ro             read only\n"
-	     "       norecovery     with ro: do not look at the log, show the volume as its anchor has it\n"
-	     "       acceptlast     keep the newest commit though data of it is missing or damaged: reads of that give errors\n"
-	     "       cutlog         the log is damaged in its middle: lose what comes after, instead of not mounting\n"
-	     "       age=SECONDS    commit changes at most this long after they were made (5; fractions work)\n"
-	     "       dirty=SIZE     commit when this much file data waits (64M)\n"
-	     "       cache=SIZE     clean metadata kept in memory (128M)\n"
-	     "       data_cache=SIZE  clean file data kept in memory, besides the kernel's cache (32M)\n"
-	     "       names=NUMBER   clean directory entries kept in memory (1000000)\n"
-	     "       writeback      let the kernel gather writes: large files are written faster, but data then\n"
-	     "                      reaches the volume later than names do, and errors (no space) come later\n"
-	     "       io_uring=WHEN  how requests come from the kernel.  auto: by io_uring, which is faster, if the kernel\n"
-	     "                      has it (Linux 6.14) and it is switched on: /sys/module/fuse/parameters/enable_uring\n"
-	     "                      is Y; else by /dev/fuse.  on: fail if not.  off: by /dev/fuse\n"
-	     "       threads=NUMBER worker threads at most (16); with io_uring each CPU may have its share of them,\n"
-	     "                      or 8 if that is more\n"
-	     "       allow_other    other users may use the mount; default when root mounts\n"
-	     "       noallow_other  only the user who mounted may use it\n"
-	     "       log=FILE       append messages to FILE; else they go to syslog once we are in the background\n"
-	     "       auto_unmount   unmount when the daemon dies, however it does\n"
-	     "       nosuid, nodev, noexec, noatime ... as for mount(8)\n"
+	     "  -o OPTION[,...]     mount options:");
+	options_help();
+	puts("       nosuid, nodev, noexec, noatime ... as for mount(8)\n"
 	     "  -h, --help          this text\n"
 	     "  -V, --version       version\n"
 	     "\n"
@@ -155,165 +125,12 @@ void help(void)
 
 /* ---- options ---- */
 
-static bool parse_number(const char *text, uint64_t *number)
+static int set_options(const char *list)
 {
-	char *end;
+	int err = options_parse(&options, list);
 
-	errno = 0;
-	*number = strtoull(text, &end, 10);
-	return !errno && end != text && !*end && text[0] != '-';
-}
-
-static bool parse_size(const char *text, uint64_t *size)
-{
-	static const char units[] = "KMGT";
-	const char *unit;
-	unsigned int shift = 0;
-	char *end;
-
-	errno = 0;
-	*size = strtoull(text, &end, 10);
-	if (errno || end == text || text[0] == '-')
-		return false;
-	if (*end) {
-		unit = strchr(units, *end & ~0x20);
-		if (!unit || !*unit || end[1])
-			return false;
-		shift = 10 * (unit - units + 1);
-	}
-	if (*size >> (63 - shift))
-		return false;
-	*size <<= shift;
-	return *size > 0;
-}
-
-static bool parse_age(const char *text)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (end == text || *end || !(seconds >= 0.001 && seconds <= 3600))
-		return false;
-	options.volume.age_ms = seconds * 1000;
-	return true;
-}
-
-static bool parse_ring(const char *text)
-{
-	static const char *const names[] = { [RING_AUTO] = "auto", [RING_ON] = "on", [RING_OFF] = "off" };
-
-	for (unsigned int i = 0; i < 3; i++) {
-		if (!strcmp(text, names[i])) {
-			options.ring = i;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Options with a value. */
-static int set_value(const char *name, const char *value)
-{
-	uint64_t number;
-	bool ok;
-
-	if (!strcmp(name, "age")) {
-		ok = parse_age(value);
-	} else if (!strcmp(name, "dirty")) {
-		ok = parse_size(value, &options.volume.dirty_bytes);
-	} else if (!strcmp(name, "cache")) {
-		ok = parse_size(value, &options.volume.cache_bytes);
-	} else if (!strcmp(name, "data_cache")) {
-		ok = parse_size(value, &options.volume.data_cache_bytes);
-	} else if (!strcmp(name, "names")) {
-		ok = parse_number(value, &options.volume.names_cached);
-	} else if (!strcmp(name, "threads")) {
-		ok = parse_number(value, &number) && number >= 1 && number <= 64;
-		mount_state.threads_max = ok ? number : 1;
-	} else if (!strcmp(name, "io_uring")) {
-		ok = parse_ring(value);
-	} else if (!strcmp(name, "log")) {
-		options.log = value;
-		ok = *value;
-	} else {
-		complain("unknown mount option '%s'; see tux3-fuse --help.", name);
-		return -EINVAL;
-	}
-	if (!ok) {
-		complain("mount option '%s': '%s' is not a value it can take; see tux3-fuse --help.", name, value);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static bool pass_on(const char *name)
-{
-	/* Known to libfuse or the kernel. */
-	static const char *const known[] = {
-		"rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "async", "sync", "dirsync",
-		"noatime", "auto_unmount", NULL
-	};
-	size_t used = strlen(options.kernel);
-
-	for (const char *const *k = known; *k; k++) {
-		if (strcmp(*k, name))
-			continue;
-		return (size_t)snprintf(options.kernel + used, sizeof(options.kernel) - used, ",%s", name) <
-			sizeof(options.kernel) - used;
-	}
-	return false;
-}
-
-static int set_option(char *option)
-{
-	char *value = strchr(option, '=');
-
-	if (!*option || option_means_nothing(option))
-		return 0;
-	if (value) {
-		*value++ = '\0';
-		return set_value(option, value);
-	}
-	if (!strcmp(option, "ro")) {
-		options.volume.read_only = true;
-	} else if (!strcmp(option, "norecovery")) {
-		options.volume.no_recovery = true;
-	} else if (!strcmp(option, "acceptlast")) {
-		options.volume.accept_last = true;
-	} else if (!strcmp(option, "cutlog")) {
-		options.volume.cut_log = true;
-	} else if (!strcmp(option, "allow_other") || !strcmp(option, "noallow_other")) {
-		options.allow_other = option[0] == 'a';
-		options.allow_other_given = true;
-	} else if (!strcmp(option, "writeback") || !strcmp(option, "nowriteback")) {
-		mount_state.writeback = option[0] == 'w';
-	} else if (!strcmp(option, "readdirplus") || !strcmp(option, "noreaddirplus")) {
-		mount_state.readdirplus = option[0] == 'r';
-	} else if (pass_on(option)) {
-		/* Devices and setuid programs work as on any file system that root mounts, unless switched off. */
-		if (!strcmp(option, "nosuid"))
-			options.permit_suid = false;
-		if (!strcmp(option, "nodev"))
-			options.permit_dev = false;
-		options.auto_unmount |= !strcmp(option, "auto_unmount");
-		options.flags |= mount_flags_parse(option);
-	} else if (!strcmp(option, "nosymfollow")) {
-		options.flags |= mount_flags_parse(option);
-		options.set_flags = true;
-	} else {
-		complain("unknown mount option '%s'; see tux3-fuse --help.", option);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int set_options(char *list)
-{
-	char *option;
-	int err = 0;
-
-	while (!err && (option = strsep(&list, ",")))
-		err = set_option(option);
+	if (err)
+		complain("%s; see tux3-fuse --help.", options.why);
 	return err;
 }
 
@@ -330,7 +147,7 @@ static int parse_arguments(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "fo:hV", long_options, NULL)) != -1) {
 		switch (c) {
 		case 'f':
-			options.foreground = true;
+			place.foreground = true;
 			break;
 		case 'o':
 			if (set_options(optarg))
@@ -354,6 +171,32 @@ static int parse_arguments(int argc, char **argv)
 	return 0;
 }
 
+static void set_settle_time(void)
+{
+	mount_state.settle_s = 2e-3 * (options.volume.age_ms ? options.volume.age_ms : DEFAULT_AGE_MS) + 1;
+}
+
+/* Asked for by mount.fuse.tux3, through the mount itself. */
+int remount_options(const char *list, char *why, size_t size)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct tux3_options changed;
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = options_remount(&options, list, &changed);
+	snprintf(why, size, "%s", err ? options.why : "");
+	if (!err) {
+		tux3_change_options(mount_state.volume, &changed);
+		set_settle_time();
+		/* What waits was promised to be committed later than it may be now. */
+		if (!mount_state.read_only)
+			tux3_sync(mount_state.volume);
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
 static int find_paths(const char *image, const char *mountpoint)
 {
 	struct stat stat_buf;
@@ -362,11 +205,11 @@ static int find_paths(const char *image, const char *mountpoint)
 		complain("norecovery needs ro: changes on top of a log that was not replayed would destroy data.");
 		return -EINVAL;
 	}
-	if (!realpath(image, options.image)) {
+	if (!realpath(image, place.image)) {
 		complain("cannot open %s: %s.", image, strerror(errno));
 		return -errno;
 	}
-	if (!realpath(mountpoint, options.mountpoint) || stat(options.mountpoint, &stat_buf)) {
+	if (!realpath(mountpoint, place.mountpoint) || stat(place.mountpoint, &stat_buf)) {
 		complain("cannot mount on %s: %s.", mountpoint, strerror(errno));
 		return -errno;
 	}
@@ -374,17 +217,20 @@ static int find_paths(const char *image, const char *mountpoint)
 		complain("cannot mount on %s: it is not a directory.", mountpoint);
 		return -ENOTDIR;
 	}
-	if (options.log) {
-		options.log_fd = open(options.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-		if (options.log_fd < 0) {
+	if (options.log[0]) {
+		place.log_fd = open(options.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+		if (place.log_fd < 0) {
 			complain("cannot write messages to %s: %s.", options.log, strerror(errno));
 			return -EIO;
 		}
 	}
 	mount_state.image = image;
 	mount_state.read_only = options.volume.read_only;
-	mount_state.settle_s = 2e-3 * (options.volume.age_ms ? options.volume.age_ms : DEFAULT_AGE_MS) + 1;
-	if (!options.allow_other_given)
+	mount_state.writeback = options.writeback;
+	mount_state.readdirplus = options.readdirplus;
+	mount_state.threads_max = options.threads;
+	set_settle_time();
+	if (!option_given(&options, "allow_other"))
 		options.allow_other = geteuid() == 0;
 	return 0;
 }
@@ -451,7 +297,7 @@ static bool is_real_root(void)
 /* Read-only it may be mounted more than once, but only one of them can have the device. */
 static bool can_be_claimed(void)
 {
-	int fd = open(options.image, O_RDONLY | O_EXCL | O_CLOEXEC);
+	int fd = open(place.image, O_RDONLY | O_EXCL | O_CLOEXEC);
 
 	if (fd >= 0)
 		close(fd);
@@ -492,10 +338,10 @@ static int mount_session(void)
 	size_t used;
 	int err = -EIO;
 
-	append_escaped(list, 2 * PATH_MAX, options.image);
+	append_escaped(list, 2 * PATH_MAX, place.image);
 	used = strlen(list);
-	snprintf(list + used, sizeof(list) - used, "%s%s%s%s%s", options.allow_other ? ",allow_other" : "",
-		 options.volume.read_only ? ",ro" : "",
+	snprintf(list + used, sizeof(list) - used, "%s%s%s%s%s%s", options.allow_other ? ",allow_other" : "",
+		 options.volume.read_only ? ",ro" : "", options.auto_unmount && geteuid() != 0 ? ",auto_unmount" : "",
 		 geteuid() == 0 && options.permit_suid ? ",suid" : "",
 		 geteuid() == 0 && options.permit_dev ? ",dev" : "", options.kernel);
 	append_device_options(list, sizeof(list));
@@ -504,12 +350,12 @@ static int mount_session(void)
 	if (!mount_state.session)
 		return err;
 	/* libfuse prints what is wrong. */
-	if (fuse_session_mount(mount_state.session, options.mountpoint)) {
-		complain("cannot mount %s on %s.", options.image, options.mountpoint);
+	if (fuse_session_mount(mount_state.session, place.mountpoint)) {
+		complain("cannot mount %s on %s.", place.image, place.mountpoint);
 		goto out_destroy;
 	}
 	if (!is_connected()) {
-		complain("%s was mounted by another program just now.", options.image);
+		complain("%s was mounted by another program just now.", place.image);
 		goto out_unmount;
 	}
 	err = prepare_ring();
@@ -520,7 +366,7 @@ static int mount_session(void)
 		err = loop_start(fuse_session_fd(mount_state.session));
 	if (!err)
 		return 0;
-	complain("cannot serve %s: %s.", options.mountpoint, strerror(-err));
+	complain("cannot serve %s: %s.", place.mountpoint, strerror(-err));
 out_unmount:
 	fuse_session_unmount(mount_state.session);
 out_destroy:
@@ -552,7 +398,7 @@ static void tune_kernel(void)
 	char dir[64], value[16];
 
 	/* Without a request, for whose answer we would keep the mount busy: it may be unmounted already. */
-	if (geteuid() != 0 || statx(AT_FDCWD, options.mountpoint, AT_STATX_DONT_SYNC, STATX_INO, &stat_buf))
+	if (geteuid() != 0 || statx(AT_FDCWD, place.mountpoint, AT_STATX_DONT_SYNC, STATX_INO, &stat_buf))
 		return;
 	snprintf(dir, sizeof(dir), "/sys/class/bdi/%u:%u%s", stat_buf.stx_dev_major, stat_buf.stx_dev_minor,
 		 mount_state.has_device ? "-fuseblk" : "");
@@ -562,14 +408,14 @@ static void tune_kernel(void)
 	write_setting(dir, "strict_limit", "0");
 }
 
-/* fusermount3, which auto_unmount needs, forbids devices and setuid programs; libfuse does not know all flags. */
+/* libfuse does not know all flags. */
 static void set_mount_flags(void)
 {
 	unsigned long flags = options.flags | (options.volume.read_only ? MS_RDONLY : 0);
 
-	if (geteuid() == 0 && (options.set_flags || options.auto_unmount) &&
-	    mount(NULL, options.mountpoint, NULL, MS_REMOUNT | MS_BIND | flags, NULL))
-		complain("cannot set all mount options of %s: %s.", options.mountpoint, strerror(errno));
+	if (geteuid() == 0 && options.set_flags &&
+	    mount(NULL, place.mountpoint, NULL, MS_REMOUNT | MS_BIND | flags, NULL))
+		complain("cannot set all mount options of %s: %s.", place.mountpoint, strerror(errno));
 }
 
 /* ---- unmounting ---- */
@@ -580,7 +426,7 @@ static bool run_fusermount(const char *how)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", how, "--", options.mountpoint, (char *)NULL);
+		execlp("fusermount3", "fusermount3", how, "--", place.mountpoint, (char *)NULL);
 		_exit(127);
 	}
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
@@ -591,7 +437,7 @@ static bool unmounted;		/* by us */
 static bool unmount(int flags)
 {
 	if (geteuid() == 0)
-		unmounted = umount2(options.mountpoint, flags | UMOUNT_NOFOLLOW) == 0;
+		unmounted = umount2(place.mountpoint, flags | UMOUNT_NOFOLLOW) == 0;
 	else
 		unmounted = run_fusermount(flags & MNT_DETACH ? "-uz" : "-u");
 	return unmounted;
@@ -626,14 +472,14 @@ static void unmount_by_signal(void)
 
 	if (unmount(0))
 		return;
-	fd = open(options.mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open(place.mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0) {
 		syncfs(fd);
 		close(fd);
 	}
 	if (unmount(MNT_DETACH) && !wait_done(BUSY_WAIT_MS))
 		complain("%s: files are still open after %d seconds; closing the volume without waiting for them.",
-			 options.mountpoint, BUSY_WAIT_MS / 1000);
+			 place.mountpoint, BUSY_WAIT_MS / 1000);
 }
 
 /* The volume refuses changes: who looks at the mount is to see that. */
@@ -641,8 +487,8 @@ static void show_stopped(void)
 {
 	struct mount_entry *entry = malloc(sizeof(*entry));
 
-	if (entry && geteuid() == 0 && mount_entry_find(options.mountpoint, false, entry))
-		mount(NULL, options.mountpoint, NULL, MS_REMOUNT | MS_RDONLY | mount_flags_parse(entry->options), NULL);
+	if (entry && geteuid() == 0 && mount_entry_find(place.mountpoint, false, entry))
+		mount(NULL, place.mountpoint, NULL, MS_REMOUNT | MS_RDONLY | mount_flags_parse(entry->options), NULL);
 	free(entry);
 }
 
@@ -728,15 +574,15 @@ static void leave_terminal(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	if (!options.foreground && null >= 0) {
+	if (!place.foreground && null >= 0) {
 		dup2(null, STDIN_FILENO);
 		dup2(null, STDOUT_FILENO);
 		dup2(null, STDERR_FILENO);
 	}
-	if (options.log_fd >= 0) {
-		dup2(options.log_fd, STDERR_FILENO);
-		close(options.log_fd);
-	} else if (!options.foreground) {
+	if (place.log_fd >= 0) {
+		dup2(place.log_fd, STDERR_FILENO);
+		close(place.log_fd);
+	} else if (!place.foreground) {
 		begin_syslog();
 	}
 	if (null >= 0)
@@ -747,9 +593,9 @@ static void leave_terminal(void)
 static void complain_why(const char *why)
 {
 	size_t len = strlen(why);
-	bool named = strstr(why, options.image);
+	bool named = strstr(why, place.image);
 
-	complain("%s%s%s%s", named ? "" : options.image, named ? "" : ": ", why, len && why[len - 1] == '.' ? "" : ".");
+	complain("%s%s%s%s", named ? "" : place.image, named ? "" : ": ", why, len && why[len - 1] == '.' ? "" : ".");
 }
 
 /* ready_fd: where to write that the mount stands, or -1. */
@@ -762,8 +608,10 @@ static int run(int ready_fd)
 	/* Memory for us is what the kernel needs to get rid of our own dirty pages. */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 	umask(0);
-	device_wait_closed(options.image, !options.volume.read_only);
-	err = tux3_open(options.image, &options.volume, &mount_state.volume, why, sizeof(why));
+	if (options.auto_unmount && geteuid() == 0 && helper_watch(place.mountpoint))
+		return EXIT_FAILED;
+	device_wait_closed(place.image, !options.volume.read_only);
+	err = tux3_open(place.image, &options.volume, &mount_state.volume, why, sizeof(why));
 	if (err) {
 		complain_why(why[0] ? why : strerror(-err));
 		return EXIT_FAILED;
@@ -777,10 +625,11 @@ static int run(int ready_fd)
 	}
 	tune_kernel();
 	set_mount_flags();
+	helper_watch_begins(place.mountpoint);
 	if (!mount_state.has_device)
-		helper_register(options.image, options.mountpoint);
+		helper_register(place.image, place.mountpoint);
 	leave_terminal();
-	if (!options.foreground && chdir("/"))
+	if (!place.foreground && chdir("/"))
 		complain("cannot leave the working directory: %s.", strerror(errno));
 	if (ready_fd >= 0) {
 		(void)!write(ready_fd, "", 1);
@@ -788,7 +637,7 @@ static int run(int ready_fd)
 	}
 
 	if (to_syslog)
-		syslog(LOG_INFO, "%s mounted on %s%s", options.image, options.mountpoint,
+		syslog(LOG_INFO, "%s mounted on %s%s", place.image, place.mountpoint,
 		       options.volume.read_only ? " read-only" : "");
 	serve(signals);
 
@@ -799,11 +648,11 @@ static int run(int ready_fd)
 	fuse_session_destroy(mount_state.session);
 	err = close_volume();
 	if (err) {
-		complain("%s: not everything could be committed: %s.", options.image, strerror(-err));
+		complain("%s: not everything could be committed: %s.", place.image, strerror(-err));
 		return EXIT_FAILED;
 	}
 	if (to_syslog)
-		syslog(LOG_INFO, "%s unmounted", options.image);
+		syslog(LOG_INFO, "%s unmounted", place.image);
 	return 0;
 }
 
@@ -832,8 +681,10 @@ static int run_daemon(void)
 	return EXIT_FAILED;
 }
 
-int mount_volume(const char *image, const char *mountpoint, char *list)
+int mount_volume(const char *image, const char *mountpoint, const char *list, bool sloppy)
 {
+	options_init(&options);
+	options.sloppy = sloppy;
 	if (set_options(list))
 		return EXIT_USAGE;
 	if (find_paths(image, mountpoint))
@@ -847,11 +698,12 @@ int main(int argc, char **argv)
 
 	if (helper_run(argc, argv, &status))
 		return status;
+	options_init(&options);
 	status = parse_arguments(argc, argv);
 	if (status)
 		return status - 1;
 	err = find_paths(argv[optind], argv[optind + 1]);
 	if (err)
 		return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
-	return options.foreground ? run(-1) : run_daemon();
+	return place.foreground ? run(-1) : run_daemon();
 }

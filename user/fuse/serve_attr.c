@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
+#include "helper.h"
 #include "tux3_fuse.h"
 #include "core/inode.h"
 #include "user/lib/statistics.h"
@@ -269,6 +270,26 @@ static int set_fsxattr(fuse_req_t req, struct tux3_node *node, const struct tux3
 	return set_flags(req, node, old, flags, fsx->fsx_projid);
 }
 
+static void serve_remount(fuse_req_t req, const void *in)
+{
+	struct remount_request *request;
+
+	if (fuse_req_ctx(req)->uid != 0) {
+		fuse_reply_err(req, EPERM);
+		return;
+	}
+	request = malloc(sizeof(*request));
+	if (!request) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	memcpy(request, in, sizeof(*request));
+	request->options[sizeof(request->options) - 1] = '\0';
+	fuse_reply_ioctl(req, remount_options(request->options, request->why, sizeof(request->why)) ? 1 : 0, request,
+			 sizeof(*request));
+	free(request);
+}
+
 static void reply_changed(fuse_req_t req, int err)
 {
 	if (err)
@@ -304,6 +325,8 @@ void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, st
 	} else if (cmd == (unsigned int)FS_IOC_FSSETXATTR && in_size >= sizeof(fsx)) {
 		memcpy(&fsx, in, sizeof(fsx));
 		reply_changed(req, set_fsxattr(req, node, &stat, &fsx));
+	} else if (cmd == (unsigned int)TUX3_FUSE_IOC_REMOUNT && in_size >= sizeof(struct remount_request)) {
+		serve_remount(req, in);
 	} else {
 		fuse_reply_err(req, ENOTTY);
 	}

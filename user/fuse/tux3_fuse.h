@@ -2,7 +2,8 @@
 /*
  * tux3-fuse: what its files share.
  *
- *	main.c		options, mounting, daemon, signals, unmounting
+ *	main.c		mounting, daemon, signals, unmounting
+ *	options.c	mount options
  *	helper.c	as a helper of mount(8) and umount(8)
  *	loop.c		worker threads that read requests from the kernel
  *	ring.c		the same by io_uring, where the kernel has that
@@ -55,6 +56,9 @@ extern struct mount_state mount_state;
 /* A message: a sentence.  Begins with who says it. */
 extern const char *message_prefix;
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A remount's options, from mount.fuse.tux3.  0, or -errno and why. */
+int remount_options(const char *list, char *why, size_t size);
 
 /*
  * The kernel has unmounted, and waits for our answer (FUSE_DESTROY, for block devices): the volume is closed in a worker,

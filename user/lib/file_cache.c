@@ -299,7 +299,7 @@ static bool trim_step(struct tux3 *volume, struct data_lru *lru)
 
 void file_cache_trim(struct tux3 *volume, u64 blocks)
 {
-	s64 over = atomic64_read(&volume->clean_blocks) + blocks - volume->clean_limit;
+	s64 over = atomic64_read(&volume->clean_blocks) + blocks - READ_ONCE(volume->clean_limit);
 	u64 steps, empty = 0;
 
 	if (over <= 0)
@@ -307,7 +307,7 @@ void file_cache_trim(struct tux3 *volume, u64 blocks)
 	/* Enough to pass each chunk twice when all are in use; bounded, a list can grow meanwhile. */
 	steps = 16 + over / 8;
 	while (steps-- && empty < LRU_SHARDS &&
-	       atomic64_read(&volume->clean_blocks) + (s64)blocks > (s64)volume->clean_limit) {
+	       atomic64_read(&volume->clean_blocks) + (s64)blocks > (s64)READ_ONCE(volume->clean_limit)) {
 		u32 hand = (u32)atomic_inc_return(&volume->lru_hand) % LRU_SHARDS;
 
 		if (trim_step(volume, &volume->lru[hand]))

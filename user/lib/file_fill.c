@@ -159,7 +159,7 @@ int file_fill(struct tux3_node *node, u64 block, u64 want, u64 size, u64 *hole)
 	*hole = 0;
 	want = min_t(u64, want, FILL_BLOCKS - block % FILL_BLOCKS);
 	/* Not more than fits; and room is made before, so that what comes first is still there at the end. */
-	want = min(want, max(node->volume->clean_limit / 2, 1ULL));
+	want = min(want, max(READ_ONCE(node->volume->clean_limit) / 2, 1ULL));
 	file_cache_trim(node->volume, want);
 	mutex_lock(lock);
 	if (!file_cache_present(node, block))

@@ -28,6 +28,8 @@ ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size,
 struct tux3_node *tux3_node_held(struct tux3 *volume, uint64_t ino);
 /* Some change of it is not durable yet: stat's count of blocks is a guess that the commit puts right. */
 bool tux3_node_pending(struct tux3_node *node);
+/* A remount: age, dirty, caches, names.  Only what is not 0. */
+void tux3_change_options(struct tux3 *volume, const struct tux3_options *options);
 /*
  * The volume is going to be mounted by the kernel with us as the server (fuseblk): gives up our claim on the device.
  * The block size to mount it with; 0: it is in a file, and nothing was done.

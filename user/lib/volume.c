@@ -162,6 +162,22 @@ void tux3_abandon(struct tux3 *volume)
 	volume_free(volume);
 }
 
+void tux3_change_options(struct tux3 *volume, const struct tux3_options *options)
+{
+	struct volume_options *core = &volume->vol->opts;
+
+	if (options->age_ms)
+		WRITE_ONCE(core->age_ms, options->age_ms);
+	if (options->dirty_bytes)
+		volume_set_dirty_bytes(core, options->dirty_bytes, 0);
+	if (options->cache_bytes)
+		cache_set_limit(volume->vol, options->cache_bytes);
+	if (options->names_cached)
+		WRITE_ONCE(core->names_cached, options->names_cached);
+	if (options->data_cache_bytes)
+		WRITE_ONCE(volume->clean_limit, options->data_cache_bytes >> volume->shift);
+}
+
 int tux3_let_mount(struct tux3 *volume)
 {
 	int size = device_file_soft_block_size(volume->dev);

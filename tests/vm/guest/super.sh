@@ -92,6 +92,14 @@ group_options() {
 	done
 	MOUNT_OPTIONS=errors=panic
 	refused "errors=panic" "it is always remount-ro" mount_it
+	for bad in age cache; do
+		MOUNT_OPTIONS=$bad
+		refused "$bad without a value" "mount option $bad needs a value" mount_it
+	done
+	for bad in norecovery user_xattr; do
+		MOUNT_OPTIONS=$bad=1
+		refused "$bad with a value" "mount option $bad takes no value" mount_it
+	done
 	MOUNT_OPTIONS=no-such-option
 	refused "unknown" "Unknown parameter" mount_it
 	MOUNT_OPTIONS=norecovery
