@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from conftest import wait_until
 from test_tools import sentence
 from tools_helpers import digest, fill
 
@@ -134,3 +135,38 @@ def test_stale_cache(build, run, mkfs):
         assert run("tux3", "stat", loop, "inodes").stdout.split()[1] == "1"
         fill(build, path)
         assert run("tux3", "stat", loop, "inodes").stdout.split()[1] == "305"
+
+
+def test_mounted_in_another_namespace(build, run, volume, tmp_path):
+    """It is said at once where: nobody waits for a daemon that is not about to end."""
+    where = tmp_path / "where"
+    where.mkdir()
+    daemon = subprocess.Popen(["unshare", "-m", "--propagation", "private", str(build / "tux3-fuse"), "-f", str(volume), str(where)])
+    try:
+        wait_until(lambda: f" {where} " in open(f"/proc/{daemon.pid}/mountinfo").read(), "mount")
+        assert not os.path.ismount(where)
+        said = f"mounted on {where} in the mount namespace of process {daemon.pid}"
+        assert said in sentence(run("fsck.tux3", volume, status=OPERATION))
+        assert said in sentence(run("mkfs.tux3", "-f", volume, status=1))
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+    run("fsck.tux3", volume)
+
+
+def test_where_a_file_is_mounted(run, volume, mount):
+    m = mount(volume)
+    assert f"{volume} is in use: mounted on {m.path}" in sentence(run("mkfs.tux3", "-f", volume, status=1))
+
+
+@pytest.mark.parametrize("flag", ["i", "a"])
+def test_chattr(build, run, volume, tmp_path, flag):
+    if subprocess.run(["chattr", f"+{flag}", str(volume)], capture_output=True).returncode:
+        pytest.skip("no chattr in this filesystem")
+    try:
+        assert f"chattr -ia {volume}" in sentence(run("mkfs.tux3", "-f", volume, status=1))
+        done = subprocess.run([str(build / "tux3-fuse"), str(volume), str(tmp_path)], capture_output=True, text=True)
+        assert done.returncode == 32 and "is immutable or append-only" in done.stderr
+        run("fsck.tux3", volume)
+    finally:
+        subprocess.run(["chattr", f"-{flag}", str(volume)], check=True)

@@ -185,3 +185,19 @@ def test_no_space_leaves_nothing(run, tmp_path):
         assert sorted(os.listdir(where)) == ["filler", "old.img"]
     finally:
         subprocess.run(["umount", where], check=True)
+
+
+@pytest.mark.parametrize("label,byte", [("a\nb", "byte 2 is 0x0a"), ("\x1b[31m", "byte 1 is 0x1b"), ("ok\x7f", "byte 3 is 0x7f"),
+                                        ("x" * 65, "up to 64 bytes, not 65")])
+def test_labels_that_are_none(run, image, label, byte):
+    path = image("16M")
+    done = run("mkfs.tux3", "-L", label, path, status=16)
+    assert byte in done.stderr and "\x1b" not in done.stderr
+    assert not any(path.read_bytes())
+
+
+@pytest.mark.parametrize("label", ["", "x" * 64, "Grüße, 日本", "a b\\ \"c\""])
+def test_labels(run, image, label):
+    path = image("16M")
+    run("mkfs.tux3", "-L", label, path)
+    assert run("tux3", "show", "--json", path).stdout

@@ -196,6 +196,20 @@ static bool is_read_only_disk(const char *path)
 	return read_only;
 }
 
+/* chattr +i, +a: nobody may write to it, root neither. */
+static bool is_immutable(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	unsigned int flags = 0;
+
+	if (fd < 0)
+		return false;
+	if (ioctl(fd, FS_IOC_GETFLAGS, &flags))
+		flags = 0;
+	close(fd);
+	return flags & (FS_IMMUTABLE_FL | FS_APPEND_FL);
+}
+
 static int explain_open(struct opening *opening, int err)
 {
 	const char *path = opening->path;
@@ -207,6 +221,8 @@ static int explain_open(struct opening *opening, int err)
 		return refuse(opening, -err, "%s does not exist", path);
 	case EACCES:
 	case EPERM:
+		if (opening->write && is_immutable(path))
+			return refuse(opening, -err, "%s is immutable or append-only; chattr -ia %s changes that", path, path);
 		if (opening->write && is_read_only_disk(path))
 			return refuse(opening, -EROFS, "%s is a read-only device", path);
 		return refuse(opening, -err, "no permission to open %s for %s", path,

@@ -159,6 +159,8 @@ const char *device_use_text(const struct stat *st, char *text, size_t size)
 
 	if (is_swap(st))
 		snprintf(text, size, "swap space");
+	else if (device_find_mount(st, true, text, size))
+		return text;
 	else if (S_ISBLK(st->st_mode) && find_mount(st->st_rdev, where, sizeof(where), &read_only))
 		snprintf(text, size, "mounted on %s", where);
 	else if (S_ISBLK(st->st_mode) && find_holder(st->st_rdev, where, sizeof(where)))
@@ -189,6 +191,77 @@ bool device_same(const struct stat *one, const struct stat *two)
 	go_down(&a);
 	go_down(&b);
 	return same_object(&a, &b);
+}
+
+/* ---- mounts whose source it is ---- */
+
+#define NAMESPACES_MAX 64	/* that are looked into */
+
+/* In the mount namespace of a process, "self" or its number: where. */
+static bool is_source(const struct stat *st, const char *process, char *where, size_t size)
+{
+	char path[PATH_MAX + 64];
+	struct stat source;
+	struct mntent *mount;
+	bool found = false;
+	FILE *mounts;
+
+	snprintf(path, sizeof(path), "/proc/%s/mounts", process);
+	mounts = setmntent(path, "re");
+	while (mounts && !found && (mount = getmntent(mounts))) {
+		if (mount->mnt_fsname[0] != '/')
+			continue;
+		/* By the names that it has there: a daemon tells the kernel the real path. */
+		snprintf(path, sizeof(path), "/proc/%s/root%s", process, mount->mnt_fsname);
+		found = !stat(path, &source) && device_same(st, &source);
+		if (found)
+			snprintf(where, size, "mounted on %s", mount->mnt_dir);
+	}
+	if (mounts)
+		endmntent(mounts);
+	return found;
+}
+
+/* The number of a process's mount namespace, or 0. */
+static ino_t namespace_of(const char *process)
+{
+	char path[300];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%s/ns/mnt", process);
+	return stat(path, &st) ? 0 : st.st_ino;
+}
+
+static bool find_elsewhere(const struct stat *st, char *text, size_t size)
+{
+	ino_t seen[NAMESPACES_MAX] = { namespace_of("self") };
+	unsigned int count = 1, i;
+	struct dirent *entry;
+	bool found = false;
+	char where[256];
+	DIR *dir = opendir("/proc");
+
+	while (dir && !found && count < NAMESPACES_MAX && (entry = readdir(dir))) {
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+			continue;
+		seen[count] = namespace_of(entry->d_name);
+		for (i = 0; seen[i] != seen[count]; i++)
+			;
+		if (i < count || !seen[count])
+			continue;
+		count++;
+		found = is_source(st, entry->d_name, where, sizeof(where));
+		if (found)
+			snprintf(text, size, "%s in the mount namespace of process %s", where, entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+bool device_find_mount(const struct stat *st, bool elsewhere, char *text, size_t size)
+{
+	return is_source(st, "self", text, size) || (elsewhere && find_elsewhere(st, text, size));
 }
 
 /* ---- taking hold ---- */

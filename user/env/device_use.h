@@ -35,6 +35,12 @@ void device_release_others(struct device_holds *holds);
  */
 int device_check_unwritten(const char *path, const struct stat *st);
 
+/*
+ * A file system is mounted whose source is st, or a loop device of it, or what is behind one: "mounted on /mnt".
+ * elsewhere: also in the mount namespaces of other processes, as far as we may look: "... in the mount namespace of process 7".
+ */
+bool device_find_mount(const struct stat *st, bool elsewhere, char *text, size_t size);
+
 /* "mounted on /mnt", "swap space", "held by dm-0", or "another program has it"; returns text. */
 const char *device_use_text(const struct stat *st, char *text, size_t size);
 

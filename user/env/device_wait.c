@@ -2,7 +2,6 @@
 /* Waiting for the end of a daemon whose file system was unmounted: see device_wait.h. */
 #include <fcntl.h>
 #include <limits.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #define WAIT_MS 30000
 #define POLL_MS 10
+#define LOOK_EVERYWHERE_MS 500
 
 /* Somebody has a lock on it that keeps us from using it. */
 static bool in_use(int fd, bool write)
@@ -22,21 +22,12 @@ static bool in_use(int fd, bool write)
 	return !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
 }
 
-/* A file system is mounted whose source is path, or a loop device of it, or what is behind one. */
-static bool is_mounted(const char *path, const struct stat *st)
+/* Whoever has it mounted in another namespace is not just about to close it.  To look there takes a while: not each time. */
+static bool is_mounted(const struct stat *st, long waited_ms)
 {
-	struct stat source;
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
-	struct mntent *mount;
-	bool found = false;
+	char where[64];
 
-	if (!mounts)
-		return false;
-	while (!found && (mount = getmntent(mounts)))
-		found = !strcmp(mount->mnt_fsname, path) ||	/* the daemon tells the kernel the real path */
-			(mount->mnt_fsname[0] == '/' && !stat(mount->mnt_fsname, &source) && device_same(st, &source));
-	endmntent(mounts);
-	return found;
+	return device_find_mount(st, waited_ms % LOOK_EVERYWHERE_MS == 0, where, sizeof(where));
 }
 
 static void wait_closed(const char *path, bool write, int limit_ms)
@@ -51,8 +42,8 @@ static void wait_closed(const char *path, bool write, int limit_ms)
 	fd = open(real, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	for (int waited = 0; (!limit_ms || waited < limit_ms) && in_use(fd, write) && !is_mounted(real, &st);
-	     waited += limit_ms ? POLL_MS : 0)
+	for (long waited = 0; (!limit_ms || waited < limit_ms) && in_use(fd, write) && !is_mounted(&st, waited);
+	     waited += POLL_MS)
 		usleep(POLL_MS * 1000);
 	close(fd);
 }

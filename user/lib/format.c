@@ -8,6 +8,7 @@
  * for this is removed.
  */
 #include "internal.h"
+#include "core/label.h"
 #include "device_file.h"
 #include "device_plan.h"
 #include "signatures.h"
@@ -45,10 +46,8 @@ static int core_options(struct format *format, struct format_options *core)
 {
 	const struct tux3_format_options *opts = format->opts;
 
-	if (opts->label && strlen(opts->label) > sizeof(core->label)) {
-		fail(format->why, format->why_size, "the label is longer than %zu bytes", sizeof(core->label));
+	if (opts->label && label_check(opts->label, strlen(opts->label), format->why, format->why_size))
 		return -EINVAL;
-	}
 	core->size_bytes = opts->size_bytes;
 	core->block_size = opts->block_size;
 	core->no_data_csum = opts->no_data_csum;

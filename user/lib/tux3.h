@@ -36,7 +36,7 @@ struct tux3_format_options {	/* zero everything you do not care about */
 	uint64_t size_bytes;	/* 0: as large as the file or device; a file is made that large */
 	uint32_t block_size;	/* 4096 (0), 8192 .. 65536 */
 	unsigned char uuid[16];	/* all zero: random */
-	const char *label;	/* up to 64 bytes, or NULL */
+	const char *label;	/* up to 64 bytes, no control characters; or NULL */
 	bool no_data_csum;
 	bool quota;
 	bool force;		/* also over another filesystem, a partition table and the like: their signatures are wiped */

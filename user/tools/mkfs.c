@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "common.h"
+#include "core/label.h"
 #include "user/env/device_wait.h"
 #include "tux3.h"
 
@@ -15,7 +16,7 @@ static const char help[] =
 "\n"
 "Makes an empty Tux3 volume.  A file that does not exist is made if a size is given.\n"
 "\n"
-"  -L, --label LABEL        name of the volume, up to 64 bytes\n"
+"  -L, --label LABEL        name of the volume: up to 64 bytes, no control characters\n"
 "  -U, --uuid UUID          its UUID; \"random\" (as without this option) for a new one\n"
 "  -s, --size SIZE          bytes, or with K, M, G, T; without it: all of the device or file\n"
 "  -b, --block-size SIZE    4096 (the default), 8192, 16384, 32768 or 65536\n"
@@ -112,10 +113,12 @@ static int parse_geometry(struct mkfs *mkfs, int option, const char *text)
 
 static int parse_option(struct mkfs *mkfs, int option, char *value)
 {
+	char why[128];
+
 	switch (option) {
 	case 'L':
-		if (strlen(value) > TUX3_LABEL_MAX)
-			return tool_usage("A label can have up to %d bytes.", TUX3_LABEL_MAX);
+		if (label_check(value, strlen(value), why, sizeof(why)))
+			return tool_usage("%s", why);
 		mkfs->format.label = value;
 		return 0;
 	case 'U':
