@@ -5,7 +5,7 @@
 #	make			library, programs
 #	make unit		unit tests: build and run
 #	make unit VARIANT=asan	the same under AddressSanitizer and UBSan (or VARIANT=tsan: ThreadSanitizer)
-#	make install		DESTDIR=, PREFIX=/usr/local
+#	make install		DESTDIR=, PREFIX=/usr/local; make uninstall with the same removes all that
 #	make clean
 #
 # The release variant goes to build/, the others to build/<variant>/; objects to build/obj/<variant>/.
@@ -17,6 +17,7 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 SBINDIR ?= $(PREFIX)/sbin
 BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man
 # mount(8) and umount(8) look for their helpers in /sbin only.
 HELPERDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(SBINDIR))
 HELPERS := mount.tux3 mount.fuse.tux3 mount.fuseblk.tux3 umount.tux3 umount.fuse.tux3
@@ -74,7 +75,7 @@ TOOLS := $(if $(wildcard user/tools/mkfs.c),$(OUT)/mkfs.tux3) \
 FUSE := $(if $(FUSE_SRC),$(OUT)/tux3-fuse)
 SIM := $(if $(SIM_SRC),$(OUT)/tux3-sim)
 
-.PHONY: all unit install clean
+.PHONY: all unit install uninstall clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -153,20 +154,32 @@ unit: $(UNIT)
 	echo "$(VARIANT): $$total tests passed, $$failed of $(words $(UNIT)) suites failed"; \
 	[ $$failed = 0 ]
 
+# What is installed where, as DIRECTORY:FILE; and links, as DIRECTORY:NAME:TARGET.  Uninstall goes by the same lists.
+INSTALL_PROGRAMS := $(foreach p,$(filter %/mkfs.tux3 %/fsck.tux3,$(TOOLS)),$(SBINDIR):$(p)) \
+	$(foreach p,$(filter %/tux3,$(TOOLS)) $(FUSE) $(SIM),$(BINDIR):$(p)) \
+	$(if $(LIBRARIES),$(LIBDIR):$(OUT)/$(SONAME))
+INSTALL_FILES := $(if $(LIBRARIES),$(LIBDIR):$(OUT)/libtux3.a $(INCLUDEDIR):user/lib/tux3.h) \
+	$(foreach p,$(filter %.pc,$(LIBRARIES)),$(LIBDIR)/pkgconfig:$(p)) \
+	$(foreach p,$(wildcard user/man/*),$(MANDIR)/man$(patsubst .%,%,$(suffix $(p))):$(p))
+INSTALL_LINKS := $(if $(LIBRARIES),$(LIBDIR):libtux3.so:$(SONAME)) \
+	$(if $(FUSE),$(foreach h,$(HELPERS),$(HELPERDIR):$(h):$(BINDIR)/tux3-fuse) \
+	$(foreach h,$(filter-out mount.tux3,$(HELPERS)),$(MANDIR)/man8:$(h).8:mount.tux3.8))
+
+word_of = $(word $(1),$(subst :, ,$(2)))
+install_one = install -D -m $(1) $(call word_of,2,$(2)) $(DESTDIR)$(call word_of,1,$(2))/$(notdir $(call word_of,2,$(2)))
+
 install: all
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(SBINDIR) $(DESTDIR)$(BINDIR)
-ifneq ($(LIBRARIES),)
-	install -m 644 $(OUT)/libtux3.a $(DESTDIR)$(LIBDIR)/
-	install -m 755 $(OUT)/$(SONAME) $(DESTDIR)$(LIBDIR)/
-	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libtux3.so
-	install -m 644 user/lib/tux3.h $(DESTDIR)$(INCLUDEDIR)/
-	$(if $(filter %.pc,$(LIBRARIES)),install -m 644 $(OUT)/tux3.pc $(DESTDIR)$(LIBDIR)/pkgconfig/)
-endif
-	$(foreach p,$(filter %/mkfs.tux3 %/fsck.tux3,$(TOOLS)),install -m 755 $(p) $(DESTDIR)$(SBINDIR)/;)
-	$(foreach p,$(filter %/tux3,$(TOOLS)) $(FUSE) $(SIM),install -m 755 $(p) $(DESTDIR)$(BINDIR)/;)
-	install -d $(DESTDIR)$(HELPERDIR)
-	$(foreach h,$(if $(FUSE),$(HELPERS)),ln -sf $(BINDIR)/tux3-fuse $(DESTDIR)$(HELPERDIR)/$(h);)
-	$(if $(DESTDIR),,[ $$(id -u) != 0 ] || PATH=$$PATH:/sbin ldconfig)
+	@set -e; $(foreach p,$(INSTALL_PROGRAMS),echo "  INST  $(notdir $(call word_of,2,$(p)))"; $(call install_one,755,$(p));)
+	@set -e; $(foreach p,$(INSTALL_FILES),echo "  INST  $(notdir $(call word_of,2,$(p)))"; $(call install_one,644,$(p));)
+	@set -e; $(foreach p,$(INSTALL_LINKS),echo "  LINK  $(call word_of,2,$(p))"; install -d $(DESTDIR)$(call word_of,1,$(p)); \
+		ln -sf $(call word_of,3,$(p)) $(DESTDIR)$(call word_of,1,$(p))/$(call word_of,2,$(p));)
+	$(if $(DESTDIR),,@[ $$(id -u) != 0 ] || PATH=$$PATH:/sbin ldconfig)
+
+# Needs nothing built.
+uninstall:
+	rm -f $(foreach p,$(INSTALL_PROGRAMS) $(INSTALL_FILES),$(DESTDIR)$(call word_of,1,$(p))/$(notdir $(call word_of,2,$(p)))) \
+		$(foreach p,$(INSTALL_LINKS),$(DESTDIR)$(call word_of,1,$(p))/$(call word_of,2,$(p)))
+	$(if $(DESTDIR),,@[ $$(id -u) != 0 ] || PATH=$$PATH:/sbin ldconfig)
 
 clean:
 	rm -rf build

@@ -2,14 +2,15 @@
 /*
  * /sys/fs/tux3/DEVICE: what a mounted volume is and does, one number in each file.
  *
- * Each of the core's counters is a file with the counter's name; the other numbers have the names that `tux3 stat` gives
- * them.  All are since the mount, and read as hints without locks.
+ * Each of the core's counters and each number of core/statistics.h is a file of that name.  All are since the mount, and
+ * read as hints without locks.
  *
  * A file is only read while its folder is there (kernfs sees to that), and the folder goes before the volume: so the
  * volume needs no lock against us.  But its thread comes and goes with a remount: back_cpu_ns takes s_umount for it.
  */
 #include <linux/kobject.h>
 #include <linux/sysfs.h>
+#include "core/statistics.h"
 #include "linux/vfs.h"
 
 struct volume_file {
@@ -46,50 +47,14 @@ static ssize_t show_back_cpu_ns(struct tux3_sb *sbi, char *text)
 	return sysfs_emit(text, "%llu\n", ns);
 }
 
-static u64 space_number(struct volume *vol, unsigned int which)
-{
-	u64 number[3];
-
-	space_stat(vol, &number[0], &number[1], &number[2]);
-	return number[which];
-}
-
-/*	X(name, u64 of struct volume *vol) */
-#define VOLUME_NUMBERS(X) \
-	X(block_size,		vol->block_size) \
-	X(blocks,		space_number(vol, 0)) \
-	X(free_blocks,		space_number(vol, 1)) \
-	X(available_blocks,	space_number(vol, 2)) \
-	X(used_blocks,		atomic64_read(&vol->balloc.disk_used)) \
-	X(inodes,		atomic64_read(&vol->inodes)) \
-	X(front_delta,		READ_ONCE(vol->delta.front)) \
-	X(committed_delta,	READ_ONCE(vol->delta.committed)) \
-	X(dirty_bytes,		atomic64_read(&vol->delta.dirty_bytes[READ_ONCE(vol->delta.front) & 1])) \
-	X(dirty_changes,	atomic64_read(&vol->delta.changes[READ_ONCE(vol->delta.front) & 1])) \
-	X(log_length,		READ_ONCE(vol->log.length)) \
-	X(anchor_delta,		le64_to_cpu(READ_ONCE(vol->anchor.delta))) \
-	X(unify_phase,		READ_ONCE(vol->unify.phase)) \
-	X(error,		-atomic_read(&vol->error)) \
-	X(tree_height,		READ_ONCE(vol->tree.root_level) + 1) \
-	X(dirty_nodes,		READ_ONCE(vol->tree.dirty_count)) \
-	X(cache_bytes,		atomic64_read(&vol->cache.bytes)) \
-	X(cache_hits,		cache_hits(vol)) \
-	X(cache_misses,		atomic64_read(&vol->cache.misses)) \
-	X(names_cached,		atomic64_read(&vol->names.entries)) \
-	X(device_reads,		atomic64_read(&vol->dev->reads)) \
-	X(device_read_bytes,	atomic64_read(&vol->dev->read_bytes)) \
-	X(device_writes,	atomic64_read(&vol->dev->writes)) \
-	X(device_write_bytes,	atomic64_read(&vol->dev->write_bytes)) \
-	X(device_flushes,	atomic64_read(&vol->dev->flushes))
-
-#define X(name, number) \
+#define X(name, number, unit, what) \
 static ssize_t show_##name(struct tux3_sb *sbi, char *text)	\
 {								\
 	struct volume *vol = sbi->vol;				\
 								\
 	return sysfs_emit(text, "%llu\n", (u64)(number));	\
 }
-VOLUME_NUMBERS(X)
+STATISTICS_NUMBERS(X)
 #undef X
 
 /* ---- all files ---- */
@@ -100,8 +65,8 @@ static struct volume_file volume_files[] = {
 	{ FILE_ATTR("label"), show_label },
 	{ FILE_ATTR("uuid"), show_uuid },
 	{ FILE_ATTR("back_cpu_ns"), show_back_cpu_ns },
-#define X(name, number) { FILE_ATTR(#name), show_##name },
-	VOLUME_NUMBERS(X)
+#define X(name, number, unit, what) { FILE_ATTR(#name), show_##name },
+	STATISTICS_NUMBERS(X)
 #undef X
 #define X(NAME, name, unit, what) { FILE_ATTR(name), NULL, TUX3_COUNT_##NAME },
 	TUX3_COUNTERS(X)

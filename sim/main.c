@@ -44,7 +44,7 @@ static const char help[] =
 
 enum option_number { OPT_SEEDS = 256, OPT_SEED, OPT_OPS, OPT_CUTS, OPT_IMAGES, OPT_SECOND, OPT_JOBS, OPT_MINUTES,
 		     OPT_CUT, OPT_IMAGE, OPT_NTH, OPT_EXHAUSTIVE, OPT_IO_ERRORS, OPT_ALLOC_ERRORS, OPT_THREADS,
-		     OPT_CANARY, OPT_FAMILY, OPT_VERBOSE, OPT_TRACE, OPT_HELP };
+		     OPT_CANARY, OPT_FAMILY, OPT_VERBOSE, OPT_TRACE, OPT_HELP, OPT_VERSION };
 
 static const struct option options[] = {
 	{ "seeds", required_argument, NULL, OPT_SEEDS },
@@ -67,6 +67,7 @@ static const struct option options[] = {
 	{ "verbose", no_argument, NULL, OPT_VERBOSE },
 	{ "trace", no_argument, NULL, OPT_TRACE },
 	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -193,6 +194,9 @@ static void take_option(struct sim_config *config, int opt)
 		break;
 	case OPT_HELP:
 		print_help();
+		exit(0);
+	case OPT_VERSION:
+		puts("tux3-sim " TUX3_VERSION);
 		exit(0);
 	case '?':
 		fprintf(stderr, "tux3-sim: --help tells what may be given\n");

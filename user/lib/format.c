@@ -65,18 +65,26 @@ static int core_options(struct format *format, struct format_options *core)
 static int make_file(struct format *format)
 {
 	const char *path = format->path;
-	int fd;
+	char first;
+	int fd, err;
 
 	if (!format->opts->size_bytes || !access(path, F_OK) || errno != ENOENT)
 		return 0;
+	if (readlink(path, &first, 1) == 1) {
+		fail(format->why, format->why_size, "%s is a symbolic link to something that does not exist", path);
+		return -ENOENT;
+	}
 	/* A misspelt disk would become a file in memory. */
 	if (!strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9)) {
 		fail(format->why, format->why_size, "there is no device %s", path);
 		return -ENOENT;
 	}
 	fd = open(path, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
-	if (fd < 0)
-		return fail_errno(format);
+	if (fd < 0) {
+		err = -errno;
+		fail(format->why, format->why_size, "%s cannot be made: %s", path, strerror(-err));
+		return err;
+	}
 	close(fd);
 	format->created = true;
 	return 0;

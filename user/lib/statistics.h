@@ -23,5 +23,7 @@ ssize_t tux3_statistics_text(struct tux3 *volume, char *text, size_t size);
 ssize_t volume_statistics_text(struct volume *vol, bool counters, char *text, size_t size);
 /* The same from a folder with one number in each file: /sys/fs/tux3/DEVICE, for a volume that the module has mounted. */
 ssize_t folder_statistics_text(const char *folder, char *text, size_t size);
+/* What there is, in the order in which it is told; false: no more. */
+bool statistics_name(unsigned int i, const char **name, const char **unit, const char **what);
 
 #endif

@@ -206,7 +206,8 @@ static int make(const struct mkfs *mkfs)
 	if (err == -EEXIST && !mkfs->format.force)
 		tool_error("%s; use -f to overwrite it", why);
 	else
-		tool_error("%s", why[0] ? why : strerror(-err));
+		tool_error("%s%s%s", strstr(why, mkfs->path) ? "" : mkfs->path, strstr(why, mkfs->path) ? "" : ": ",
+			   why[0] ? why : strerror(-err));
 	return EXIT_FAILED;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "commands.h"
 #include "tux3.h"
+#include "user/lib/statistics.h"
 
 #define STREAM_BYTES (2u << 20)
 
@@ -35,12 +36,25 @@ static int usage(FILE *to)
 	return to == stdout ? EXIT_CLEAN : EXIT_USAGE;
 }
 
+static int help_counters(void)
+{
+	const char *name, *unit, *what;
+	unsigned int i;
+
+	printf("What tux3 stat tells of a mounted volume, and the module in /sys/fs/tux3/DEVICE:\n\n");
+	for (i = 0; statistics_name(i, &name, &unit, &what); i++)
+		printf("%-20s %-10s %s\n", name, unit, what);
+	return EXIT_CLEAN;
+}
+
 static int help(const char *name)
 {
 	unsigned int i;
 
 	if (!name)
 		return usage(stdout);
+	if (!strcmp(name, "counters"))
+		return help_counters();
 	for (i = 0; i < ARRAY_SIZE(commands); i++) {
 		if (strcmp(name, commands[i].name))
 			continue;
@@ -63,9 +77,13 @@ int main(int argc, char **argv)
 		printf("tux3 %s\n", tux3_version());
 		return EXIT_CLEAN;
 	}
-	for (i = 0; i < ARRAY_SIZE(commands); i++)
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+	for (i = 0; i < ARRAY_SIZE(commands); i++) {
+		if (strcmp(argv[1], commands[i].name))
+			continue;
+		/* getopt() begins its messages with it. */
+		argv[1] = "tux3";
+		return commands[i].run(argc - 1, argv + 1);
+	}
 	return tool_usage("There is no command \"%s\".", argv[1]);
 }
 

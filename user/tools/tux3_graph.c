@@ -429,6 +429,7 @@ static int run_dot(FILE *source, FILE *picture)
 
 static int copy_to(FILE *from, const char *output)
 {
+	bool is_new = output && access(output, F_OK) != 0;
 	FILE *to = output ? fopen(output, "w") : stdout;
 	char buffer[65536];
 	bool good = to;
@@ -442,6 +443,8 @@ static int copy_to(FILE *from, const char *output)
 		tool_error("%s cannot be written: %s.", output ? output : "The picture", strerror(errno));
 	if (output && to)
 		fclose(to);
+	if (!good && to && is_new)
+		unlink(output);
 	return good ? EXIT_CLEAN : EXIT_FAILED;
 }
 

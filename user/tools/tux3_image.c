@@ -245,6 +245,7 @@ static int image_command(const char *in, const char *out, bool scrambled, bool f
 {
 	struct image image = { .out_path = out };
 	struct tool_volume tool;
+	bool is_new;
 	int ret;
 
 	if (same_file(in, out))
@@ -252,6 +253,7 @@ static int image_command(const char *in, const char *out, bool scrambled, bool f
 	ret = open_in(in, scrambled, &tool);
 	if (!ret) {
 		image.vol = tool.vol;
+		is_new = access(out, F_OK) != 0;
 		image.fd = open_out(out, force);
 		ret = image.fd < 0 ? EXIT_FAILED : 0;
 		if (!ret && scrambled)
@@ -260,6 +262,9 @@ static int image_command(const char *in, const char *out, bool scrambled, bool f
 			ret = image_run(&image);
 		if (image.fd >= 0)
 			close(image.fd);
+		/* Half a copy would be taken for one. */
+		if (ret && is_new && image.fd >= 0)
+			unlink(out);
 	}
 	tool_close(&tool);
 	return ret;

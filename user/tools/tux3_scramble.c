@@ -317,7 +317,7 @@ static int scramble_fill(struct scramble *scramble, const char *path)
 	free(scramble->chain);
 	atomic64_set(&scramble->out->inodes, scramble->out->tree_inodes);
 	if (err)
-		tool_error("The scrambled copy cannot be made: %s.", strerror(-err));
+		tool_error("%s: the scrambled copy cannot be written: %s.", path, strerror(-err));
 	if (scramble->skipped)
 		tool_error("%llu damaged objects are not in the copy.", (unsigned long long)scramble->skipped);
 	return err;
@@ -338,6 +338,8 @@ int scramble_volume(struct volume *vol, int fd, const char *path)
 		tool_error("%s.", why);
 		return EXIT_FAILED;
 	}
+	/* The copy is no volume of anybody's: what becomes of it is said here. */
+	tool_log(false);
 	err = make_empty(vol, dev, &scramble.out, why, sizeof(why));
 	if (err)
 		tool_error("%s: %s.", path, why);
@@ -350,6 +352,7 @@ int scramble_volume(struct volume *vol, int fd, const char *path)
 		if (err)
 			tool_error("%s cannot be written: %s.", path, strerror(-err));
 	}
+	tool_log(true);
 	dev->ops->close(dev);
 	if (!err)
 		printf("%s: a scrambled copy of %llu inodes\n", path, (unsigned long long)scramble.inodes);

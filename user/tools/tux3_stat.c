@@ -16,7 +16,7 @@ const char stat_help[] =
 "tux3 stat IMAGE|DEVICE|MOUNTPOINT [--json] [NAME]...\n"
 "\n"
 "Prints totals, deltas and the log of a volume.  A mounted one also tells what it has counted\n"
-"since it was mounted.  With names: only these.\n"
+"since it was mounted.  With names: only these.  \"tux3 help counters\" lists them.\n"
 "\n"
 "  --json                   {\"name\": {\"value\": 1, \"unit\": \"blocks\", \"what\": \"...\"}, ...}\n"
 "\n"
@@ -136,7 +136,11 @@ static int print_all(char *text, bool json, char **names, int count)
 		show_end(&out);
 		puts(buffer);
 	}
-	return fflush(stdout) ? EXIT_FAILED : status;
+	if (fflush(stdout) || ferror(stdout)) {
+		tool_error("The output could not be written: %s.", strerror(errno));
+		return EXIT_FAILED;
+	}
+	return status;
 }
 
 int command_stat(int argc, char **argv)

@@ -282,7 +282,9 @@ group_sysfs() {
 		cat "$file" >/dev/null || failed "sysfs ${file##*/}" "cannot be read"
 	done
 	equal "label" "$(cat $SYS/label)" numbers
-	check "counters of the core" [ "$(ls $SYS | wc -l)" -gt 45 ]
+	equal "as listed, and three" "$(ls $SYS | sort)" "$( (build/tux3 help counters | sed 1,2d | cut -d" " -f1; \
+		printf "%s\n" label uuid back_cpu_ns) | sort)"
+	equal "tux3 stat tells all" "$(build/tux3 stat "$MNT" | cut -d" " -f1)" "$(build/tux3 help counters | sed 1,2d | cut -d" " -f1)"
 	before=$(cat $SYS/committed_delta)
 	echo text >"$MNT/file"
 	sync -f "$MNT"

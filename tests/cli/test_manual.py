@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The manual pages and --help say what the programs accept, no more and no less; what is installed can be removed again."""
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAN = ROOT / "user/man"
+GENERIC = {"h", "V", "help", "version"}
+
+
+def source(path):
+    return (ROOT / path).read_text()
+
+
+def accepted(text):
+    """Of a source: its getopt() strings, and the long options of its tables."""
+    short = {c for string in re.findall(r'getopt(?:_long)?\(argc, argv, "([^"]*)"', text) for c in string if c != ":"}
+    return short | set(re.findall(r'\{ "([a-z-]+)", (?:no|required|optional)_argument', text))
+
+
+def options_of_page(page, section=None):
+    """What stands in the lines after .TP."""
+    text = (MAN / page).read_text()
+    if section:
+        text = re.split(r"^\.S[SH] ", text.split(f".SS {section}\n")[1], maxsplit=1, flags=re.M)[0]
+    lines = re.findall(r"^\.TP\n(.*)$", text, re.M)
+    return {o.lstrip("-") for line in lines for o in re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", line.replace("\\-", "-"))}
+
+
+def options_of_help(text):
+    found = set()
+    for line in re.findall(r"^ {2,6}(-.*)$", text, re.M):
+        words = line.split()
+        for i, word in enumerate(words):
+            if not word.startswith("-"):
+                break
+            found.add(word.rstrip(",").lstrip("-"))
+            if not word.endswith(","):
+                break
+    return found
+
+
+@pytest.mark.parametrize("program,path", [("mkfs.tux3", "user/tools/mkfs.c"), ("fsck.tux3", "user/tools/fsck.c"),
+                                          ("tux3-fuse", "user/fuse/main.c")])
+def test_options(run, program, path):
+    has = accepted(source(path))
+    assert len(has) > 4
+    assert options_of_page(f"{program}.8") == has
+    # -F is for those who know it from elsewhere.
+    assert options_of_help(run(program, "--help").stdout) | {"F"} == has | {"F"}
+
+
+@pytest.mark.parametrize("command", ["show", "stat", "graph", "image"])
+def test_commands(run, command):
+    has = accepted(source(f"user/tools/tux3_{command}.c")) - GENERIC
+    assert has and options_of_page("tux3.8", f"tux3 {command}") == has
+    assert {o for o in options_of_help(run("tux3", "help", command).stdout)} >= {o for o in has if len(o) > 1}
+
+
+def test_all_commands_are_in_the_page(run):
+    commands = re.findall(r"^  tux3 (\w+) ", run("tux3", "--help").stdout.split("Examples:")[0], re.M)
+    page = (MAN / "tux3.8").read_text()
+    assert len(commands) == 5 and all(f".B tux3 {c}\n" in page for c in commands)
+
+
+def test_helpers():
+    assert options_of_page("mount.tux3.8") - GENERIC == accepted(source("user/fuse/helper.c")) - {"?"}
+    helpers = re.search(r"^HELPERS := (.*)$", source("Makefile"), re.M).group(1).split()
+    assert all(h in (MAN / "mount.tux3.8").read_text() for h in helpers)
+
+
+def names_of_page(section):
+    text = re.split(r"^\.S[SH] ", (MAN / "tux3.5").read_text().split(f".SS {section}\n")[1], maxsplit=1, flags=re.M)[0]
+    names = {n for line in re.findall(r"^\.TP\n\.\S+ (.*)$", text, re.M)
+             for n in re.findall(r"[a-z_]+", re.sub(r"=.*", "", line.replace('"', "")))}
+    # nodiscard is discard, switched off.
+    return {n for n in names if not (n.startswith("no") and n[2:] in names)}, text
+
+
+def test_mount_options():
+    module = set(re.findall(r'^\tX\(\w+,\s+"(\w+)",', source("linux/options.c"), re.M))
+    fuse = set(re.findall(r"^\tX\((\w+), OPTION_", source("user/fuse/options.c"), re.M))
+    assert len(module) > 10 and len(fuse) > 10
+    both, text = names_of_page("Module and tux3-fuse")
+    assert both == (module & fuse) | {"ro"}
+    assert names_of_page("Module only")[0] == module - fuse
+    assert names_of_page("tux3-fuse only")[0] == fuse - module - {"ro"}
+    for name in re.findall(r"^\tX\((\w+), OPTION_\w+, [\w.]+, \w+, CHANGES", source("user/fuse/options.c"), re.M):
+        page = (MAN / "tux3.5").read_text()
+        entry = re.search(rf"^\.TP\n\.BI {name}=.*?(?=^\.[TS])", page, re.M | re.S).group(0)
+        assert "Can be changed by a remount." in entry, name
+
+
+def test_features(run):
+    page = (MAN / "tux3.5").read_text().replace("\\", "")
+    for name in re.findall(r'^\t\{ "([a-z-]+)", offsetof', source("user/tools/mkfs.c"), re.M):
+        assert f".B {name}\n" in page and name in run("mkfs.tux3", "--help").stdout
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="no groff")
+@pytest.mark.parametrize("page", sorted(p.name for p in MAN.iterdir()))
+def test_pages_are_formatted(page):
+    done = subprocess.run(["groff", "-man", "-ww", "-z", str(MAN / page)], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr
+    assert (MAN / page).read_text().startswith('.\\" SPDX-License-Identifier: GPL-2.0-or-later\n')
+
+
+def test_counters(run, mounted):
+    """tux3 stat of a mount tells what tux3 help counters explains, in that order."""
+    listed = [line.split()[0] for line in run("tux3", "help", "counters").stdout.splitlines()[2:]]
+    told = [line.split()[0] for line in run("tux3", "stat", mounted.path).stdout.splitlines()]
+    assert told == listed and len(set(listed)) == len(listed) > 50
+
+
+@pytest.mark.parametrize("settings", [[], ["PREFIX=/usr"], ["PREFIX=/opt/tux3", "LIBDIR=/opt/tux3/lib64"]])
+def test_install_and_uninstall(build, tmp_path, settings):
+    if build != ROOT / "build":
+        pytest.skip("make installs what is in build/")
+    words = ["make", "-C", str(ROOT), f"DESTDIR={tmp_path}", *settings]
+    # all: is made already; -o says so, for programs that a compiler of other flags made too.
+    subprocess.run([*words, "-o", "all", "install"], check=True, capture_output=True)
+    files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir()}
+    prefix = settings[0].split("=/")[1] if settings else "usr/local"
+    sbin = f"{prefix}/sbin" if prefix.startswith("opt") else "sbin"
+    assert {f"{prefix}/share/man/man5/tux3.5", f"{prefix}/share/man/man8/umount.tux3.8", f"{prefix}/bin/tux3-fuse",
+            f"{prefix}/sbin/mkfs.tux3", f"{sbin}/mount.fuseblk.tux3"} <= files
+    assert os.readlink(tmp_path / sbin / "mount.tux3") == f"/{prefix}/bin/tux3-fuse"
+    for path in files:
+        link = tmp_path / path
+        if link.is_symlink() and not os.readlink(link).startswith("/"):
+            assert link.exists(), path
+    subprocess.run([*words, "uninstall"], check=True, capture_output=True)
+    assert [p for p in tmp_path.rglob("*") if not p.is_dir()] == []
