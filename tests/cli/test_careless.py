@@ -53,6 +53,19 @@ def test_output_that_goes_nowhere(build, mkfs, args, status):
     assert done.stderr.startswith(f"{args[0]}: The ") and "No space left on device" in done.stderr
 
 
+def test_a_remount_of_something_else(build, tmp_path):
+    for name in ("mount.tux3", "mount.fuse.tux3"):
+        (tmp_path / name).symlink_to(build / "tux3-fuse")
+        done = subprocess.run([tmp_path / name, "none", "/proc", "-o", "remount,noexec"], capture_output=True, text=True)
+        assert done.returncode == 32 and "/proc is no Tux3 volume: a proc file system is mounted there." in done.stderr
+
+
+def test_numbers(run, mkfs):
+    path = mkfs("16M")
+    assert '"x" is no number' in sentence(run("tux3", "graph", path, "--limit", "x", status=16))
+    assert '"x" is no number' in sentence(run("fsck.tux3", path, "--limit", "x", status=16))
+
+
 @pytest.mark.parametrize("program", ["mkfs.tux3", "fsck.tux3", "tux3", "tux3-fuse", "tux3-sim"])
 def test_version_and_wrong_options(run, program):
     assert run(program, "--version").stdout.startswith(f"{program} 0.1.0")

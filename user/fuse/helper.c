@@ -86,6 +86,11 @@ static bool is_fuse(const struct mount_entry *entry)
 	return !strncmp(entry->type, "fuse", 4);
 }
 
+static bool is_ours(const struct mount_entry *entry)
+{
+	return !strcmp(entry->type, "tux3") || !strcmp(entry->type, "fuse.tux3") || !strcmp(entry->type, "fuseblk.tux3");
+}
+
 /* Runs it; its exit status. */
 static int run_program(char *const *words)
 {
@@ -315,6 +320,9 @@ static int mount_main(struct mounting *mounting, int argc, char **argv)
 		entry = malloc(sizeof(*entry));
 		if (!entry || !realpath(mounting->target, real) || !mount_entry_find(real, false, entry)) {
 			complain("%s is not mounted.", mounting->target);
+			status = EXIT_FAILED;
+		} else if (!is_ours(entry)) {
+			complain("%s is no Tux3 volume: a %s file system is mounted there.", mounting->target, entry->type);
 			status = EXIT_FAILED;
 		} else if (!is_fuse(entry)) {
 			status = mount_by_kernel(mounting);

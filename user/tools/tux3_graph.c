@@ -499,8 +499,10 @@ int command_graph(int argc, char **argv)
 			svg = true;
 		else if (option == 'o')
 			output = optarg;
-		else if (option != 'l' || !parse_number(optarg, &graph.limit))
+		else if (option != 'l')
 			return tool_usage("See tux3 help graph.");
+		else if (!parse_number(optarg, &graph.limit))
+			return tool_usage("\"%s\" is no number.", optarg);
 	}
 	if (argc - optind != 1)
 		return tool_usage("Which image?");
