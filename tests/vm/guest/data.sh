@@ -64,7 +64,7 @@ while_syncing() {
 	local stop=/tmp/stop status
 	rm -f $stop
 	(until [ -e $stop ]; do sync; done) &
-	timeout 120 python3 $DATA "$MNT" 77 400
+	timeout 500 python3 $DATA "$MNT" 77 400
 	status=$?
 	touch $stop
 	wait
