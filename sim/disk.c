@@ -88,6 +88,8 @@ static void disk_complain(struct sim_disk *disk, const char *what, u64 offset)
 /* Does this one fail?  seen counts the calls of its kind. */
 static bool disk_fails(struct sim_disk *disk, u64 *seen, u64 at)
 {
+	if (disk->faults_paused)
+		return false;
 	++*seen;
 	if (!at || (disk->faults.sticky ? *seen < at : *seen != at))
 		return false;
@@ -404,6 +406,13 @@ void disk_set_faults(struct sim_disk *disk, const struct disk_faults *faults)
 	pthread_mutex_lock(&disk->mutex);
 	disk->faults = faults ? *faults : (struct disk_faults){ 0 };
 	disk->reads_seen = disk->writes_seen = disk->flushes_seen = 0;
+	pthread_mutex_unlock(&disk->mutex);
+}
+
+void disk_pause_faults(struct sim_disk *disk, bool on)
+{
+	pthread_mutex_lock(&disk->mutex);
+	disk->faults_paused = on;
 	pthread_mutex_unlock(&disk->mutex);
 }
 

@@ -82,6 +82,7 @@ struct sim_disk {
 	struct disk_faults faults;
 	u64 reads_seen, writes_seen, flushes_seen;	/* since the faults were set */
 	u64 faults_hit;
+	bool faults_paused;
 	u64 read_passes;	/* reads one after the other: those made at once count once */
 	bool frozen;		/* power is off: everything fails, nothing is recorded */
 	struct rng rng;
@@ -94,6 +95,7 @@ void disk_exit(struct sim_disk *disk);
 /* From here on the trace is new; what was written so far is durable. */
 void disk_begin_trace(struct sim_disk *disk);
 void disk_set_faults(struct sim_disk *disk, const struct disk_faults *faults);	/* NULL: none */
+void disk_pause_faults(struct sim_disk *disk, bool on);	/* meanwhile nothing fails, nor counts */
 
 u64 disk_now(struct sim_disk *disk);	/* events so far; any time */
 u64 disk_read_passes(struct sim_disk *disk);	/* any time */

@@ -453,6 +453,7 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 	if (run->faulty)
 		after = model_snapshot(run->state);
 	exec_op(run, op, &result);
+	fault_pause(run, true);
 	check_result(run, op, before, expected, &result);
 	if (!result.err)
 		note_created(run, op, result.ino);
@@ -468,6 +469,7 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 		reach_note(run);
 	if (op->kind == SIM_COMPARE && !run->broken)
 		run_compare(run, run->state, "while running");
+	fault_pause(run, false);
 	model_put(before);
 	model_put(after);
 }

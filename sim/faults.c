@@ -68,6 +68,14 @@ void fault_end(struct sim_disk *disk)
 	disk_set_faults(disk, NULL);
 }
 
+void fault_pause(struct sim_run *run, bool on)
+{
+	if (run->faulty) {
+		disk_pause_faults(run->disk, on);
+		env_fail_alloc_pause(on);
+	}
+}
+
 /* The operations, until the volume has given up. */
 static void fault_ops(struct sim_run *run, u64 seed)
 {

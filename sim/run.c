@@ -205,7 +205,8 @@ void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_st
 	boundary_add(boundary, before);
 	boundary_add(boundary, after);
 	boundary->partial = op_is_batched(op);
-	boundary->op = *op;
+	if (op)
+		boundary->op = *op;
 	boundary->now = run->clock;
 	run->broken = true;
 }
@@ -327,9 +328,11 @@ static void run_note_idle_deltas(struct sim_run *run, u64 committed)
 		run_note_deltas(run, committed, run->state, NULL);
 }
 
+/* Putting the last reference is a change, and one that comes too late for a delta may commit it. */
 void run_put_slots(struct sim_run *run)
 {
 	u64 committed = tux3_committed(run->volume);
+	struct m_state *before = model_snapshot(run->state);
 	u32 i;
 
 	sim_now = run->clock;
@@ -340,6 +343,9 @@ void run_put_slots(struct sim_run *run)
 	}
 	model_forget_open(run->state);
 	run_note_idle_deltas(run, committed);
+	if (run->faulty && run->boundary_count && !run->broken && volume_error(tux3_core(run->volume)))
+		run_note_in_flight(run, before, run->state, NULL);
+	model_put(before);
 }
 
 static void run_after_close(struct sim_run *run)

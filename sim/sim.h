@@ -268,6 +268,7 @@ bool alloc_errors_unit(const struct sim_config *config, struct sim_totals *total
 bool threads_unit(const struct sim_config *config, struct sim_totals *totals, u64 seed);
 
 void fault_end(struct sim_disk *disk);	/* faults.c: everything works again */
+void fault_pause(struct sim_run *run, bool on);	/* while we look at the volume, in its own thread */
 
 /* jobs.c: all units in config->jobs processes.  Returns the exit status. */
 typedef bool (*unit_fn)(const struct sim_config *config, struct sim_totals *totals, u64 unit);

@@ -18,6 +18,7 @@
 static bool alloc_counting;
 static long alloc_count;
 static long alloc_fail_at;	/* a value of alloc_count; negative: from -alloc_fail_at on */
+static __thread bool alloc_paused;
 
 void env_fail_alloc_at(long nth)
 {
@@ -35,11 +36,19 @@ long env_alloc_count(void)
 	return __atomic_load_n(&alloc_count, __ATOMIC_SEQ_CST);
 }
 
+void env_fail_alloc_pause(bool on)
+{
+	alloc_paused = on;
+}
+
 static noinline bool count_allocation(void)
 {
-	long nr = __atomic_add_fetch(&alloc_count, 1, __ATOMIC_SEQ_CST);
-	long at = __atomic_load_n(&alloc_fail_at, __ATOMIC_SEQ_CST);
+	long nr, at;
 
+	if (alloc_paused)
+		return false;
+	nr = __atomic_add_fetch(&alloc_count, 1, __ATOMIC_SEQ_CST);
+	at = __atomic_load_n(&alloc_fail_at, __ATOMIC_SEQ_CST);
 	if (!at)
 		return false;
 	return at > 0 ? nr == at : nr >= -at;

@@ -15,6 +15,9 @@
  */
 void env_fail_alloc_at(long nth);
 
+/* What this thread allocates meanwhile neither counts nor fails. */
+void env_fail_alloc_pause(bool on);
+
 /* Allocations so far.  Counting begins with the first call of either: use differences. */
 long env_alloc_count(void);
 
