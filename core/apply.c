@@ -597,6 +597,24 @@ static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, co
 	return n < 0 ? n : 0;
 }
 
+static int apply_xattr_punch(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_hashes *record = payload;
+	u64 ino = le64_to_cpu(record->ino);
+	struct tree_key from = tree_key(ino, TUX3_ITEM_XATTR, le64_to_cpu(record->first)), next;
+	struct tree_key to = tree_key(ino, TUX3_ITEM_XATTR, le64_to_cpu(record->last));
+	struct punch punch = { .vol = vol };
+	int n;
+
+	if (ino > TUX3_INO_MAX || ino < TUX3_INO_ROOT || len != sizeof(*record) || from.offset > to.offset)
+		return apply_bad(vol, type, "range");
+	do {
+		n = tree_delete_range(vol, &from, &to, 4096, delete_item, &punch, &next);
+		from = next;
+	} while (n == 4096);
+	return n < 0 ? n : 0;
+}
+
 static int apply_item(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	const struct record_item *record = payload;
@@ -679,6 +697,7 @@ static const struct {
 	[TUX3_RECORD_EXTENT_PUNCH] = { sizeof(struct record_extent), apply_punch },
 	[TUX3_RECORD_GROUP_TOUCHED] = { sizeof(struct record_group), apply_group },
 	[TUX3_RECORD_TREE_MERGE] = { sizeof(struct record_merge), apply_merge },
+	[TUX3_RECORD_XATTR_PUNCH] = { sizeof(struct record_hashes), apply_xattr_punch },
 };
 
 int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)

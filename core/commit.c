@@ -76,19 +76,20 @@ static int commit_orphan(struct tux3_inode *inode, bool orphan)
 static int commit_kill(struct tux3_inode *inode, const struct tux3_attr *attr)
 {
 	struct volume *vol = inode->vol;
-	bool is_long = delete_is_long(vol, inode->blocks);
-	int err = 0;
+	int is_long, err;
 
 	inode->deleted = true;
 	if (!inode->in_tree) {
 		count_add(vol, TUX3_COUNT_INODES_VANISHED, 1);
 		return 0;
 	}
+	is_long = delete_inode_is_long(inode);
+	err = min(is_long, 0);
 	/* Of a long delete no slice may get its turn in this commit: the tree must say that there is no name. */
-	if (!inode->orphan_in_tree && is_long)
+	if (!err && !inode->orphan_in_tree && is_long)
 		err = commit_attr(inode, attr);
 	if (!err)
-		err = delete_inode(vol, inode->ino, inode->blocks, inode->orphan_in_tree);
+		err = delete_inode(vol, inode->ino, inode->blocks, is_long, inode->orphan_in_tree);
 	/* A long delete gives the number back when it is over. */
 	inode->number_returned = is_long && !err;
 	return err;
@@ -328,6 +329,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 
 	/* First the counts, so that who waits for committed finds them right. */
 	atomic64_set(&state->dirty_bytes[delta & 1], 0);
+	atomic64_set(&state->value_bytes[delta & 1], 0);
 	atomic64_set(&state->extra[delta & 1], 0);
 	atomic64_set(&state->changes[delta & 1], 0);
 	atomic64_set(&state->leaves[delta & 1], 0);

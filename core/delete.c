@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Deleting inodes, and cutting the ends off files.  What is small goes with one record.  What is large
- * goes in slices, over several commits, so that none of them gets long: an ORPHAN item stands for what is left to do,
+ * Deleting inodes, and cutting the ends off files.  What is small goes with one record.  What is large, or has very many
+ * extended attributes (they go first), goes in slices, over several commits, so that none of them gets long: an ORPHAN item stands for what is left to do,
  * so that after a crash in between the next mount goes on.
  *
  * What goes into one commit is limited, however many inodes there are: they take turns.  Truncates, for which somebody
@@ -27,6 +27,8 @@ struct delete_work {
 	u64 ino;
 	u32 kind;		/* TUX3_ORPHAN_... */
 	struct tux3_inode *inode;	/* TRUNCATE: pinned; NULL if it goes on from before a crash */
+	bool xattrs;		/* DELETE: there may be more of them than go with the inode */
+	u64 hash;		/* of the first xattr that is left */
 	u64 next;		/* file block where the next slice starts */
 	u64 turn;		/* the delta in which it had its last slice */
 	s64 left;		/* DELETE of this session: blocks it has still to free, in space.deleting too */
@@ -79,13 +81,14 @@ static struct delete_work *delete_queue(struct volume *vol, u64 ino, u32 kind, u
 	if (work) {
 		work->ino = ino;
 		work->kind = kind;
+		work->xattrs = kind == TUX3_ORPHAN_DELETE;
 		work->next = block;
 		list_add_tail(&work->link, kind == TUX3_ORPHAN_TRUNCATE ? &vol->delta.cuts : &vol->delta.deletes);
 	}
 	return work;
 }
 
-int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree)
+int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree)
 {
 	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
 	struct delete_work *work;
@@ -93,12 +96,12 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree)
 
 	tree_prefetch(vol, &key);
 	tree_edit_begin(vol);
-	if (!delete_is_long(vol, blocks))
+	if (!is_long)
 		err = delete_all(vol, ino, orphan_in_tree);
 	else if (!orphan_in_tree)
 		err = delete_orphan_item(vol, ino, TUX3_ORPHAN_DELETE, 0);
 	tree_edit_end(vol);
-	if (err || !delete_is_long(vol, blocks))
+	if (err || !is_long)
 		return err;
 	work = delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0);
 	if (!work)
@@ -111,6 +114,37 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree)
 bool delete_is_long(struct volume *vol, u64 blocks)
 {
 	return blocks > 16ULL * vol->opts.slice_extents;
+}
+
+struct slice {
+	u32 left;
+	u64 end;
+};
+
+static int slice_count(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct slice *slice = ctx;
+
+	slice->end = key->offset;
+	return !slice->left--;
+}
+
+/* Has it, from this hash on, more xattrs than slice->left?  Then slice->end is the hash of the next one. */
+static int xattrs_look(struct volume *vol, u64 ino, u64 hash, struct slice *slice)
+{
+	struct tree_key from = tree_key(ino, TUX3_ITEM_XATTR, hash);
+	struct tree_key to = tree_key(ino, TUX3_ITEM_XATTR, U64_MAX);
+
+	return tree_scan(vol, &from, &to, slice_count, slice);
+}
+
+int delete_inode_is_long(struct tux3_inode *inode)
+{
+	struct slice slice = { .left = inode->vol->opts.slice_extents };
+
+	if (delete_is_long(inode->vol, inode->blocks))
+		return 1;
+	return inode->attr.flags & TUX3_ATTR_XATTRS ? xattrs_look(inode->vol, inode->ino, 0, &slice) : 0;
 }
 
 int delete_cut(struct tux3_inode *inode, u64 block)
@@ -129,18 +163,6 @@ int delete_cut(struct tux3_inode *inode, u64 block)
 	return 0;
 }
 
-struct slice {
-	u32 left;
-	u64 end;
-};
-
-static int slice_count(void *ctx, const struct tree_key *key, const void *data, u32 len)
-{
-	struct slice *slice = ctx;
-
-	slice->end = key->offset;
-	return !slice->left--;
-}
 
 /* After a slice: the attributes say how many blocks are left. */
 static int slice_attr(struct volume *vol, struct delete_work *work)
@@ -180,6 +202,30 @@ static int slice_punch(struct volume *vol, struct delete_work *work, u64 end)
 	return err ? err : slice_attr(vol, work);
 }
 
+/* Free the next xattrs of one inode, at most *left.  0: the few that it still has go with it. */
+static int slice_xattrs(struct volume *vol, struct delete_work *work, u32 *left)
+{
+	u32 limit = min(vol->opts.slice_extents, *left);
+	struct slice slice = { .left = limit };
+	struct record_hashes record = { .ino = cpu_to_le64(work->ino), .first = cpu_to_le64(work->hash) };
+	int more = xattrs_look(vol, work->ino, work->hash, &slice), err;
+
+	if (more <= 0)
+		return more;
+	*left -= limit;
+	prefetch_add_inode_blocks(vol->ahead, work->ino, 0);
+	prefetch_run(vol->ahead);
+	record.last = cpu_to_le64(slice.end - 1);
+	vol->log.blocks_delta = 0;
+	tree_edit_begin(vol);
+	err = log_record(vol, TUX3_RECORD_XATTR_PUNCH, &record, sizeof(record), NULL, 0);
+	if (!err)
+		err = slice_attr(vol, work);
+	tree_edit_end(vol);
+	work->hash = slice.end;
+	return err ? err : 1;
+}
+
 /* The last slice. */
 static int slice_finish(struct volume *vol, struct delete_work *work)
 {
@@ -195,7 +241,7 @@ static int slice_finish(struct volume *vol, struct delete_work *work)
 }
 
 /* Free the next extents of one inode, at most *left, or finish it. */
-static int delete_slice(struct volume *vol, struct delete_work *work, u32 *left)
+static int slice_extents(struct volume *vol, struct delete_work *work, u32 *left)
 {
 	struct tree_key from = tree_key(work->ino, TUX3_ITEM_EXTENT, work->next);
 	struct tree_key to = tree_key(work->ino, TUX3_ITEM_EXTENT, U64_MAX);
@@ -212,6 +258,16 @@ static int delete_slice(struct volume *vol, struct delete_work *work, u32 *left)
 	err = more ? slice_punch(vol, work, slice.end) : slice_finish(vol, work);
 	tree_edit_end(vol);
 	return err;
+}
+
+static int delete_slice(struct volume *vol, struct delete_work *work, u32 *left)
+{
+	int more = work->xattrs ? slice_xattrs(vol, work, left) : 0;
+
+	if (more)
+		return min(more, 0);
+	work->xattrs = false;
+	return slice_extents(vol, work, left);
 }
 
 /* Who comes next in this queue and had no turn in this commit yet. */

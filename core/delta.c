@@ -30,6 +30,7 @@ int delta_init(struct volume *vol)
 	for (i = 0; i < 2; i++) {
 		init_llist_head(&delta->dirty[i]);
 		atomic64_set(&delta->dirty_bytes[i], 0);
+		atomic64_set(&delta->value_bytes[i], 0);
 		atomic64_set(&delta->extra[i], 0);
 		atomic64_set(&delta->changes[i], 0);
 		atomic64_set(&delta->leaves[i], 0);

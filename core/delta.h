@@ -55,6 +55,7 @@ struct delta_state {
 	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
 	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
 	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
+	atomic64_t value_bytes[2];	/* of these, values of xattrs that get blocks of their own: see xattr.c */
 	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
 	atomic64_t changes[2];		/* dirty inodes; changed names, xattrs and ranges of files */
 	atomic64_t leaves[2];		/* leaves that the delta touches, guessed: delta_guess_leaf() */
@@ -141,7 +142,8 @@ void commit_give_up(struct volume *vol, unsigned int slot);
 bool delta_has_changes(struct volume *vol);	/* the front delta, or long deletes */
 
 /* delete.c: deleting inodes, long ones in slices; commit_mutex held. */
-int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool orphan_in_tree);
+int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree);
+int delete_inode_is_long(struct tux3_inode *inode);	/* it goes in slices: 1, else 0, or -errno */
 /* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
 int delete_continue(struct volume *vol, s64 *charged);
 void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */

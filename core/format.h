@@ -323,7 +323,8 @@ struct disk_commit {
 	X(9,  EXTENT_MAP,    "extent-map",    record_extent, "these file blocks are there; checksums follow") \
 	X(10, EXTENT_PUNCH,  "extent-punch",  record_extent, "these file blocks are a hole") \
 	X(11, GROUP_TOUCHED, "group-touched", record_group,  "the free maps of these groups will change") \
-	X(12, TREE_MERGE,    "tree-merge",    record_merge,  "two nodes of the tree become one")
+	X(12, TREE_MERGE,    "tree-merge",    record_merge,  "two nodes of the tree become one") \
+	X(13, XATTR_PUNCH,   "xattr-punch",   record_hashes, "all xattrs with hashes in this range are gone, their blocks free")
 
 enum tux3_record_type {
 #define X(number, NAME, name, type, what) TUX3_RECORD_##NAME = number,
@@ -386,6 +387,11 @@ struct record_merge {
 	__le32 right;		/* 1: the next one, 0: the one before */
 };
 
+struct record_hashes {
+	__le64 ino;
+	__le64 first, last;	/* hashes, both included */
+};
+
 #define TUX3_ASSERT_SIZE(type, bytes) static_assert(sizeof(struct type) == (bytes))
 #define TUX3_ASSERT_AT(type, field, at) static_assert(offsetof(struct type, field) == (at))
 
@@ -433,6 +439,7 @@ TUX3_ASSERT_SIZE(disk_commit, 48);
 TUX3_ASSERT_SIZE(disk_record, 8);
 TUX3_ASSERT_SIZE(record_attr, 120);
 TUX3_ASSERT_SIZE(record_extent, 40);
+TUX3_ASSERT_SIZE(record_hashes, 24);
 TUX3_ASSERT_SIZE(record_merge, 24);
 
 #endif

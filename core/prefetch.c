@@ -217,6 +217,7 @@ void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *re
 	const struct record_xattr *xattr = (const void *)(record + 1);
 	const struct record_extent *extent = (const void *)(record + 1);
 	const struct record_merge *merge = (const void *)(record + 1);
+	const struct record_hashes *hashes = (const void *)(record + 1);
 	u32 len = le32_to_cpu(record->len), type = le16_to_cpu(record->type);
 	struct tree_key key;
 
@@ -239,6 +240,8 @@ void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *re
 		key = tree_key(le64_to_cpu(extent->ino), TUX3_ITEM_EXTENT, le64_to_cpu(extent->block));
 		if (type == TUX3_RECORD_EXTENT_MAP)
 			prefetch_add_blocks(prefetch, le64_to_cpu(extent->addr), le64_to_cpu(extent->count));
+	} else if (type == TUX3_RECORD_XATTR_PUNCH && len >= sizeof(*hashes)) {
+		key = tree_key(le64_to_cpu(hashes->ino), TUX3_ITEM_XATTR, le64_to_cpu(hashes->first));
 	} else if (type == TUX3_RECORD_TREE_MERGE && len >= sizeof(*merge)) {
 		key = tree_key_from_disk(&merge->key);
 	} else {

@@ -726,6 +726,15 @@ static void show_record_merge(struct show_buffer *out, const void *payload, u32 
 	show_string(out, "with", le32_to_cpu(record.right) ? "next" : "previous");
 }
 
+static void show_record_hashes(struct show_buffer *out, const void *payload, u32 len)
+{
+	const struct record_hashes *record = payload;
+
+	show_u64(out, "ino", get_unaligned_le64(&record->ino));
+	show_hex(out, "first", get_unaligned_le64(&record->first));
+	show_hex(out, "last", get_unaligned_le64(&record->last));
+}
+
 /* Not sizeof for the last two: that has padding after the packed entry. */
 #define MIN_record_item		sizeof(struct record_item)
 #define MIN_record_attr		sizeof(struct record_attr)
@@ -733,6 +742,7 @@ static void show_record_merge(struct show_buffer *out, const void *payload, u32 
 #define MIN_record_extent	sizeof(struct record_extent)
 #define MIN_record_group	sizeof(struct record_group)
 #define MIN_record_merge	sizeof(struct record_merge)
+#define MIN_record_hashes	sizeof(struct record_hashes)
 #define MIN_record_dirent	(offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
 #define MIN_record_xattr	(offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr))
 

@@ -43,7 +43,7 @@ struct volume_options {
 	u64 replay_nodes;	/* writers wait when a mount after a crash would read so many nodes; 0: 8192 */
 	u64 cache_bytes;	/* limit for clean tree nodes; 0: 128 MiB */
 	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */
-	u32 slice_extents;	/* long deletes and truncates free this many extents in a commit; 0: 2048 */
+	u32 slice_extents;	/* long deletes and truncates free so many extents (xattrs) in a slice; 0: 2048 */
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
 	bool discard;		/* tell the device of blocks that commits have freed, in the background */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */

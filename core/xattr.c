@@ -2,7 +2,8 @@
 /*
  * Extended attributes.  Changes live in inode->xattrs, a tree by hash and name, with a value for each
  * of the two deltas, until the back end has applied them; then only the volume's tree has them.  What they take
- * counts as dirty data: it triggers commits, and holds up who sets more than the device takes.
+ * counts as dirty data: it triggers commits, and holds up who sets more than the device takes.  No page cache has a limit
+ * for them, so the large ones of both deltas together take no more than the dirty data that makes a commit due.
  *
  * The host holds the inode's lock for xattr_set, and at least shared for the others.  xattr_mutex protects the changes
  * and is taken inside deltas: so nobody holds it across I/O.
@@ -452,6 +453,23 @@ static struct xattr_change *change_insert(struct tux3_inode *inode, struct xattr
 	return new;
 }
 
+static s64 value_own_bytes(struct volume *vol, size_t size)
+{
+	return size > TUX3_XATTR_INLINE_MAX ? value_bytes(vol, size) : 0;
+}
+
+/* Outside a delta: where the front one has its half of what large values may take in memory, wait until it is committed. */
+static int set_wait(struct volume *vol, size_t size)
+{
+	struct delta_state *delta = &vol->delta;
+	s64 limit = vol->opts.dirty_bytes / 2;
+
+	if (size <= TUX3_XATTR_INLINE_MAX || atomic64_read(&delta->value_bytes[READ_ONCE(delta->front) & 1]) < limit)
+		return 0;
+	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
+	return delta_commit(vol);
+}
+
 /* Takes over data; returns new if it was not needed. */
 static struct xattr_change *change_set(struct delta_op *op, struct tux3_inode *inode, struct xattr_change *new, u8 *data,
 				       u32 size)
@@ -460,6 +478,7 @@ static struct xattr_change *change_set(struct delta_op *op, struct tux3_inode *i
 	unsigned int n = op->delta & 1;
 	struct xattr_change *change;
 	struct xattr_value *slot;
+	s64 own;
 
 	mutex_lock(&inode->xattr_mutex);
 	change = change_insert(inode, new);
@@ -468,6 +487,9 @@ static struct xattr_change *change_set(struct delta_op *op, struct tux3_inode *i
 		delta_add_dirty_bytes(op, (s64)value_bytes(vol, size) - (s64)value_bytes(vol, slot->size));
 	else
 		delta_add_change(op, sizeof(*change) + change->len + value_bytes(vol, size));
+	own = value_own_bytes(vol, size) - value_own_bytes(vol, slot->size);
+	if (own)
+		atomic64_add(own, &vol->delta.value_bytes[n]);
 	kvfree(slot->data);
 	*slot = (struct xattr_value){ .dirty = true, .present = data, .size = size, .data = data };
 	change->newest = n;
@@ -490,6 +512,8 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 
 	if (!err && value)
 		err = set_room(inode, name, size);
+	if (!err && value)
+		err = set_wait(vol, size);
 	if (err)
 		return err;
 	change = change_new(inode, name);

@@ -6,6 +6,8 @@
 #include "support_lib.h"
 #include "support_image.h"
 
+#include <unistd.h>
+
 #include <linux/log2.h>
 #include "core/data.h"
 #include "core/file_range.h"
@@ -172,6 +174,50 @@ static void test_xattr_values_count_as_dirty(void **state)
 	bed_free(&bed);
 }
 
+/* A device that takes a while for each write; nothing depends on how long. */
+static struct tux3_device_ops slow_ops;
+static const struct tux3_device_ops *slowed_ops;
+
+static void slow_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	usleep(500);
+	slowed_ops->write(dev, addr, vec, vecs, flags, wait);
+}
+
+/* While the back end writes, who sets values does not fill memory with more of them than it was given. */
+static void test_xattr_values_wait_for_the_device(void **state)
+{
+	u64 limit = 256 << 10, most = 0, total = 0, now;
+	struct bed bed = { .opts = { .dirty_bytes = limit, .age_ms = 60000 } };
+	u8 *value = calloc(1, TUX3_XATTR_SIZE_MAX);
+	struct delta_state *delta;
+	struct tux3_node *node;
+	char name[32];
+	u32 i, size;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	slowed_ops = bed.dev->ops;
+	slow_ops = *slowed_ops;
+	slow_ops.write = slow_write;
+	bed.dev->ops = &slow_ops;
+	delta = &core(&bed)->delta;
+	node = bed_file(&bed, "/f");
+	for (i = 0; i < 600; i++, total += size) {
+		size = i % 3 ? 1000 : TUX3_XATTR_SIZE_MAX;
+		snprintf(name, sizeof(name), "user.%d", i);
+		assert_ok(tux3_setxattr(node, NULL, name, value, size, 0));
+		now = atomic64_read(&delta->dirty_bytes[0]) + atomic64_read(&delta->dirty_bytes[1]);
+		most = max(most, now);
+	}
+	assert_true(total > 30 * limit);
+	assert_true(most <= limit + 2 * TUX3_XATTR_SIZE_MAX);
+	tux3_node_put(node, 1);
+	free(value);
+	bed.dev->ops = slowed_ops;
+	bed_free(&bed);
+}
+
 static int count_name(void *ctx, const char *name, unsigned int len)
 {
 	++*(u32 *)ctx;
@@ -227,6 +273,66 @@ static void test_many_xattrs_of_one_inode(void **state)
 	assert_true(watched_reads > 0);
 	bed.dev->ops = watched_ops;
 	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+static int count_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	++*(u64 *)ctx;
+	return 0;
+}
+
+static u64 xattrs_in_tree(struct bed *bed, u64 ino)
+{
+	struct tree_key from = tree_key(ino, TUX3_ITEM_XATTR, 0), to = tree_key(ino, TUX3_ITEM_XATTR, U64_MAX);
+	u64 count = 0;
+
+	assert_ok(tree_scan(core(bed), &from, &to, count_item, &count));
+	return count;
+}
+
+/* However many extended attributes an inode has, no commit removes more than a few slices of them. */
+static void test_many_xattrs_are_removed_in_slices(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .slice_extents = 16 } };
+	u64 ino, before, left, now, commits = 0;
+	static u8 value[3 * BLOCK];
+	struct tux3_node *node;
+	char name[32];
+	u32 i;
+
+	bed_make(&bed, 32 << 20, BLOCK);
+	tux3_node_put(bed_file(&bed, "/other"), 1);
+	assert_ok(delta_commit_unify(core(&bed)));
+	before = atomic64_read(&core(&bed)->balloc.data_used);
+	node = bed_file(&bed, "/f");
+	ino = tux3_node_core(node)->ino;
+	for (i = 0; i < 1500; i++) {
+		snprintf(name, sizeof(name), "user.%u", i);
+		assert_ok(tux3_setxattr(node, NULL, name, value, i % 10 ? 5 : sizeof(value), 0));
+	}
+	for (i = 0; i < 100; i++)
+		assert_int_equal(tux3_write(node, value, BLOCK, 2ull * i * BLOCK), BLOCK);
+	assert_ok(tux3_sync(bed.volume));
+	left = xattrs_in_tree(&bed, ino);
+	assert_int_equal(left, 1500);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/f"));
+	tux3_node_put(node, 1);
+	for (assert_ok(delta_commit(core(&bed))); delta_has_changes(core(&bed)); commits++) {
+		now = xattrs_in_tree(&bed, ino);
+		assert_true(left - now <= 17 * 16);
+		left = now;
+		if (commits == 10) {	/* the mount goes on */
+			bed_crash(&bed);
+			break;
+		}
+		assert_ok(delta_commit(core(&bed)));
+	}
+	assert_int_equal(commits, 10);
+	while (delta_has_changes(core(&bed)))
+		assert_ok(delta_commit(core(&bed)));
+	assert_int_equal(xattrs_in_tree(&bed, ino), 0);
+	assert_int_equal(atomic64_read(&core(&bed)->balloc.data_used), before);
 	bed_free(&bed);
 }
 
@@ -371,7 +477,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_many_ranges),
 		cmocka_unit_test(test_punches_make_commits),
 		cmocka_unit_test(test_xattr_values_count_as_dirty),
+		cmocka_unit_test(test_xattr_values_wait_for_the_device),
 		cmocka_unit_test(test_many_xattrs_of_one_inode),
+		cmocka_unit_test(test_many_xattrs_are_removed_in_slices),
 		cmocka_unit_test(test_long_deletes_take_turns),
 		cmocka_unit_test(test_directories_come_and_go),
 		cmocka_unit_test(test_circle_of_parents),
