@@ -240,9 +240,9 @@ static int replay_check(struct volume *vol, const struct disk_commit *commit)
 			    (unsigned long long)le64_to_cpu(commit->inodes));
 		return -EIO;
 	}
-	if (le64_to_cpu(commit->used_blocks) > vol->total_blocks) {
-		volume_warn(vol, "the commit of delta %llu counts %llu data blocks, more than there are",
-			    (unsigned long long)vol->delta.applying,
+	if (atomic64_read(&vol->balloc.data_used) != (s64)le64_to_cpu(commit->used_blocks)) {
+		volume_warn(vol, "after delta %llu there are %lld data blocks, but its commit says %llu",
+			    (unsigned long long)vol->delta.applying, (long long)atomic64_read(&vol->balloc.data_used),
 			    (unsigned long long)le64_to_cpu(commit->used_blocks));
 		return -EIO;
 	}
@@ -277,7 +277,6 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 		return err;
 	vol->delta.committed = delta;
 	vol->log.length += commit->blocks;
-	atomic64_set(&vol->balloc.data_used, le64_to_cpu(commit->head.used_blocks));
 	count_add(vol, TUX3_COUNT_REPLAYED, 1);
 	return 0;
 }

@@ -190,20 +190,25 @@ void space_init(struct volume *vol)
 	space_open_delta(vol, vol->delta.committed + 1);
 }
 
+/* Nodes of the tree; of a damaged volume the counts may be anything. */
+static s64 space_nodes(struct volume *vol)
+{
+	return atomic64_read(&vol->balloc.disk_used) + atomic64_read(&vol->balloc.promised) -
+	       atomic64_read(&vol->balloc.data_used) - (s64)balloc_fixed_blocks(vol);
+}
+
 /* For redirecting and splitting every node there is. */
 static s64 space_standing(struct volume *vol)
 {
-	s64 nodes = atomic64_read(&vol->balloc.disk_used) + atomic64_read(&vol->balloc.promised) -
-		    atomic64_read(&vol->balloc.data_used) - (s64)balloc_fixed_blocks(vol);
-
-	return 2 * nodes + 2 * TUX3_MAX_LEVEL;
+	return 2 * clamp(space_nodes(vol), (s64)1, (s64)vol->total_blocks) + 2 * TUX3_MAX_LEVEL;
 }
 
 void space_open_delta(struct volume *vol, u64 delta)
 {
 	struct space *space = &vol->space;
 	s64 standing = space_standing(vol), left = atomic64_read(&space->balance) - standing;
-	bool tight = space->want_tight || left < max_t(s64, standing, vol->total_blocks / 32);
+	/* Where the number of nodes cannot be true, each operation pays for those that it changes. */
+	bool tight = space->want_tight || space_nodes(vol) < 1 || left < max_t(s64, standing, vol->total_blocks / 32);
 
 	space->want_tight = false;
 	space->standing[delta & 1] = tight ? 0 : standing;
@@ -321,6 +326,16 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	return space_refuse(vol, blocks);
 }
 
+/* For a tree as high as it is: more than what making a file, or writing one block of it, may take. */
+static u64 space_ordinary(struct volume *vol)
+{
+	return max(space_full_price(space_cost_items(vol, 6)), space_full_price(space_cost_data(vol, 1, 1)));
+}
+
+/*
+ * available: what the next ordinary write can get, when everything is committed and unified: so nothing where it would be
+ * refused.  Two blocks are chosen for the log already.
+ */
 void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available)
 {
 	struct delta_state *delta = &vol->delta;
@@ -330,7 +345,8 @@ void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available)
 		   atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - pending -
 		   atomic64_read(&delta->extra[0]) - atomic64_read(&delta->extra[1]) +
 		   atomic64_read(&vol->space.deleting);
-	s64 keep = READ_ONCE(vol->space.reserve) + READ_ONCE(vol->space.aside) + space_slack(vol);
+	s64 keep = READ_ONCE(vol->space.reserve) + READ_ONCE(vol->space.aside) + space_slack(vol) +
+		   space_ordinary(vol) + 2;
 
 	*total = vol->total_blocks;
 	left = min_t(s64, left, vol->total_blocks);

@@ -43,6 +43,15 @@ static int write_file(struct bed *bed, u32 i)
 	return err;
 }
 
+/* What df shows. */
+static u64 available(struct bed *bed)
+{
+	struct tux3_statfs stat;
+
+	assert_ok(tux3_statfs(bed->volume, &stat));
+	return stat.available_blocks;
+}
+
 /* As many files as fit; their number. */
 static u32 fill(struct bed *bed)
 {
@@ -54,6 +63,7 @@ static u32 fill(struct bed *bed)
 		count += !err;
 	} while (!err);
 	assert_int_equal(err, -ENOSPC);
+	assert_int_equal(available(bed), 0);
 	return count;
 }
 
@@ -242,6 +252,33 @@ static int add_extent(struct tux3_node *node, u64 n, bool prealloc)
 	return min_t(long long, tux3_write(node, data, BLOCK, n * BLOCK), 0);
 }
 
+/* What df shows as available can be had, by whoever asks next, and where nothing can be had it shows nothing. */
+static void test_df_shows_what_can_be_had(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	u32 block_size, count, i, had = 0;
+	char path[40];
+
+	for (block_size = 4096; block_size <= 65536; block_size *= 4) {
+		bed_make(&bed, max(16u << 20, 512 * block_size), block_size);
+		count = fill(&bed);
+		assert_true(count > 5);
+		for (i = 0; i < count; i++) {
+			path_of(path, sizeof(path), i);
+			assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+			if (available(&bed)) {
+				assert_ok(write_file(&bed, i));
+				assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+				had++;
+			}
+		}
+		assert_ok(delta_commit_unify(core(&bed)));
+		assert_true(available(&bed) > core(&bed)->total_blocks / 8);
+		bed_free(&bed);
+	}
+	assert_true(had > 0);
+}
+
 /* A file of so many extents that are not neighbours. */
 static struct tux3_node *make_comb(struct bed *bed, u32 i, u32 extents, bool prealloc)
 {
@@ -348,6 +385,7 @@ int main(void)
 		cmocka_unit_test(test_a_full_volume_is_mounted_after_a_crash),
 		cmocka_unit_test(test_a_file_in_many_groups_is_punched),
 		cmocka_unit_test(test_the_smallest_volume_holds_files),
+		cmocka_unit_test(test_df_shows_what_can_be_had),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[0]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[2]),

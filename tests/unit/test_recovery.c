@@ -281,6 +281,65 @@ static void wrong_counts_hold_up_nobody(void **state)
 	bed_free(&bed);
 }
 
+/* Nor does what the anchor counts give anybody space that there is not: nodes of the tree may be less than none. */
+static void wrong_counts_give_nobody_space(void **state)
+{
+	static const s64 wrong[] = { 1000, -1000, 1LL << 40, -(1LL << 40) };
+	struct bed bed = { .opts = { .manual = true } };
+	struct volume *vol;
+	char path[20];
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
+		bed_make(&bed, 16 << 20, 4096);
+		vol = bed.volume->vol;
+		atomic64_add(wrong[i], &vol->balloc.data_used);
+		assert_ok(delta_commit_unify(vol));	/* a transition looks at it */
+		for (n = 0; n < 5; n++) {
+			snprintf(path, sizeof(path), "file%u", n);
+			tux3_node_put(bed_file(&bed, path), 1);
+			assert_ok(delta_commit(vol));
+			assert_true(atomic64_read(&vol->space.balance) <= (s64)vol->total_blocks);
+			assert_true(vol->space.standing[0] >= 0 && vol->space.standing[1] >= 0);
+		}
+		atomic64_sub(wrong[i], &vol->balloc.data_used);
+		bed_free(&bed);
+	}
+}
+
+/* What a commit says of the state after it is compared with what replay has come to. */
+static void a_commit_that_counts_wrongly_is_not_replayed(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct disk_log *block;
+	struct disk_commit *commit;
+	struct tux3_node *node;
+	struct tux3 *volume;
+	char why[256] = "";
+	u64 used;
+	u32 i;
+
+	bed_make(&bed, 16 << 20, 4096);
+	assert_ok(delta_commit_unify(bed.volume->vol));
+	node = bed_file(&bed, "/file");
+	assert_int_equal(tux3_append(node, bed.dev, 4000), 4000);
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));
+	block = device_memory_bytes(bed.dev) + (bed.volume->vol->log.blocks.ranges[0].addr << 12);
+	commit = (struct disk_commit *)(block + 1);
+	tux3_abandon(bed.volume);
+	used = le64_to_cpu(commit->used_blocks);
+	for (i = 0; i < 2; i++) {
+		commit->used_blocks = cpu_to_le64(used + !i);
+		block->crc = 0;
+		block->crc = cpu_to_le32(crc32c(~0u, block, 4096));
+		if (!i)
+			assert_int_equal(tux3_open_device(bed.dev, false, &bed.opts, 0, &volume, why, sizeof(why)), -EIO);
+	}
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
 /* The log is bounded in bytes, whatever the size of a block, and though each commit takes a block. */
 static void the_log_stays_short(void **state)
 {
@@ -305,6 +364,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_counts_hold_up_nobody),
+		cmocka_unit_test(wrong_counts_give_nobody_space),
+		cmocka_unit_test(a_commit_that_counts_wrongly_is_not_replayed),
 		cmocka_unit_test(recovery_takes_seconds),
 		cmocka_unit_test(unlinks_read_nothing_locked),
 		cmocka_unit_test(writers_wait_and_go_on),
