@@ -307,9 +307,63 @@ static int replay_set_end(struct replay *replay)
 	return err ? err : range_list_add(&replay->log, end->after, 1);
 }
 
+#define TOUCH_WORDS 4u		/* so many groups, times 64, have their maps read together */
+
+static int touch_prefetch(void *ctx, u64 group)
+{
+	prefetch_add_group(ctx, group);
+	return 0;
+}
+
+static int touch_groups(void *ctx, const struct disk_record *record)
+{
+	const struct record_group *groups = (const void *)(record + 1);
+	struct replay *replay = ctx;
+	struct {
+		struct record_group head;
+		__le64 bits[TOUCH_WORDS];
+	} part;
+	u32 words, i, n, len = le32_to_cpu(record->len);
+	int err = 0;
+
+	/* A record that is not valid is told of when its turn comes. */
+	if (le16_to_cpu(record->type) != TUX3_RECORD_GROUP_TOUCHED || len < sizeof(*groups) ||
+	    (len - sizeof(*groups)) % sizeof(__le64))
+		return 0;
+	words = (len - sizeof(*groups)) / sizeof(__le64);
+	for (i = 0; i < words && !err; i += n) {
+		n = min(words - i, TOUCH_WORDS);
+		len = sizeof(part.head) + n * sizeof(__le64);
+		part.head.group = cpu_to_le64(le64_to_cpu(groups->group) + 64ULL * i);
+		memcpy(part.bits, groups->bits + i, n * sizeof(__le64));
+		log_for_groups(&part, len, touch_prefetch, replay->prefetch);
+		prefetch_run(replay->prefetch);
+		err = apply_record(replay->vol, TUX3_RECORD_GROUP_TOUCHED, &part, len);
+	}
+	return err;
+}
+
+/*
+ * The log names more groups than stay in memory until they are used: all become part of the next snapshot now, a part after
+ * the other, since those do stay.
+ */
+static int replay_touch_all(struct replay *replay)
+{
+	struct log_chain *chain = &replay->chain;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < chain->count && !err; i++) {
+		if (!chain->commits[i].torn && !chain->commits[i].damaged)
+			err = commit_each_record(chain, &chain->commits[i], touch_groups, replay);
+	}
+	return err;
+}
+
 static int replay_run(struct replay *replay)
 {
 	struct volume *vol = replay->vol;
+	bool many;
 	u32 i;
 	int err = log_chain_read(&replay->chain, vol);
 
@@ -319,8 +373,11 @@ static int replay_run(struct replay *replay)
 		err = replay_set_end(replay);
 	if (!err)
 		err = chain_note_groups(&replay->chain, replay->prefetch);
+	many = prefetch_full(replay->prefetch);
 	prefetch_run(replay->prefetch);		/* the maps of all that is going to change */
 	vol->log.replaying = true;
+	if (!err && many)
+		err = replay_touch_all(replay);
 	for (i = 0; i < replay->chain.count && !err; i++)
 		err = replay_commit(replay, &replay->chain.commits[i]);
 	vol->log.replaying = false;
