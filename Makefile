@@ -25,11 +25,12 @@ DESTDIR ?=
 VERSION := 0.1.0
 SONAME := libtux3.so.0
 
+# TUX3_LOCKDEP: locks know their owner, and functions assert what they are to be called with.
 # Sanitizers make gcc see uninitialized variables where there are none; the release build looks for them.
 FLAGS_release := -O2 -g
-FLAGS_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
+FLAGS_asan := -O1 -g -DTUX3_LOCKDEP -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-Wno-maybe-uninitialized
-FLAGS_tsan := -O1 -g -fno-omit-frame-pointer -fsanitize=thread -Wno-maybe-uninitialized
+FLAGS_tsan := -O1 -g -DTUX3_LOCKDEP -fno-omit-frame-pointer -fsanitize=thread -Wno-maybe-uninitialized
 ifeq ($(FLAGS_$(VARIANT)),)
 $(error VARIANT is release, asan or tsan, not "$(VARIANT)")
 endif

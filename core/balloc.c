@@ -263,6 +263,7 @@ static int balloc_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 
 	u64 trims;
 	int err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	atomic64_inc(&balloc->allocs);
 	for (;;) {
 		err = placement_find(vol, kind, goal, min, want, place);
@@ -367,6 +368,7 @@ static int range_check_used(struct volume *vol, const char *what, enum balloc_ki
 {
 	u64 addr = group->start + from;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!bits_all_set(group->busy, from, len))
 		return range_error(vol, what, addr, len, "some are free already");
 	if (kind == BALLOC_LOG && !bits_all_clear(group->disk, from, len))
@@ -474,6 +476,7 @@ static int range_reserve(struct volume *vol, u64 addr, u64 len)
 	u32 from;
 	int err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	err = range_locate(vol, "reserve", addr, len, &group, &from);
 	if (err)
 		return err;
@@ -508,6 +511,7 @@ static void group_settle(struct volume *vol, struct balloc_group *group)
 {
 	struct balloc_info *info = group->info;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!group->extra)
 		return;
 	memcpy(group->busy, group->disk, vol->group_blocks / 8);

@@ -40,6 +40,7 @@ static struct node_buffer *shard_find(struct cache_shard *shard, u64 addr)
 {
 	struct node_buffer *buffer;
 
+	lockdep_assert_held(&shard->lock);
 	hlist_for_each_entry(buffer, shard_bucket(shard, addr), hash_link) {
 		if (buffer->addr == addr)
 			return buffer;
@@ -74,12 +75,14 @@ static struct node_buffer *buffer_use(struct node_buffer *buffer)
 
 static void shard_insert(struct cache_shard *shard, struct node_buffer *buffer)
 {
+	lockdep_assert_held(&shard->lock);
 	hlist_add_head(&buffer->hash_link, shard_bucket(shard, buffer->addr));
 	shard->count++;
 }
 
 static void shard_remove(struct cache_shard *shard, struct node_buffer *buffer)
 {
+	lockdep_assert_held(&shard->lock);
 	hlist_del_init(&buffer->hash_link);
 	set_bit(NODE_DEAD, &buffer->state);
 	shard->count--;
@@ -295,6 +298,7 @@ static struct node_buffer *cache_read(struct volume *vol, const struct node_link
 	struct node_buffer *buffer = cache_alloc(vol);
 	int err;
 
+	lockdep_assert_not_held(&vol->delta.inside);
 	if (!buffer) {
 		snprintf(why, why_size, "no memory");
 		return ERR_PTR(-ENOMEM);
@@ -395,6 +399,7 @@ void cache_fetch(struct volume *vol, const struct node_link *links, u32 count)
 {
 	u32 done, n;
 
+	lockdep_assert_not_held(&vol->delta.inside);
 	for (done = 0; done < count; done += n) {
 		n = min(count - done, DEVICE_READS_MAX);
 		cache_fetch_batch(vol, links + done, n);

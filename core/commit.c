@@ -357,6 +357,7 @@ int commit_delta(struct volume *vol)
 	s64 charged;
 	int err = volume_error(vol);
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (err)	/* and perhaps a delta was aborted, whose slot would be the next front delta's */
 		return err;
 	delta = delta_transition(vol, &charged);

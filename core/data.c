@@ -184,6 +184,7 @@ void data_dirty(struct delta_op *op, struct tux3_inode *inode)
 /* inode->lock held. */
 static void data_add_extra(struct delta_op *op, struct tux3_inode *inode, s64 blocks)
 {
+	lockdep_assert_held(&inode->lock);
 	inode->slot[op->delta & 1].extra += blocks;
 	atomic64_add(blocks, &op->vol->delta.extra[op->delta & 1]);
 }
@@ -194,6 +195,7 @@ static void data_remove_extra(struct delta_op *op, struct tux3_inode *inode, u64
 	struct inode_slot *slot = &inode->slot[op->delta & 1];
 	u64 end = count > DATA_END - block ? DATA_END : block + count, promised = 0, here;
 
+	lockdep_assert_held(&inode->lock);
 	if (!block && count == DATA_END) {	/* all there is, and what the delta before brings */
 		data_add_extra(op, inode, -(s64)inode->blocks - slot->extra - inode->slot[~op->delta & 1].extra);
 		atomic64_add(slot->paid, &op->vol->delta.extra[op->delta & 1]);

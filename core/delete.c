@@ -94,6 +94,7 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orp
 	struct delete_work *work;
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	tree_prefetch(vol, &key);
 	tree_edit_begin(vol);
 	if (!is_long)
@@ -304,6 +305,7 @@ int delete_continue(struct volume *vol, s64 *charged)
 	unsigned int n;
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	for (n = 0; !err && n < WORKS_MAX && left && (work = work_next(vol, n)); n++) {
 		if (!space_charge_slice(vol, !n, charged)) {
 			vol->delta.starved += !n;

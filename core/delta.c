@@ -14,12 +14,15 @@
 #define IDLE_UNIFY_MS	15000u	/* nothing happened for so long: unify, so that the next mount has no log */
 #define POLL_MS		10u	/* while a unify has I/O in flight */
 
+static struct lock_class_key delta_inside_key;
+
 int delta_init(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
 	int i, cpu;
 
 	mutex_init(&delta->commit_mutex);
+	lockdep_init_map(&delta->inside.dep_map, "tux3_delta", &delta_inside_key, 0);
 	init_waitqueue_head(&delta->commit_queue);
 	init_waitqueue_head(&delta->drain_queue);
 	init_waitqueue_head(&delta->gate_queue);
@@ -59,6 +62,7 @@ void delta_exit(struct volume *vol)
 
 void delta_lock(struct volume *vol)
 {
+	lockdep_assert_not_held(&vol->delta.inside);
 	mutex_lock(&vol->delta.commit_mutex);
 	vol->delta.nofs = memalloc_nofs_save();
 }
@@ -290,6 +294,7 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 	if (!err)
 		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol);
 	op->vol = vol;
+	lockdep_assert_not_held(&vol->delta.inside);
 	while (!err) {
 		delta_count_in(vol, op);
 		if (unlikely(READ_ONCE(vol->read_only))) {	/* now that volume_set_read_only() sees us */
@@ -303,6 +308,7 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 				atomic64_inc(&vol->space.freed);
 			count_add(vol, TUX3_COUNT_OPS, 1);
 			op->nofs = memalloc_nofs_save();
+			rwsem_acquire_read(&vol->delta.inside.dep_map, 0, 0, _THIS_IP_);
 			return 0;
 		}
 		delta_count_out(op);
@@ -317,6 +323,7 @@ void delta_leave(struct delta_op *op)
 {
 	struct delta_state *delta = &op->vol->delta;
 
+	rwsem_release(&delta->inside.dep_map, _THIS_IP_);
 	memalloc_nofs_restore(op->nofs);
 	delta_count_out(op);
 	if (unlikely(delta_slot_full(op->vol, op->delta & 1, 1)))
@@ -366,11 +373,14 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	u64 back = delta->front, start = ktime_get_ns(), ns;
 	int cpu;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	space_open_delta(vol, back + 1);
 	atomic_set(&delta->draining, 1);
 	smp_mb();		/* who sees the new front also sees that the old one is being drained */
 	WRITE_ONCE(delta->front, back + 1);
 	smp_mb();		/* pairs with delta_count_in() and delta_wake_drain() */
+	rwsem_acquire(&delta->inside.dep_map, 0, 0, _THIS_IP_);		/* this waits for who is inside */
+	rwsem_release(&delta->inside.dep_map, _THIS_IP_);
 	wait_event(delta->drain_queue, delta_drained(delta, back & 1));
 	atomic_set(&delta->draining, 0);
 	wake_up_all(&delta->gate_queue);
@@ -401,6 +411,7 @@ static int delta_unify_start(struct volume *vol)
 {
 	int err = tree_place(vol);
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (err == -EIO || err == -ENOSPC)
 		volume_abort(vol, err, "the free maps have no blocks for tree nodes");
 	if (!err && !list_empty(&vol->balloc.untold)) {
@@ -428,6 +439,7 @@ static int delta_commit_to(struct volume *vol, u64 target)
 	struct delta_state *delta = &vol->delta;
 	int err = 0;
 
+	lockdep_assert_not_held(&vol->delta.inside);
 	if (READ_ONCE(vol->read_only) || !delta_lock_for(vol, target))
 		return volume_error(vol);
 	if (volume_error(vol))
@@ -471,6 +483,7 @@ int delta_unify_committed(struct volume *vol)
 {
 	int err = unify_finish(vol);		/* one that was under way */
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!err && (vol->tree.dirty_count || vol->log.length)) {
 		err = delta_unify_start(vol);
 		if (!err)
@@ -483,6 +496,7 @@ int delta_unify_all(struct volume *vol)
 {
 	int err = volume_error(vol);
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	while (!err && delta_has_changes(vol))
 		err = commit_delta(vol);
 	return err ? err : delta_unify_committed(vol);

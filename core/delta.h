@@ -45,6 +45,11 @@ struct delta_op {
 	unsigned int nofs;	/* memalloc_nofs_save() */
 };
 
+/* Not a lock, but lockdep looks at it as one: who is inside a delta must not wait for what the back end has. */
+struct delta_inside {
+	struct lockdep_map dep_map;
+};
+
 struct delta_state {
 	u64 front;		/* written with commit_mutex held, read anywhere */
 	u64 committed;		/* likewise; the newest durable delta */
@@ -74,6 +79,7 @@ struct delta_state {
 	atomic_t wanted;		/* somebody wants a commit soon */
 	atomic_t sleeping;		/* the thread sleeps without a timeout: wake it on the first change */
 	atomic_t stopping;
+	struct delta_inside inside;	/* read by operations, from delta_enter() to delta_leave() */
 };
 
 #define DELTA_LEAF_SHIFT	4	/* so many inodes with numbers next to each other share a leaf, more or less */

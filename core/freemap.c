@@ -391,6 +391,7 @@ static int group_read(struct volume *vol, struct balloc_group *group, const void
 	void *buf;
 	int err;
 
+	lockdep_assert_not_held(&vol->delta.inside);
 	if (!slots) {
 		group_fill_fixed(vol, group);
 		return MAP_NONE;
@@ -425,6 +426,7 @@ static void group_evict(struct volume *vol)
 	struct balloc *balloc = &vol->balloc;
 	u64 keep = groups_kept(vol);
 
+	lockdep_assert_held(&vol->balloc.lock);
 	/* However many cannot be dropped: what was read ahead stays until it is used. */
 	while (balloc->loaded > keep && balloc->clean_count > keep / 2)
 		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
@@ -482,6 +484,7 @@ static int group_load(struct volume *vol, u64 index, struct balloc_info *info, c
 	char why[200] = "";
 	int slot, err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!group)
 		return -ENOMEM;
 	slot = group_read(vol, group, ready, &stale, why, sizeof(why));
@@ -507,6 +510,7 @@ int group_get(struct volume *vol, u64 index, struct balloc_group **group)
 	struct balloc_info *info = group_info(vol, index);
 	int err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!info)
 		return -ENOMEM;
 	if (!info->group) {
@@ -530,6 +534,7 @@ struct map_read {
 /* How many slots are to be read of this group, and where?  One without a map costs no read and is loaded when it is needed. */
 static u32 group_missing(struct volume *vol, u64 index, struct balloc_info **info, u64 *addr)
 {
+	lockdep_assert_held(&vol->balloc.lock);
 	*info = index < vol->group_count ? group_info(vol, index) : NULL;
 	if (!*info || (*info)->group || (*info)->state == GROUP_BAD)
 		return 0;
@@ -628,6 +633,7 @@ void group_place(struct balloc *balloc, struct balloc_group *group)
 {
 	u8 on = GROUP_ON_CLEAN;
 
+	lockdep_assert_held(&balloc->lock);
 	if (group->changed)
 		on = GROUP_ON_CHANGED;
 	else if (group->extra || group->writing || !list_empty(&group->untold_link))
@@ -649,6 +655,7 @@ void group_place(struct balloc *balloc, struct balloc_group *group)
 
 void group_mark_changed(struct balloc *balloc, struct balloc_group *group)
 {
+	lockdep_assert_held(&balloc->lock);
 	group->changed = true;
 	if (!group->told && list_empty(&group->untold_link))
 		list_add_tail(&group->untold_link, &balloc->untold);
@@ -825,6 +832,7 @@ static void snapshot_take(struct volume *vol, u64 delta, struct list_head *write
 	struct balloc *balloc = &vol->balloc;
 	struct map_write *write;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	list_for_each_entry(write, writes, link) {
 		struct balloc_group *group = group_info(vol, write->group)->group;
 

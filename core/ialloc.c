@@ -73,6 +73,7 @@ static struct ialloc_window *window_find(struct ialloc *ialloc, u64 index)
 {
 	struct rb_node *node = ialloc->windows.rb_node;
 
+	lockdep_assert_held(&ialloc->lock);
 	while (node) {
 		struct ialloc_window *window = rb_entry(node, struct ialloc_window, node);
 
@@ -87,6 +88,7 @@ static void window_insert(struct ialloc *ialloc, struct ialloc_window *window)
 {
 	struct rb_node **place = &ialloc->windows.rb_node, *parent = NULL;
 
+	lockdep_assert_held(&ialloc->lock);
 	while (*place) {
 		struct ialloc_window *other = rb_entry(*place, struct ialloc_window, node);
 
@@ -101,6 +103,7 @@ static void window_insert(struct ialloc *ialloc, struct ialloc_window *window)
 
 static void window_drop(struct ialloc *ialloc, struct ialloc_window *window)
 {
+	lockdep_assert_held(&ialloc->lock);
 	rb_erase(&window->node, &ialloc->windows);
 	list_del(&window->lru);
 	ialloc->count--;
@@ -188,6 +191,7 @@ static void window_take(struct ialloc *ialloc, struct ialloc_window *window, con
 {
 	u32 i;
 
+	lockdep_assert_held(&ialloc->lock);
 	if (!window->filled) {
 		for (i = 0; i < ARRAY_SIZE(window->bits); i++)
 			window->bits[i] = found->bits[i] | window->held[i];
@@ -251,6 +255,7 @@ static struct ialloc_window *window_get(struct volume *vol, u64 index)
 	struct ialloc_window *window = window_find(ialloc, index);
 	int err;
 
+	lockdep_assert_held(&vol->ialloc.lock);
 	if (window && window->filled) {
 		list_move_tail(&window->lru, &ialloc->lru);
 		return window;

@@ -213,6 +213,7 @@ void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty
 	unsigned int n = op->delta & 1;
 	struct inode_slot *slot = &inode->slot[n], *back = &inode->slot[!n];
 
+	lockdep_assert_held(&inode->lock);
 	if (back->dirty && !back->frozen && !back->taken) {
 		inode->frozen = inode->attr;
 		back->frozen = true;

@@ -186,6 +186,7 @@ void log_begin_commit(struct volume *vol)
 {
 	struct log *log = &vol->log;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	WARN_ON_ONCE(!list_empty(&log->chunks));
 	log->bytes = 0;
 	log->records = 0;
@@ -346,6 +347,7 @@ int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *w
 	u64 next, after;
 	int err;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	err = log_touched_groups(vol);
 	if (!err && list_empty(&log->chunks)) {		/* a commit without records, to overwrite a torn one */
 		struct disk_commit commit = {};

@@ -135,6 +135,7 @@ static struct name_entry *entry_find(struct name_dir *dir, u64 hash, const char 
 {
 	struct rb_node *node = dir->entries.rb_node;
 
+	lockdep_assert_held(&dir->lock);
 	while (node) {
 		struct name_entry *entry = rb_entry(node, struct name_entry, node);
 		int order = entry_compare(entry, hash, name, len);
@@ -152,6 +153,7 @@ static struct name_entry *entry_from(struct name_dir *dir, u64 hash)
 	struct rb_node *node = dir->entries.rb_node;
 	struct name_entry *found = NULL;
 
+	lockdep_assert_held(&dir->lock);
 	while (node) {
 		struct name_entry *entry = rb_entry(node, struct name_entry, node);
 
@@ -177,6 +179,7 @@ static struct name_entry *entry_insert(struct volume *vol, struct name_dir *dir,
 {
 	struct rb_node **link = &dir->entries.rb_node, *parent = NULL;
 
+	lockdep_assert_held(&dir->lock);
 	while (*link) {
 		struct name_entry *entry = rb_entry(*link, struct name_entry, node);
 		int order = entry_compare(entry, new->hash, new->name, new->len);
@@ -195,6 +198,7 @@ static struct name_entry *entry_insert(struct volume *vol, struct name_dir *dir,
 
 static void entry_drop(struct volume *vol, struct name_dir *dir, struct name_entry *entry)
 {
+	lockdep_assert_held(&dir->lock);
 	rb_erase(&entry->node, &dir->entries);
 	dir->count--;
 	atomic64_dec(&vol->names.entries);

@@ -481,6 +481,7 @@ int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min,
 	};
 	int err, found;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (min > vol->group_blocks)
 		return -ENOSPC;
 	if (goal >= vol->total_blocks)

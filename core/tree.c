@@ -108,6 +108,7 @@ int path_descend(struct volume *vol, struct tree_path *path, const struct node_k
 	u32 at;
 	int err;
 
+	lockdep_assert_held(&vol->tree.sem);
 	path->top = link.level;
 	path->bottom = link.level + 1;
 	path->has_low = path->has_high = false;

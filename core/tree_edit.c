@@ -29,6 +29,7 @@ void tree_edit_end(struct volume *vol)
 
 int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key)
 {
+	lockdep_assert_held_write(&vol->tree.sem);
 	WARN_ON_ONCE(vol->tree.snapshot_delta && vol->delta.applying <= vol->tree.snapshot_delta);
 	edit->vol = vol;
 	edit->key = *key;
@@ -466,6 +467,7 @@ int tree_delete_range(struct volume *vol, const struct tree_key *from, const str
 	u32 done = 0, deleted;
 	int err;
 
+	lockdep_assert_held_write(&vol->tree.sem);
 	max = min_t(u32, max, S32_MAX);
 	del.more = !node_key_less(&del.last, &del.next);
 	atomic64_inc(&vol->tree.edits);

@@ -96,6 +96,7 @@ static void place_nodes(struct place *place)
 	struct node_buffer *node[TUX3_MAX_LEVEL + 1], *child;
 	u32 index[TUX3_MAX_LEVEL + 1] = {}, level = root.level;
 
+	lockdep_assert_held_write(&place->vol->tree.sem);
 	node[level] = cache_peek(vol, &root);
 	if (WARN_ON_ONCE(!node[level]))
 		return;

@@ -143,6 +143,7 @@ void trim_note(struct volume *vol, const struct range_list *freed)
 	struct range_list *list = &vol->trim.freed;
 	u32 i;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!READ_ONCE(vol->opts.discard) || !vol->dev->ops->discard)
 		return;
 	for (i = 0; i < freed->count && list->count < TRIM_NOTED_MAX; i++)
@@ -183,6 +184,7 @@ void trim_collect(struct volume *vol)
 {
 	struct trim *trim = &vol->trim;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (trim->work.count || !trim->freed.count)
 		return;
 	range_list_move(&trim->work, &trim->freed);

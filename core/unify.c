@@ -117,6 +117,7 @@ int unify_start(struct volume *vol)
 	unsigned int i;
 	int err;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (WARN_ON_ONCE(unify->phase != UNIFY_IDLE))
 		return -EBUSY;
 	for (i = 0; i < 2; i++) {
@@ -253,6 +254,7 @@ static int unify_advance(struct volume *vol, bool wait)
 {
 	int err;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	do {
 		err = volume_error(vol) ? volume_error(vol) : unify_step(vol, wait);
 	} while (err > 0);

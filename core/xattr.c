@@ -56,6 +56,7 @@ static struct xattr_change *change_from(struct tux3_inode *inode, u64 hash, cons
 	struct rb_node *node = inode->xattrs.rb_node;
 	struct xattr_change *found = NULL;
 
+	lockdep_assert_held(&inode->xattr_mutex);
 	*exact = false;
 	while (node && !*exact) {
 		struct xattr_change *change = change_of(node);
@@ -311,13 +312,14 @@ static u32 entry_room(struct volume *vol, u32 name_len, u64 size)
 }
 
 /* Whatever the tree has of this change while a delta is applied; xattr_mutex held. */
-static u32 change_room(struct volume *vol, const struct xattr_change *change)
+static u32 change_room(struct tux3_inode *inode, const struct xattr_change *change)
 {
 	u32 room = 0, i;
 
+	lockdep_assert_held(&inode->xattr_mutex);
 	for (i = 0; i < 2; i++)
 		if (change->slot[i].present)
-			room = max(room, entry_room(vol, change->len, change->slot[i].size));
+			room = max(room, entry_room(inode->vol, change->len, change->slot[i].size));
 	return room;
 }
 
@@ -332,7 +334,7 @@ static u32 changes_room(struct tux3_inode *inode, u64 hash, const char *name, u3
 	change = change_from(inode, hash, NULL, 0, &exact);	/* names have at least a byte */
 	for (; change && change->hash == hash; change = change_next(change))
 		if (change->len != len || memcmp(change->name, name, len))
-			room += change_room(inode->vol, change);
+			room += change_room(inode, change);
 	mutex_unlock(&inode->xattr_mutex);
 	return room;
 }
@@ -439,6 +441,7 @@ static struct xattr_change *change_insert(struct tux3_inode *inode, struct xattr
 {
 	struct rb_node **link = &inode->xattrs.rb_node, *parent = NULL;
 
+	lockdep_assert_held(&inode->xattr_mutex);
 	while (*link) {
 		struct xattr_change *change = change_of(*link);
 		int order = change_compare(change, new->hash, new->name, new->len);

@@ -5,8 +5,10 @@
  * machine has (run it as VARIANT=tsan too).
  */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "core/env.h"
@@ -384,6 +386,103 @@ static int play(void *data)
 	}
 	return 7;
 }
+
+#ifdef TUX3_LOCKDEP
+static struct lock_world {
+	struct mutex mutex;
+	spinlock_t spin;
+	struct rw_semaphore sem;
+	struct { struct lockdep_map dep_map; } scope;
+} lock_world;
+
+static void take_mutex(void) { mutex_lock(&lock_world.mutex); }
+static void leave_mutex(void) { mutex_unlock(&lock_world.mutex); }
+static void try_spin(void) { spin_trylock(&lock_world.spin); }
+static void leave_spin(void) { spin_unlock(&lock_world.spin); }
+static void sem_read(void) { down_read(&lock_world.sem); }
+static void sem_read_end(void) { up_read(&lock_world.sem); }
+static void sem_write(void) { down_write(&lock_world.sem); }
+static void sem_write_end(void) { up_write(&lock_world.sem); }
+static void enter(void) { rwsem_acquire_read(&lock_world.scope.dep_map, 0, 0, _THIS_IP_); }
+static void leave(void) { rwsem_release(&lock_world.scope.dep_map, _THIS_IP_); }
+static void nothing(void) { }
+
+static void need_mutex(void) { lockdep_assert_held(&lock_world.mutex); }
+static void need_spin(void) { lockdep_assert_held(&lock_world.spin); }
+static void need_sem(void) { lockdep_assert_held(&lock_world.sem); }
+static void need_sem_write(void) { lockdep_assert_held_write(&lock_world.sem); }
+static void need_no_mutex(void) { lockdep_assert_not_held(&lock_world.mutex); }
+static void need_outside(void) { lockdep_assert_not_held(&lock_world.scope); }
+
+/* In a process of its own: does it end there? */
+static bool dies(void (*before)(void), void (*assertion)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		signal(SIGABRT, SIG_DFL);
+		close(STDERR_FILENO);
+		before();
+		assertion();
+		_exit(0);
+	}
+	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+	return !WIFEXITED(status) || WEXITSTATUS(status);
+}
+
+static int hold_in_thread(void *data)
+{
+	take_mutex();
+	complete(data);
+	while (!kthread_should_stop())
+		cond_resched();
+	leave_mutex();
+	return 0;
+}
+
+/* In builds for tests: who asserts a lock, and does not have it, ends. */
+static void test_locks_know_their_owner(void **state)
+{
+	struct completion held;
+	struct task_struct *other;
+
+	mutex_init(&lock_world.mutex);
+	spin_lock_init(&lock_world.spin);
+	init_rwsem(&lock_world.sem);
+	assert_true(dies(nothing, need_mutex));
+	assert_false(dies(take_mutex, need_mutex));
+	assert_true(dies(take_mutex, need_no_mutex));
+	assert_true(dies(nothing, need_spin));
+	assert_false(dies(try_spin, need_spin));
+	assert_true(dies(nothing, need_sem));
+	assert_false(dies(sem_read, need_sem));
+	assert_true(dies(sem_read, need_sem_write));
+	assert_false(dies(sem_write, need_sem_write));
+	assert_false(dies(sem_write, need_sem));
+	assert_true(dies(enter, need_outside));
+	assert_false(dies(nothing, need_outside));
+
+	/* Given back, it is not held any more. */
+	take_mutex(), leave_mutex();
+	try_spin(), leave_spin();
+	sem_read(), sem_read_end();
+	sem_write(), sem_write_end();
+	enter(), leave();
+	assert_true(dies(nothing, need_mutex));
+	assert_true(dies(nothing, need_spin));
+	assert_true(dies(nothing, need_sem));
+	assert_false(dies(nothing, need_outside));
+
+	/* That somebody has it is not enough. */
+	init_completion(&held);
+	other = kthread_run(hold_in_thread, &held, "holder");
+	wait_for_completion(&held);
+	assert_true(dies(nothing, need_mutex));
+	assert_false(dies(nothing, need_no_mutex));
+	kthread_stop(other);
+}
+#endif
 
 static void test_wait_loses_no_wakeup(void **state)
 {
@@ -845,6 +944,9 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rbtree_against_a_model),
+#ifdef TUX3_LOCKDEP
+		cmocka_unit_test(test_locks_know_their_owner),
+#endif
 		cmocka_unit_test(test_list_sort_is_stable),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_sort),

@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -39,6 +40,17 @@ void init_rwsem(struct rw_semaphore *sem)
 	pthread_rwlock_init(&sem->lock, &attr);
 	pthread_rwlockattr_destroy(&attr);
 }
+
+#ifdef TUX3_LOCKDEP
+__thread char env_thread_mark;
+__thread const struct lockdep_map *env_map_held;
+
+void env_lockdep_failed(const char *file, int line, const char *lock, const char *how)
+{
+	fprintf(stderr, "%s:%d: %s %s by this thread\n", file, line, lock, how);
+	abort();
+}
+#endif
 
 /* Sleep until somebody wakes this word, but not if it is not (no longer) value. */
 static bool futex_wait(u32 *word, u32 value, u64 deadline_ns)

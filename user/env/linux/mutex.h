@@ -16,7 +16,7 @@ struct mutex {
 
 static inline void mutex_init(struct mutex *lock)
 {
-	lock->lock.state = 0;
+	futex_lock_init(&lock->lock);
 }
 
 #define mutex_destroy(lock) ((void)(lock))
@@ -40,9 +40,5 @@ static inline bool mutex_is_locked(struct mutex *lock)
 {
 	return READ_ONCE(lock->lock.state);
 }
-
-#ifndef lockdep_assert_held
-#define lockdep_assert_held(lock) ((void)(lock))
-#endif
 
 #endif

@@ -19,7 +19,7 @@ typedef struct spinlock {
 
 static inline void spin_lock_init(spinlock_t *lock)
 {
-	lock->lock.state = 0;
+	futex_lock_init(&lock->lock);
 }
 
 static inline void spin_lock(spinlock_t *lock)
@@ -36,9 +36,5 @@ static inline bool spin_trylock(spinlock_t *lock)
 {
 	return futex_trylock(&lock->lock);
 }
-
-#ifndef lockdep_assert_held
-#define lockdep_assert_held(lock) ((void)(lock))
-#endif
 
 #endif
