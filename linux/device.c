@@ -70,11 +70,13 @@ void bdev_bio_submit(struct tux3_device *dev, struct bio *bio)
 
 void bdev_bio_start(struct tux3_device *dev, struct bio *bio)
 {
-	struct blk_plug *plug = current->plug;
-
-	current->plug = NULL;
 	bdev_bio_submit(dev, bio);
-	current->plug = plug;
+	/*
+	 * Sends off what is plugged, as any sleep does.  The plug stays: it may be that of our caller's caller.  (Taking it
+	 * away for a moment would be wrong: requests in it hold tags, and who waits for one must have sent them off.)
+	 */
+	if (current->plug)
+		io_schedule();
 }
 
 void bdev_bio_kick(struct tux3_device *dev)

@@ -63,7 +63,7 @@ struct bio *bdev_bio_alloc(struct tux3_device *dev, u64 addr, unsigned int vecs,
 /* Submit it and count it (dev->reads or writes).  Errors come to bi_end_io. */
 void bdev_bio_submit(struct tux3_device *dev, struct bio *bio);
 
-/* The same, and the device begins with it at once: past what the caller, or his caller, has plugged (blk_start_plug()). */
+/* The same, and the device begins with it at once, and with all that the caller, or his caller, has plugged (blk_start_plug()). */
 void bdev_bio_start(struct tux3_device *dev, struct bio *bio);
 
 /*
