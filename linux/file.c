@@ -20,21 +20,40 @@ static int file_open(struct inode *inode, struct file *file)
 	return generic_file_open(inode, file);
 }
 
+/* Are there changes of the inode that are in no durable delta?  After the volume has stopped that stays so. */
+static bool node_has_changes(struct tux3_node *node)
+{
+	bool changes;
+
+	spin_lock(&node->core.lock);
+	changes = node->core.slot[0].dirty || node->core.slot[1].dirty;
+	spin_unlock(&node->core.lock);
+	return changes;
+}
+
 /*
  * Pages that are written to through a mapping are dirty in a delta from the fault on; those that a device wrote to behind
  * our back are looked for.
+ *
+ * After the volume has stopped: what was not committed is lost.  Each file that was open before is told by -EIO, once,
+ * as everywhere in Linux; whoever asks again, or has opened it since, gets -EROFS: it is not durable, and never
+ * will be.  A file of which nothing was lost is durable.
  */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 {
 	struct tux3_node *node = node_of(file_inode(file));
-	int err = 0, seen;
+	bool strays = unlikely(test_bit(NODE_STRAYS, &node->flags));
+	int err = strays ? file_redirty_strays(node) : 0, seen;
 
-	if (unlikely(test_bit(NODE_STRAYS, &node->flags)))
-		err = file_redirty_strays(node);
 	if (!err)
 		err = delta_commit_inode(&node->core);
+	if (unlikely(err) && volume_error(node->core.vol)) {
+		err = strays || node_has_changes(node) ? -EROFS : 0;
+		if (err)
+			node_lost(node);
+	}
 	seen = file_check_and_advance_wb_err(file);
-	return err ? err : seen;
+	return seen ? seen : err;
 }
 
 /* ---- seeking ---- */

@@ -129,6 +129,7 @@ enum node_flags {
 	NODE_REAP,		/* on tux3_sb.reap */
 	NODE_SWAP,		/* a swap file: no block is or gets dirty (swap.c); set with i_rwsem and invalidate_lock */
 	NODE_STRAYS,		/* has folios that file_redirty_strays() must look at */
+	NODE_LOST,		/* node_lost() was called */
 };
 
 static inline struct tux3_node *node_of(struct inode *inode)
@@ -307,6 +308,8 @@ long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len);
 /* swap.c: a_ops; swapon() holds i_rwsem. */
 int file_swap_activate(struct swap_info_struct *swap, struct file *file, sector_t *span);
 void file_swap_deactivate(struct file *file);
+/* writeback.c: the volume has stopped, and what is not committed of this inode never will be: its wb_err tells, once. */
+void node_lost(struct tux3_node *node);
 /* file.c */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 

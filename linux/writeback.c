@@ -652,6 +652,16 @@ static void state_abort(struct folio_state *state)
 	folio_unlock(folio);
 }
 
+/* Under a lock, so that nobody finds it told before it is. */
+void node_lost(struct tux3_node *node)
+{
+	spin_lock(&node->data_lock);
+	if (!test_bit(NODE_LOST, &node->flags))
+		mapping_set_error(node->vfs.i_mapping, -EIO);
+	set_bit(NODE_LOST, &node->flags);
+	spin_unlock(&node->data_lock);
+}
+
 void host_data_aborted(struct tux3_inode *inode, u64 delta, int err)
 {
 	struct tux3_node *node = core_node(inode);
@@ -659,8 +669,8 @@ void host_data_aborted(struct tux3_inode *inode, u64 delta, int err)
 	struct folio_state *state;
 
 	data_release(node, slot);
+	node_lost(node);
 	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
-		mapping_set_error(node->vfs.i_mapping, err);
 		state_abort(state);
 		cond_resched();
 	}
@@ -673,9 +683,9 @@ void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 	struct folio_state *state, *next;
 
 	data_release(node, slot);
+	if (err)
+		node_lost(node);
 	list_for_each_entry_safe(state, next, &node->dirty[slot], link[slot]) {
-		if (err)
-			mapping_set_error(node->vfs.i_mapping, err);
 		state_done(node, state, slot);
 		cond_resched();
 	}
@@ -793,7 +803,9 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 	int err = file_redirty_strays(node);
 	u64 blocks = folio_dirty_blocks(node);
 
-	if (err)
+	if (err && volume_error(vol))
+		node_lost(node);
+	else if (err)
 		mapping_set_error(mapping, err);
 	if (err || !blocks || wbc->for_sync)
 		return err;

@@ -24,17 +24,46 @@ become() {	# without flushing or freezing the filesystem: the disk does not ask
 modprobe dm-flakey
 table up | dmsetup create pulled || { failed setup "dmsetup"; summary; }
 
+expect_fsync() {	# NAME FD ok|MESSAGE: of this open file
+	local got
+	got=$(timeout 60 python3 -c 'import os, sys
+try:
+	os.fsync(int(sys.argv[1]))
+	print("ok")
+except OSError as error:
+	print(error.strerror)' "$2")
+	[ "$got" = "$3" ] && ok "$how: $1" || failed "$how: $1" "'$got' instead of '$3'"
+}
+
+# Each file that was open hears once of what was lost; then, and whoever opens it later, that nothing is written any more.
+several_files() {
+	local fd
+	expect_fsync "the one who wrote gets EIO" 5 "Input/output error"
+	for fd in 6 7 8; do expect_fsync "another ($fd) gets EIO" $fd "Input/output error"; done
+	for fd in 5 6 7 8; do expect_fsync "once ($fd)" $fd "Read-only file system"; done
+	exec 4<"$MNT/several"
+	expect_fsync "one opened later does not get EIO" 4 "Read-only file system"
+	expect_fsync "nothing was lost of another file" 9 ok
+	timeout 60 sync -f "$MNT" 2>/tmp/error && failed "$how: syncfs" "it says that all is well" ||
+		check "$how: syncfs gets EIO" grep -q "Input/output error" /tmp/error
+	exec 4<&- 5>&- 6<&- 7<&- 8<&- 9<&-
+}
+
 for how in errors gone; do
 	become up
 	fresh || { failed fresh "no volume"; summary; }
 	mkdir "$MNT/safe" && cp -r core "$MNT/safe/"
 	head -c 8192 /dev/urandom | tee "$MNT/cut" >"$MNT/removed"
-	cp "$MNT/cut" /tmp/cut && sync
+	cp "$MNT/cut" /tmp/cut && echo text >"$MNT/several" && sync
+	exec 5<>"$MNT/several" 6<"$MNT/several" 7<"$MNT/several" 8<"$MNT/safe" 9<"$MNT/safe/core/volume.c"
 	become $how
+	echo lost >&5
+	mkdir "$MNT/safe/lost"
 	echo lost >"$MNT/lost"
 	truncate -s 0 "$MNT/cut" && truncate -s 8192 "$MNT/cut" && rm "$MNT/removed"
 	timeout 60 sync "$MNT/lost" 2>/tmp/error && failed "$how: fsync" "it says that all is well" ||
 		check "$how: fsync gets EIO" grep -q "Input/output error" /tmp/error
+	several_files
 	# Several who wait at a time.
 	for n in 1 2 3 4; do
 		(timeout 60 dd if=/dev/zero of="$MNT/wait$n" bs=64k count=100 conv=fsync 2>/tmp/wait$n; echo $? >/tmp/status$n) &
