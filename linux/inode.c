@@ -720,6 +720,45 @@ static bool would_wait(struct volume *vol, u64 cost)
 	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)vol->opts.dirty_bytes;
 }
 
+/*
+ * With lazytime no delta knows of it.  The next one in which the inode is changed takes the time along; if there is
+ * none, the VFS comes to node_dirty(): for fsync and sync, before the inode is evicted, and after dirtytime_expire_seconds.
+ * (Other times change with what they are times of.)
+ */
+static void touch_atime_lazily(struct inode *inode)
+{
+	struct tux3_inode *core = core_of(inode);
+	struct tux3_time now = inode_now(core->vol);
+
+	spin_lock(&core->lock);
+	core->attr.atime = now;
+	pull_times(inode, &core->attr);
+	spin_unlock(&core->lock);
+	__mark_inode_dirty(inode, I_DIRTY_TIME);
+}
+
+/*
+ * A time that no delta knows of becomes part of the front one.  Whoever frees memory may hold locks that the back end
+ * wants: he does not wait for it, and perhaps a time is lost.
+ */
+void node_dirty(struct inode *inode, int flags)
+{
+	struct tux3_node *node = node_of(inode);
+	struct volume *vol = node->core.vol;
+	u64 cost = space_cost_items(vol, 1);
+	struct delta_op op;
+
+	if (!(flags & I_DIRTY_TIME) || (current->flags & PF_MEMALLOC && would_wait(vol, cost)) ||
+	    !node_grab_living(node))
+		return;
+	if (!delta_enter(vol, &op, cost, 0)) {
+		inode_atime_begin(&op, &node->core);
+		inode_change_end(&node->core);
+		delta_leave(&op);
+	}
+	node_put_later(node);
+}
+
 int node_update_time(struct inode *inode, int flags)
 {
 	struct tux3_inode *core = core_of(inode);
@@ -731,6 +770,10 @@ int node_update_time(struct inode *inode, int flags)
 	struct delta_op op;
 	int err;
 
+	if (only_atime && inode->i_sb->s_flags & SB_LAZYTIME) {
+		touch_atime_lazily(inode);
+		return 0;
+	}
 	if (only_atime && would_wait(vol, cost))
 		return 0;
 	err = delta_enter(vol, &op, cost, 0);

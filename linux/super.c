@@ -176,6 +176,7 @@ static const struct super_operations super_ops = {
 	.alloc_inode	= node_alloc,
 	.free_inode	= node_free,
 	.drop_inode	= node_drop,
+	.dirty_inode	= node_dirty,
 	.evict_inode	= node_evict,
 	.put_super	= super_close,
 	.sync_fs	= super_sync,
@@ -291,7 +292,8 @@ static void super_tell(struct tux3_sb *sbi)
 	sbi->mounted = true;
 	pr_info("%s: volume %pU mounted%s\n", sbi->dev->name, sbi->vol->uuid, sb_rdonly(sbi->sb) ? " read-only" : "");
 	if (replayed)
-		pr_info("%s: the log was replayed: %llu deltas\n", sbi->dev->name, replayed);
+		pr_info("%s: the log was replayed%s: %llu deltas\n", sbi->dev->name,
+			sb_rdonly(sbi->sb) ? ", in memory only" : "", replayed);
 	if (sbi->options.discard && !bdev_max_discard_sectors(sbi->sb->s_bdev))
 		pr_warn("%s: the device cannot discard blocks: the option discard does nothing\n", sbi->dev->name);
 }

@@ -244,6 +244,7 @@ int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat 
 int node_synced(struct inode *inode);
 int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr);
 int node_update_time(struct inode *inode, int flags);
+void node_dirty(struct inode *inode, int flags);	/* ->dirty_inode: for lazytime */
 
 int node_grab_init(struct tux3_sb *sbi);	/* workers */
 void node_flush_puts(struct tux3_sb *sbi);	/* all references given to the workers are dropped.  Not with commit_mutex */

@@ -56,7 +56,7 @@ group_mount() {
 	check "a device that cannot be written" blockdev --setro "$DEVICE"
 	check "is mounted read-only" mount_it
 	check "says so" grep -q "^ro" <(options)
-	refused "and stays so" "." mount -o remount,rw "$MNT"
+	refused "and stays so" "write-protected" mount -o remount,rw "$MNT"
 	equal "its files" "$(cat "$MNT/file")" text
 	check "is unmounted" umount "$MNT"
 	blockdev --setrw "$DEVICE"
@@ -76,6 +76,61 @@ group_mount() {
 		check "$size: files" diff -r core "$MNT/core"
 		checked_umount "$size: umount again"
 	done
+}
+
+device_sum() {
+	dd if="$DEVICE" bs=1M iflag=direct status=none | cksum
+}
+
+# A volume with a log, as after a crash, on a device that cannot be written.
+group_readonly() {
+	local sum says=/tmp/says
+	fresh || { failed readonly "no volume"; return; }
+	cp -r core "$MNT/"
+	sync -f "$MNT"
+	echo one >"$MNT/one"
+	exec 5>"$MNT/held"
+	echo two >"$MNT/two"
+	rm "$MNT/held"
+	check "readonly: a crash" xfs_io -r -x -c "shutdown -f" "$MNT"
+	exec 5>&-
+	umount "$MNT"
+	blockdev --setro "$DEVICE"
+	sum=$(device_sum)
+	dmesg --clear
+	mount -v -t tux3 "$DEVICE" "$MNT" >$says 2>&1 || failed "readonly: mount" "$(cat $says)"
+	check "readonly: mount says that it is" grep -q "WARNING: source write-protected, mounted read-only" $says
+	check "readonly: it is" grep -q "^ro" <(options)
+	check "readonly: the log was replayed in memory" eval "dmesg | grep -q 'log was replayed, in memory only'"
+	equal "readonly: what was committed" "$(cat "$MNT/one" "$MNT/two")" "$(printf 'one\ntwo')"
+	check "readonly: all files" diff -r core "$MNT/core"
+	refused "readonly: no change" "Read-only file system" touch "$MNT/new"
+	refused "readonly: not made writable" "write-protected" mount -o remount,rw "$MNT"
+	check "readonly: still there" cat "$MNT/one"
+	check "readonly: sync" sync -f "$MNT"
+	check "readonly: umount" umount "$MNT"
+	equal "readonly: nothing was written" "$(device_sum)" "$sum"
+	check "readonly: mount with ro" mount -o ro -t tux3 "$DEVICE" "$MNT"
+	check "readonly: ro to ro" mount -o remount,ro "$MNT"
+	umount "$MNT"
+	check "readonly: norecovery" mount -o ro,norecovery -t tux3 "$DEVICE" "$MNT"
+	umount "$MNT"
+	equal "readonly: nothing was written again" "$(device_sum)" "$sum"
+	# The device can be written after all, while it is mounted.
+	check "readonly: mount once more" mount -o ro -t tux3 "$DEVICE" "$MNT"
+	cat "$MNT/core/tree.c" >/dev/null
+	blockdev --setrw "$DEVICE"
+	check "readonly: made writable" mount -o remount,rw "$MNT"
+	check "readonly: written" bash -c "echo three >$MNT/three && rm $MNT/one && sync -f $MNT"
+	check "readonly: the log goes on" [ "$(cat $SYS/log_length)" -gt 0 ]
+	check "readonly: a crash again" xfs_io -r -x -c shutdown "$MNT"
+	umount "$MNT"
+	check "readonly: and a mount" mount_it
+	equal "readonly: all is there" "$(cd "$MNT" && cat two three && ls | tr '\n' ' ')" "$(printf 'two\nthree\ncore three two ')"
+	check "readonly: a thread commits" bash -c "mount -o remount,age=0.1 $MNT && echo four >$MNT/four"
+	for _ in $(seq 600); do [ "$(cat $SYS/dirty_changes)" = 0 ] && break; sleep 0.1; done
+	equal "readonly: committed" "$(cat $SYS/dirty_changes)" 0
+	checked_umount "readonly: clean"
 }
 
 group_options() {
@@ -169,6 +224,72 @@ group_sync_option() {
 		equal "sync option: durable after $command" "$(cat $SYS/dirty_changes)" 0
 	done
 	checked_umount "sync option: umount"
+	MOUNT_OPTIONS=
+}
+
+atime() {	# the year
+	date -d "@$(stat -c %X "$MNT/file")" +%Y
+}
+
+read_late() {	# its times become old, durably; then it is read, which is a change of its times only
+	touch -a -d 2001-01-01 "$MNT/file" && sync -f "$MNT" && cat "$MNT/file" >/dev/null
+}
+
+crash() {	# what no delta had is lost
+	xfs_io -r -x -c shutdown "$MNT"
+	umount "$MNT" && mount_it
+}
+
+# With -o lazytime a read changes nothing that would have to be committed; but its time is not lost for ever.
+group_lazytime() {
+	local now n
+	now=$(date +%Y)
+	MOUNT_OPTIONS=lazytime,strictatime,age=600
+	fresh || { failed lazytime "no volume"; return; }
+	equal "lazytime: is shown" "$(options)" "rw,lazytime,age=600"
+	echo text >"$MNT/file"
+	read_late
+	equal "lazytime: a read is no change" "$(cat $SYS/dirty_changes)" 0
+	equal "lazytime: but seen" "$(atime)" "$now"
+	crash
+	equal "lazytime: a crash loses it" "$(atime)" 2001
+	read_late
+	sync "$MNT/file"
+	crash
+	equal "lazytime: fsync" "$(atime)" "$now"
+	read_late
+	sync -f "$MNT"
+	crash
+	equal "lazytime: syncfs" "$(atime)" "$now"
+	read_late
+	chmod 600 "$MNT/file"
+	sync -d "$MNT/file"
+	crash
+	equal "lazytime: with another change" "$(atime)" "$now"
+	read_late
+	check "lazytime: umount" umount "$MNT"
+	mount_it
+	equal "lazytime: after umount" "$(atime)" "$now"
+	read_late
+	echo 2 >/proc/sys/vm/drop_caches
+	check "lazytime: eviction is a change" [ "$(cat $SYS/dirty_changes)" -gt 0 ]
+	equal "lazytime: and reads as one" "$(atime)" "$now"
+	read_late
+	n=$(cat /proc/sys/vm/dirtytime_expire_seconds)
+	echo 1 >/proc/sys/vm/dirtytime_expire_seconds
+	for _ in $(seq 600); do [ "$(cat $SYS/dirty_changes)" = 0 ] || break; sleep 0.1; done
+	check "lazytime: some time it is a change" [ "$(cat $SYS/dirty_changes)" -gt 0 ]
+	echo "$n" >/proc/sys/vm/dirtytime_expire_seconds
+	read_late
+	check "lazytime: no longer" mount -o remount,nolazytime "$MNT"
+	equal "lazytime: no longer shown" "$(options)" "rw,age=600"
+	crash
+	equal "lazytime: what was held went with the remount" "$(atime)" "$now"
+	MOUNT_OPTIONS=strictatime,age=600
+	umount "$MNT" && mount_it
+	read_late
+	check "lazytime: without it a read is a change" [ "$(cat $SYS/dirty_changes)" -gt 0 ]
+	checked_umount "lazytime: umount again"
 	MOUNT_OPTIONS=
 }
 
@@ -442,7 +563,7 @@ group_unload() {
 	fi
 }
 
-for group in ${*:-mount options remount sync_option freeze busy shutdown sysfs attributes trim handles nfs memory unload gone}; do
+for group in ${*:-mount readonly options remount sync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone}; do
 	echo "# $group"
 	group_$group
 	mountpoint -q "$MNT" && umount "$MNT"
