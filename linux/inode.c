@@ -702,6 +702,11 @@ int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *f
 	if (valid & ATTR_SIZE)		/* it sets these, to the same */
 		valid &= valid & ATTR_MTIME_SET ? ~ATTR_CTIME : ~(ATTR_CTIME | ATTR_MTIME);
 	mask = attr_to_set(idmap, inode, from, valid, &attr);
+	if (unlikely(test_bit(NODE_PUTS_OFF_MODE, &node_of(inode)->flags)) && mask == OP_ATTR_MODE) {
+		inode->i_mode = from->ia_mode;
+		set_bit(NODE_MODE_TO_COME, &node_of(inode)->flags);
+		return 0;
+	}
 	if (valid & ATTR_SIZE)
 		err = setattr_size(inode, from, &attr, mask);
 	else if (mask)
@@ -709,6 +714,36 @@ int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *f
 	if (mask)
 		node_pull(inode);
 	return err ? err : node_synced(inode);
+}
+
+int node_remove_privs(struct file *file)
+{
+	struct inode *inode = file_inode(file);
+	struct tux3_node *node = node_of(inode);
+	int err;
+
+	if (likely(IS_NOSEC(inode)))
+		return 0;
+	set_bit(NODE_PUTS_OFF_MODE, &node->flags);
+	err = file_remove_privs(file);
+	clear_bit(NODE_PUTS_OFF_MODE, &node->flags);
+	return err;
+}
+
+int node_remove_privs_end(struct inode *inode)
+{
+	struct tux3_node *node = node_of(inode);
+	struct tux3_attr attr = { .mode = inode->i_mode };
+	int err;
+
+	if (likely(!test_bit(NODE_MODE_TO_COME, &node->flags)))
+		return 0;
+	clear_bit(NODE_MODE_TO_COME, &node->flags);
+	err = op_setattr(&node->core, &attr, OP_ATTR_MODE);
+	if (err)
+		inode_set_flags(inode, 0, S_NOSEC);	/* there is something to remove still */
+	node_pull(inode);
+	return err;
 }
 
 /* Would an update have to wait?  A read does not, for its atime. */

@@ -331,6 +331,7 @@ static void resize_attr(struct resize *resize, struct delta_op *op, u64 size)
 	inode_set_mtime_to_ts(resize->inode, time_to_vfs(now));
 	inode_set_ctime_to_ts(resize->inode, time_to_vfs(now));
 	attr_apply(attr, resize->attr, resize->set);
+	node_set_mode(resize->node, attr);
 	attr->size = size;
 	i_size_write(resize->inode, size);
 	inode_change_end(inode);
@@ -545,14 +546,17 @@ static int fallocate_locked(struct inode *inode, int mode, u64 offset, u64 end)
 long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len)
 {
 	struct inode *inode = file_inode(file);
-	int err;
+	int err, end;
 
 	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		return -EOPNOTSUPP;
 	inode_lock(inode);
-	err = file_remove_privs(file);
+	err = node_remove_privs(file);
 	if (!err)
 		err = fallocate_locked(inode, mode, offset, (u64)offset + len);
+	end = node_remove_privs_end(inode);
+	if (!err)
+		err = end;
 	inode_unlock(inode);
 	if (!err && (file->f_flags & O_DSYNC || IS_SYNC(inode)))
 		err = file_fsync(file, 0, LLONG_MAX, 0);

@@ -130,6 +130,8 @@ enum node_flags {
 	NODE_SWAP,		/* a swap file: no block is or gets dirty (swap.c); set with i_rwsem and invalidate_lock */
 	NODE_STRAYS,		/* has folios that file_redirty_strays() must look at */
 	NODE_LOST,		/* node_lost() was called */
+	NODE_PUTS_OFF_MODE,	/* i_rwsem: node_setattr() is called by node_remove_privs() */
+	NODE_MODE_TO_COME,	/* i_rwsem: what it has put off: core.attr.mode is to become i_mode */
 };
 
 static inline struct tux3_node *node_of(struct inode *inode)
@@ -243,6 +245,20 @@ int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat 
 /* The operation has changed the inode: with -o sync it is durable before its caller goes on. */
 int node_synced(struct inode *inode);
 int node_setattr(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attr);
+/*
+ * For who is going to change a file's data, with i_rwsem: file_remove_privs(), but that the mode changes in the delta of
+ * the operation: in node_set_mode(), between inode_change_begin() and _end().  The second one does what no
+ * delta has done, and always follows.
+ */
+int node_remove_privs(struct file *file);
+int node_remove_privs_end(struct inode *inode);
+static inline void node_set_mode(struct tux3_node *node, struct tux3_attr *attr)
+{
+	if (unlikely(test_bit(NODE_MODE_TO_COME, &node->flags))) {
+		WRITE_ONCE(attr->mode, node->vfs.i_mode);
+		clear_bit(NODE_MODE_TO_COME, &node->flags);
+	}
+}
 int node_update_time(struct inode *inode, int flags);
 void node_dirty(struct inode *inode, int flags);	/* ->dirty_inode: for lazytime */
 

@@ -517,6 +517,7 @@ static void batch_times(struct write_batch *batch, struct delta_op *op, u64 end)
 	struct timespec64 time = time_to_vfs(now);
 	struct tux3_attr *attr = inode_change_begin(op, &batch->node->core);
 
+	node_set_mode(batch->node, attr);
 	attr->mtime = attr->ctime = now;
 	inode_set_mtime_to_ts(inode, time);
 	inode_set_ctime_to_ts(inode, time);
@@ -656,9 +657,12 @@ ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	inode_lock(inode);
 	done = generic_write_checks(iocb, from);
 	if (done > 0) {
-		int err = file_remove_privs(iocb->ki_filp);
+		int err = node_remove_privs(iocb->ki_filp);
 
 		done = err ? err : write_locked(node_of(inode), from, iocb->ki_pos);
+		err = node_remove_privs_end(inode);
+		if (err && done < 0)
+			done = err;
 	}
 	inode_unlock(inode);
 	if (done <= 0)

@@ -316,12 +316,16 @@ def as_user(uid, function):
 
 
 def setid(folder):
-    """Who truncates a setuid file takes the bits away in the same delta: no crash comes between."""
+    """Who changes a setuid file takes the bits away in the same delta: no crash comes between."""
     path = f"{folder}/setid"
     ways = {"open": lambda: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
             "truncate to nothing": lambda: os.truncate(path, 0),
             "truncate": lambda: os.truncate(path, 5000),
-            "extend": lambda: os.truncate(path, 50_000)}
+            "extend": lambda: os.truncate(path, 50_000),
+            "write": lambda: os.pwrite(os.open(path, os.O_WRONLY), b"y", 5000),
+            "append": lambda: os.write(os.open(path, os.O_WRONLY | os.O_APPEND), b"y" * 9000),
+            "fallocate": lambda: fallocate(os.open(path, os.O_WRONLY), 0, 0, 50_000),
+            "punch": lambda: fallocate(os.open(path, os.O_WRONLY), PUNCH | KEEP_SIZE, 0, 8192)}
     for acl in range(2):
         for name, change in ways.items():
             fewest = 9
