@@ -499,8 +499,8 @@ static u64 operations(struct bed *bed)
 	return atomic64_read(&bed->volume->vol->counters[TUX3_COUNT_OPS]);
 }
 
-/* Whoever truncates a setuid file takes the bit away in the same delta: so no crash can come between. */
-static void test_truncate_takes_setuid_at_once(void **state)
+/* Whoever changes a setuid file takes the bit away in the same delta: so no crash can come between. */
+static void test_changes_take_setuid_at_once(void **state)
 {
 	static const u64 sizes[] = { 3 * 4096, 0, 100, 5 * 4096 + 1, 5 * 4096 };
 	struct tux3_cred cred = { .uid = 1000, .gid = 1000 };
@@ -523,6 +523,27 @@ static void test_truncate_takes_setuid_at_once(void **state)
 		assert_ok(tux3_stat_node(node, &stat));
 		assert_int_equal(stat.mode & 07777, 0777);
 		assert_int_equal(stat.size, sizes[i]);
+	}
+	for (i = 0; i < 4; i++) {
+		struct file_kill kill = { .cred = &cred };
+
+		stat.mode = 06777;
+		assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+		assert_ok(tux3_sync(bed.volume));
+		before = operations(&bed);
+		if (i == 0)
+			assert_int_equal(tux3_write_killing(node, "text", 4, 5000, &kill), 4);
+		else if (i == 1)	/* all of it is allocated already */
+			assert_ok(tux3_fallocate_killing(node, 0, 0, 4096, &kill));
+		else if (i == 2)
+			assert_ok(tux3_fallocate_killing(node, 0, 0, 1 << 20, &kill));
+		else
+			assert_ok(tux3_fallocate_killing(node, 3, 0, 8192, &kill));
+		assert_int_equal(operations(&bed) - before, 1);
+		assert_true(kill.killed);
+		assert_ok(tux3_stat_node(node, &stat));
+		assert_int_equal(stat.mode & 07777, 0777);
+		assert_true(S_ISREG(stat.mode));
 	}
 	/* One who may keep it; and a mode that is set together with the size. */
 	stat.mode = 06755;
@@ -551,7 +572,7 @@ static void test_truncate_takes_setuid_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_truncate_takes_setuid_at_once),
+		cmocka_unit_test(test_changes_take_setuid_at_once),
 		cmocka_unit_test(test_read_write),
 		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_model),

@@ -183,6 +183,13 @@ int kill_privileges(fuse_req_t req, struct tux3_node *node)
 	return killed;
 }
 
+struct file_kill *kill_with(fuse_req_t req, struct tux3_node *node, struct tux3_cred *cred, struct file_kill *kill)
+{
+	request_changer(req, node, cred);
+	*kill = (struct file_kill) { .cred = cred };
+	return kill;
+}
+
 void fill_stat(struct stat *to, const struct tux3_stat *from)
 {
 	*to = (struct stat) {

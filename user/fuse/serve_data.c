@@ -60,21 +60,20 @@ void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct tux3_node *node = node_of(ino);
+	struct file_kill kill = {}, *killing = NULL;
+	struct tux3_cred cred;
 	ssize_t len;
-	int err = 0;
 
 	/* What leaves the kernel's cache got in there by a write that was looked at, or by a mapping. */
 	if (!fi->writepage || request_extra.kill_suidgid)
-		err = kill_privileges(req, node);
-	if (err < 0) {
-		fuse_reply_err(req, -err);
-		return;
-	}
+		killing = kill_with(req, node, &cred, &kill);
 	/* Out of the kernel's cache: with writeback its time was taken when it got in there, and comes by setattr. */
 	if (fi->writepage)
-		len = tux3_write_cached(node, data, size, off, mount_state.writeback);
+		len = tux3_write_cached(node, data, size, off, mount_state.writeback, killing);
 	else
-		len = tux3_write(node, data, size, off);
+		len = tux3_write_killing(node, data, size, off, killing);
+	if (kill.killed)
+		attributes_changed(ino);
 	if (len < 0)
 		fuse_reply_err(req, -len);
 	else
@@ -103,11 +102,15 @@ void serve_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_f
 void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t length, struct fuse_file_info *fi)
 {
 	struct tux3_node *node = node_of(ino);
-	int err = kill_privileges(req, node);
+	struct file_kill kill = {}, *killing;
+	struct tux3_cred cred;
+	int err;
 
 	(void)fi;
-	if (err >= 0)
-		err = tux3_fallocate(node, mode, off, length);
+	killing = kill_with(req, node, &cred, &kill);
+	err = tux3_fallocate_killing(node, mode, off, length, killing);
+	if (kill.killed)
+		attributes_changed(ino);
 	fuse_reply_err(req, -err);
 }
 

@@ -109,6 +109,8 @@ void fill_cred(struct tux3_cred *cred, uint32_t uid, uint32_t gid, uint32_t umas
 void request_cred(fuse_req_t req, struct tux3_cred *cred);
 void request_changer(fuse_req_t req, struct tux3_node *node, struct tux3_cred *cred);
 int kill_privileges(fuse_req_t req, struct tux3_node *node);
+/* The same in the operation's own delta: fills cred and kill, and returns kill. */
+struct file_kill *kill_with(fuse_req_t req, struct tux3_node *node, struct tux3_cred *cred, struct file_kill *kill);
 void fill_stat(struct stat *to, const struct tux3_stat *from);
 double attr_timeout(struct tux3_node *node);
 int fill_entry(struct fuse_entry_param *entry, struct tux3_node *node);

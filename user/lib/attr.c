@@ -300,6 +300,21 @@ int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const str
 	return err;
 }
 
+int node_kill_begin(struct tux3_node *node, struct file_kill *kill, const u32 **mode)
+{
+	struct tux3_attr attr;
+	int killed;
+
+	inode_get_attr(&node->inode, &attr);
+	killed = kill_capability(node, &attr);
+	if (killed < 0)
+		return killed;
+	if (mode_to_kill(&attr, kill->cred, &kill->mode))
+		*mode = &kill->mode;
+	kill->killed = killed || *mode;
+	return 0;
+}
+
 /* With node->lock.  0, 1: there was something to take away. */
 static int kill_locked(struct tux3_node *node, const struct tux3_cred *cred)
 {

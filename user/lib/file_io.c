@@ -20,6 +20,7 @@ struct write_batch {
 	u64 extra[2];			/* blocks that get dirty too */
 	u32 extras;
 	bool keep_times;		/* the caller sets them */
+	const u32 *mode;		/* that the file gets, or NULL */
 	u64 cost;
 	u32 blocks, new_blocks;		/* what cost was computed from */
 	u32 unwritten;			/* blocks of these that are preallocated */
@@ -284,6 +285,8 @@ static int batch_commit(struct write_batch *batch)
 	data_paid(&op, inode, min(batch->unwritten, newly));
 	attr = inode_change_begin(&op, inode);
 	attr->size = max(attr->size, batch->end);
+	if (batch->mode)
+		WRITE_ONCE(attr->mode, *batch->mode);
 	if (!batch->keep_times)
 		attr->mtime = attr->ctime = inode_now(vol);
 	inode_change_end(inode);
@@ -292,7 +295,7 @@ static int batch_commit(struct write_batch *batch)
 }
 
 /* With node->lock: one delta. */
-static int write_batch(struct tux3_node *node, const char *data, u64 pos, u64 end, bool keep_times)
+static int write_batch(struct tux3_node *node, const char *data, u64 pos, u64 end, bool keep_times, const u32 *mode)
 {
 	u32 shift = node->volume->shift;
 	struct write_batch batch;
@@ -306,6 +309,7 @@ static int write_batch(struct tux3_node *node, const char *data, u64 pos, u64 en
 	batch.last = (end - 1) >> shift;
 	batch.extras = 0;
 	batch.keep_times = keep_times;
+	batch.mode = mode;
 	inode_get_attr(&node->inode, &batch.attr);
 	file_reserve_init(&batch.reserve, node);
 	err = batch_prepare(&batch);
@@ -327,14 +331,15 @@ static u64 batch_end(struct tux3_node *node, u64 pos, u64 end, u32 max)
 }
 
 /* On a volume that is nearly full smaller batches may still fit: down to a block. */
-static ssize_t write_locked(struct tux3_node *node, const char *data, size_t size, u64 offset, bool keep_times)
+static ssize_t write_locked(struct tux3_node *node, const char *data, size_t size, u64 offset, bool keep_times,
+			    const u32 *mode)
 {
 	u64 pos = offset, end = offset + size;
 	u32 max = DATA_BATCH_MAX;
 
 	while (pos < end) {
 		u64 stop = batch_end(node, pos, end, max);
-		int err = write_batch(node, data + (pos - offset), pos, stop, keep_times);
+		int err = write_batch(node, data + (pos - offset), pos, stop, keep_times, mode);
 
 		if (err == -ENOSPC && max > 1) {
 			max /= 2;
@@ -351,8 +356,11 @@ static ssize_t write_locked(struct tux3_node *node, const char *data, size_t siz
 #define WRITE_KEEP_TIMES	2u
 #define WRITE_ALLOWED		4u	/* long ago: flags that were set since do not count */
 
-static ssize_t file_write(struct tux3_node *node, const void *data, size_t size, u64 offset, unsigned int flags)
+/* kill: privileges are taken away in the delta of the first part, or NULL. */
+static ssize_t file_write(struct tux3_node *node, const void *data, size_t size, u64 offset, unsigned int flags,
+			  struct file_kill *kill)
 {
+	const u32 *mode = NULL;
 	struct tux3_attr attr;
 	enum inode_use use;
 	ssize_t done;
@@ -373,12 +381,14 @@ static ssize_t file_write(struct tux3_node *node, const void *data, size_t size,
 	err = file_check_changeable(node, &attr, use);
 	if (!err && size && offset >= TUX3_SIZE_MAX)
 		err = -EFBIG;
+	if (!err && kill && size)
+		err = node_kill_begin(node, kill, &mode);
 	if (err) {
 		done = err;
 	} else {
 		size = min_t(u64, size, TUX3_SIZE_MAX - offset);
 		done = write_locked(node, data, min_t(u64, size, SSIZE_MAX), offset,
-				    flags & WRITE_KEEP_TIMES);
+				    flags & WRITE_KEEP_TIMES, mode);
 	}
 	up_write(&node->lock);
 	return done;
@@ -386,17 +396,23 @@ static ssize_t file_write(struct tux3_node *node, const void *data, size_t size,
 
 ssize_t tux3_write(struct tux3_node *node, const void *data, size_t size, uint64_t offset)
 {
-	return file_write(node, data, size, offset, 0);
+	return file_write(node, data, size, offset, 0, NULL);
 }
 
-ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times)
+ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times,
+			  struct file_kill *kill)
 {
-	return file_write(node, data, size, offset, WRITE_ALLOWED | (keep_times ? WRITE_KEEP_TIMES : 0));
+	return file_write(node, data, size, offset, WRITE_ALLOWED | (keep_times ? WRITE_KEEP_TIMES : 0), kill);
+}
+
+ssize_t tux3_write_killing(struct tux3_node *node, const void *data, size_t size, u64 offset, struct file_kill *kill)
+{
+	return file_write(node, data, size, offset, 0, kill);
 }
 
 ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size)
 {
-	return file_write(node, data, size, 0, WRITE_APPEND);
+	return file_write(node, data, size, 0, WRITE_APPEND, NULL);
 }
 
 int tux3_fsync(struct tux3_node *node, bool data_only)

@@ -20,6 +20,7 @@ struct resize {
 	struct tux3_attr attr;		/* before */
 	const struct tux3_attr *set_from;	/* what is to be set in the same delta */
 	u32 set;			/* OP_ATTR_...: of it */
+	struct tux3_attr with_mode;	/* it, by resize_set_mode() */
 	struct {
 		u64 block;
 		u32 from, to;		/* bytes to zero */
@@ -36,6 +37,16 @@ static void resize_init(struct resize *resize, struct tux3_node *node)
 	resize->set = 0;
 	inode_get_attr(&node->inode, &resize->attr);
 	file_reserve_init(&resize->reserve, node);
+}
+
+/* NULL: the file keeps its mode. */
+static void resize_set_mode(struct resize *resize, const u32 *mode)
+{
+	if (!mode)
+		return;
+	resize->with_mode.mode = *mode;
+	resize->set_from = &resize->with_mode;
+	resize->set = OP_ATTR_MODE;
 }
 
 static void resize_exit(struct resize *resize)
@@ -213,7 +224,7 @@ int tux3_truncate(struct tux3_node *node, uint64_t size)
  * One delta: at most DATA_BATCH_MAX blocks.  All of them are named to the core, which fills what is a
  * hole when it commits: that is no more than what was counted, since only this thread changes the file.
  */
-static int alloc_batch(struct tux3_node *node, u64 block, u64 count, u64 new_size)
+static int alloc_batch(struct tux3_node *node, u64 block, u64 count, u64 new_size, const u32 *mode)
 {
 	struct volume *vol = node->volume->vol;
 	struct resize resize;
@@ -222,9 +233,10 @@ static int alloc_batch(struct tux3_node *node, u64 block, u64 count, u64 new_siz
 	int err;
 
 	resize_init(&resize, node);
+	resize_set_mode(&resize, mode);
 	new_size = max(new_size, resize.attr.size);
 	err = data_look_count(&node->inode, block, count, &counts);
-	if (err || (!counts.holes && new_size == resize.attr.size))
+	if (err || (!counts.holes && new_size == resize.attr.size && !mode))
 		goto out;
 	err = resize_rules(&resize, new_size);
 	if (!err)
@@ -244,7 +256,7 @@ out:
 }
 
 /* In batches; on ENOSPC in smaller ones.  What was allocated by then stays, as with other file systems. */
-static int alloc_range(struct tux3_node *node, u64 offset, u64 end, bool keep_size)
+static int alloc_range(struct tux3_node *node, u64 offset, u64 end, bool keep_size, const u32 *mode)
 {
 	u32 shift = node->volume->shift, max = DATA_BATCH_MAX;
 	u64 block = offset >> shift, last = (end - 1) >> shift, count;
@@ -252,13 +264,14 @@ static int alloc_range(struct tux3_node *node, u64 offset, u64 end, bool keep_si
 
 	while (block <= last) {
 		count = min_t(u64, max, last - block + 1);
-		err = alloc_batch(node, block, count, keep_size ? 0 : min(end, (block + count) << shift));
+		err = alloc_batch(node, block, count, keep_size ? 0 : min(end, (block + count) << shift), mode);
 		if (err == -ENOSPC && max > 1) {
 			max /= 2;
 			continue;
 		}
 		if (err)
 			return err;
+		mode = NULL;
 		block += count;
 	}
 	return 0;
@@ -310,40 +323,44 @@ out:
 	return err;
 }
 
-static int punch_range(struct tux3_node *node, u64 offset, u64 end)
+static int punch_range(struct tux3_node *node, u64 offset, u64 end, const u32 *mode)
 {
 	struct resize resize;
 	int err;
 
 	resize_init(&resize, node);
+	resize_set_mode(&resize, mode);
 	err = punch(&resize, offset, end, resize.attr.size);
 	resize_exit(&resize);
 	return err;
 }
 
-static int fallocate_locked(struct tux3_node *node, int mode, u64 offset, u64 end)
+static int fallocate_locked(struct tux3_node *node, int mode, u64 offset, u64 end, struct file_kill *kill)
 {
 	bool keep_size = mode & FALLOC_FL_KEEP_SIZE;
+	const u32 *new_mode = NULL;
 	struct tux3_attr attr;
 	int err;
 
 	inode_get_attr(&node->inode, &attr);
 	err = file_check_changeable(node, &attr, mode & ~FALLOC_FL_KEEP_SIZE ? USE_OVERWRITE : USE_APPEND);
+	if (!err && kill)
+		err = node_kill_begin(node, kill, &new_mode);
 	if (err)
 		return err;
 	switch (mode & ~FALLOC_FL_KEEP_SIZE) {
 	case 0:
-		return alloc_range(node, offset, end, keep_size);
+		return alloc_range(node, offset, end, keep_size, new_mode);
 	case FALLOC_FL_PUNCH_HOLE:
-		return punch_range(node, offset, end);
+		return punch_range(node, offset, end, new_mode);
 	case FALLOC_FL_ZERO_RANGE:
-		err = punch_range(node, offset, end);
-		return err ? err : alloc_range(node, offset, end, keep_size);
+		err = punch_range(node, offset, end, new_mode);
+		return err ? err : alloc_range(node, offset, end, keep_size, NULL);
 	}
 	return -EOPNOTSUPP;
 }
 
-int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t length)
+int tux3_fallocate_killing(struct tux3_node *node, int mode, u64 offset, u64 length, struct file_kill *kill)
 {
 	int err;
 
@@ -359,7 +376,12 @@ int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t l
 	if (offset + length < offset || offset + length > TUX3_SIZE_MAX)
 		return -EFBIG;
 	down_write(&node->lock);
-	err = fallocate_locked(node, mode, offset, offset + length);
+	err = fallocate_locked(node, mode, offset, offset + length, kill);
 	up_write(&node->lock);
 	return err;
+}
+
+int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t length)
+{
+	return tux3_fallocate_killing(node, mode, offset, length, NULL);
 }

@@ -16,11 +16,24 @@ int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_opti
  * what it looked up when it unmounts.  No other thread is in the library.
  */
 void tux3_put_all(struct tux3 *volume);
+struct file_kill;
 /*
  * As tux3_write, for what somebody wrote to a cache of the caller's before: whether the file is immutable or append-only
  * by now does not matter.  keep_times: nor is now when it was changed, and mtime and ctime come another way.
  */
-ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times);
+ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times,
+			  struct file_kill *kill);
+/*
+ * As tux3_kill_privileges() and then tux3_write() or tux3_fallocate(); but that setuid and setgid go in the delta of the
+ * operation, a long one's first.  kill NULL: there is nothing to take away.
+ */
+struct file_kill {
+	const struct tux3_cred *cred;
+	bool killed;		/* the result: something was taken away */
+	u32 mode;		/* for node_kill_begin() */
+};
+ssize_t tux3_write_killing(struct tux3_node *node, const void *data, size_t size, u64 offset, struct file_kill *kill);
+int tux3_fallocate_killing(struct tux3_node *node, int mode, u64 offset, u64 length, struct file_kill *kill);
 /*
  * The node with this number, without a reference: the caller has one already, under this number.  NULL: nobody has.
  * For FUSE, where the kernel holds references by number.

@@ -302,6 +302,10 @@ int perm_check_flags(const struct tux3_attr *attr, enum inode_use use);
 bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr);
 /* With node->lock held for writing. */
 /* set: what else, of attr, goes into the same delta (OP_ATTR_...). */
+/*
+ * attr.c: with node->lock, capabilities go, and *mode is what the caller's delta makes of the file's mode, if that changes.
+ */
+int node_kill_begin(struct tux3_node *node, struct file_kill *kill, const u32 **mode);
 int file_truncate_locked(struct tux3_node *node, u64 size, const struct tux3_attr *attr, u32 set);
 /* -EROFS, or -EPERM because of the inode's flags. */
 int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr, enum inode_use use);
