@@ -105,27 +105,48 @@ void folio_copies_free(struct folio_copy *copies)
 /*
  * What a mapping may have stored beyond the end of the file is not written.  The size now is as good as that at the
  * end of the back delta, if this is the block in which the end is: who moves the end into or out of a block changes
- * the block, and would have made this copy before.
+ * the block, and would have made a copy before.
  */
-void folio_state_read(struct folio_state *state, u32 index, void *to)
+void folio_read_block(struct tux3_node *node, struct folio *folio, u32 index, void *to)
 {
-	u32 shift = state->node->core.vol->block_shift;
+	u32 shift = node->core.vol->block_shift;
 	size_t block_size = (size_t)1 << shift;
-	u64 size = i_size_read(&state->node->vfs);
+	u64 size = i_size_read(&node->vfs);
 
-	memcpy(to, folio_address(state->folio) + ((size_t)index << shift), block_size);
-	if (size >> shift == state->block + index && size & (block_size - 1))
+	memcpy(to, folio_address(folio) + ((size_t)index << shift), block_size);
+	if (size >> shift == folio_block(node, folio) + index && size & (block_size - 1))
 		memset(to + (size & (block_size - 1)), 0, block_size - (size & (block_size - 1)));
 }
 
-void folio_state_copy(struct folio_state *state, u32 index, struct folio_copy *copy)
+void folio_copies_fill(struct tux3_node *node, struct folio *folio, u64 mask, struct folio_copy *copies)
 {
-	folio_state_read(state, index, folio_address(copy->data));
-	copy->index = index;
-	copy->next = state->copies;
-	state->copies = copy;
-	state->copied |= BIT_ULL(index);
-	count_add(state->node->core.vol, TUX3_COUNT_PRIVATE_COPIES, 1);
+	for (; mask && copies; copies = copies->next) {
+		copies->index = __ffs64(mask);
+		folio_read_block(node, folio, copies->index, folio_address(copies->data));
+		mask &= mask - 1;
+	}
+}
+
+u64 folio_copies_install(struct folio_state *state, unsigned int slot, u64 mask, struct folio_copy **copies)
+{
+	u32 count = 0;
+
+	for (; mask && *copies; mask &= mask - 1) {
+		struct folio_copy *copy = *copies;
+
+		if (!(folio_state_pending(state, slot) >> copy->index & 1)) {
+			copies = &copy->next;		/* the back end or another has been faster */
+			continue;
+		}
+		*copies = copy->next;
+		copy->next = state->copies;
+		state->copies = copy;
+		state->copied |= BIT_ULL(copy->index);
+		count++;
+	}
+	if (count)
+		count_add(state->node->core.vol, TUX3_COUNT_PRIVATE_COPIES, count);
+	return folio_state_pending(state, slot);
 }
 
 /* ---- changing a folio ---- */
@@ -223,16 +244,42 @@ static bool part_ready(const struct folio_part *part, unsigned int back)
 	return likely(!need) || hweight64(need) <= count_spare(part);
 }
 
-static void part_keep_old(struct folio_part *part, unsigned int back)
+/*
+ * Takes data_lock when everything may be changed, with what the back end needs copied: 0; or -EAGAIN, without it.
+ *
+ * Copies are made without the lock, for they may be many.  What is copied does not change meanwhile, if the block is
+ * found pending afterwards: who changes it, a page fault perhaps, makes a copy first, and the back end, who takes it
+ * as it is, says so; after either it is not pending any more, and never again in this delta.  Then our copy, which
+ * may be of anything, stays with the spare ones.  (A store through a mapping that is writable already may go into
+ * the copy or not, like any until the back end takes the page.)
+ */
+static int parts_lock(struct tux3_node *node, struct folio_part *parts, u32 count, unsigned int back)
 {
-	u64 need = part->mask & folio_state_pending(part->state, back);
+	u64 need;
+	u32 i;
 
-	while (unlikely(need)) {
-		struct folio_copy *copy = part->spare;
-
-		part->spare = copy->next;
-		folio_state_copy(part->state, __ffs64(need), copy);
-		need &= need - 1;
+	for (i = 0; i < count; i++)
+		parts[i].made = 0;
+	for (;;) {
+		need = 0;
+		spin_lock(&node->data_lock);
+		for (i = 0; i < count; i++) {
+			if (unlikely(!part_ready(&parts[i], back))) {
+				spin_unlock(&node->data_lock);
+				return -EAGAIN;
+			}
+			parts[i].need = parts[i].mask & folio_state_pending(parts[i].state, back) & ~parts[i].made;
+			need |= parts[i].need;
+		}
+		if (likely(!need))
+			return 0;
+		spin_unlock(&node->data_lock);
+		for (i = 0; i < count; i++) {
+			if (WARN_ON_ONCE(parts[i].need && parts[i].made))
+				return -EAGAIN;
+			folio_copies_fill(node, parts[i].folio, parts[i].need, parts[i].spare);
+			parts[i].made |= parts[i].need;
+		}
 	}
 }
 
@@ -261,15 +308,10 @@ int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio
 	unsigned int slot = op->delta & 1;
 	u32 newly = 0, i;
 
-	spin_lock(&node->data_lock);
+	if (unlikely(parts_lock(node, parts, count, !slot)))
+		return -EAGAIN;
 	for (i = 0; i < count; i++) {
-		if (unlikely(!part_ready(&parts[i], !slot))) {
-			spin_unlock(&node->data_lock);
-			return -EAGAIN;
-		}
-	}
-	for (i = 0; i < count; i++) {
-		part_keep_old(&parts[i], !slot);
+		folio_copies_install(parts[i].state, !slot, parts[i].made, &parts[i].spare);
 		newly += part_mark(node, &parts[i], slot);
 	}
 	node->dirty_blocks[slot] += newly;
@@ -293,15 +335,12 @@ void folio_change_end(struct tux3_node *node, struct folio_part *parts, u32 coun
 int folio_keep_old(struct delta_op *op, struct tux3_node *node, struct folio_part *part)
 {
 	unsigned int back = ~op->delta & 1;
-	int err = 0;
 
-	spin_lock(&node->data_lock);
-	if (part_ready(part, back))
-		part_keep_old(part, back);
-	else
-		err = -EAGAIN;
+	if (parts_lock(node, part, 1, back))
+		return -EAGAIN;
+	folio_copies_install(part->state, back, part->made, &part->spare);
 	spin_unlock(&node->data_lock);
-	return err;
+	return 0;
 }
 
 /* ---- forgetting ---- */

@@ -91,6 +91,7 @@ struct folio_part {
 	u64 mask;			/* blocks of it */
 	struct folio_state *state;	/* by folio_change_prepare */
 	struct folio_copy *spare;	/* likewise */
+	u64 need, made;			/* by folio_change_begin: blocks that must be, and that were copied */
 };
 
 static inline u32 folio_blocks(struct tux3_node *node, struct folio *folio)
@@ -152,9 +153,14 @@ bool folio_state_release(struct folio *folio, gfp_t gfp);
 /* For writeback.c. */
 struct folio_copy *folio_copy_alloc(struct tux3_node *node, gfp_t gfp);
 void folio_copies_free(struct folio_copy *copies);
-/* A block of the folio as it is to be written; data_lock held.  The second makes it the copy of a pending block. */
-void folio_state_read(struct folio_state *state, u32 index, void *to);
-void folio_state_copy(struct folio_state *state, u32 index, struct folio_copy *copy);
+/*
+ * A block of the folio as it is to be written: right if the block is pending, under data_lock, afterwards.  Copies of
+ * these blocks, one after the other: without data_lock.  Then with it those of pending blocks become the state's, the
+ * others stay where they are; mask: as many as were filled.  Returns what is pending still.
+ */
+void folio_read_block(struct tux3_node *node, struct folio *folio, u32 index, void *to);
+void folio_copies_fill(struct tux3_node *node, struct folio *folio, u64 mask, struct folio_copy *copies);
+u64 folio_copies_install(struct folio_state *state, unsigned int slot, u64 mask, struct folio_copy **copies);
 void folio_state_free(struct folio_state *state);
 
 /* ---- read.c ---- */

@@ -227,7 +227,7 @@ static struct folio_copy *get_copies(struct tux3_node *node, u32 count)
 static bool take_by_copy(struct data_run *run, struct folio_state *state)
 {
 	struct tux3_node *node = run->node;
-	struct folio_copy *copies = get_copies(node, hweight64(state->dirty[run->slot])), *copy;
+	struct folio_copy *copies = get_copies(node, hweight64(state->dirty[run->slot]));
 	u64 pending;
 
 	folio_mkclean(state->folio);
@@ -235,18 +235,16 @@ static bool take_by_copy(struct data_run *run, struct folio_state *state)
 	state->stray |= state->dirty[run->slot];
 	set_bit(NODE_STRAYS, &node->flags);
 	pending = folio_state_pending(state, run->slot);
-	while (pending && copies) {
-		copy = copies;
-		copies = copy->next;
-		folio_state_copy(state, __ffs64(pending), copy);
-		pending &= pending - 1;
-	}
+	spin_unlock(&node->data_lock);
+	folio_copies_fill(node, state->folio, pending, copies);
+	spin_lock(&node->data_lock);
+	pending = folio_copies_install(state, run->slot, pending, &copies);
 	spin_unlock(&node->data_lock);
 	folio_copies_free(copies);
 	return !pending;
 }
 
-/* Stores beyond the end of the file, through a mapping, are not written: see folio_state_read() about the size. */
+/* Stores beyond the end of the file, through a mapping, are not written: see folio_read_block() about the size. */
 static void zero_beyond_end(struct folio_state *state, u64 size)
 {
 	u32 block_size = state->node->core.vol->block_size, tail = size & (block_size - 1);
@@ -276,8 +274,8 @@ static bool take_snapshot(struct data_run *run, struct folio_state *state)
 {
 	struct tux3_node *node = run->node;
 	struct folio *folio = state->folio, *snapshot;
-	u32 shift = node->core.vol->block_shift, n;
-	u64 pending;
+	u32 shift = node->core.vol->block_shift;
+	u64 pending, rest;
 
 	if (!may_snapshot(run, state->blocks))
 		return false;
@@ -287,16 +285,13 @@ static bool take_snapshot(struct data_run *run, struct folio_state *state)
 	if (folio_mapped(folio))
 		folio_mkclean(folio);
 	spin_lock(&node->data_lock);
-	for (n = 0; (pending = folio_state_pending(state, run->slot)); n++) {
-		u32 index = __ffs64(pending);
-
-		folio_state_read(state, index, folio_address(snapshot) + ((size_t)index << shift));
-		state->sent |= BIT_ULL(index);
-		if (n % 8 == 7) {	/* let writers in */
-			spin_unlock(&node->data_lock);
-			spin_lock(&node->data_lock);
-		}
-	}
+	pending = folio_state_pending(state, run->slot);
+	spin_unlock(&node->data_lock);
+	for (rest = pending; rest; rest &= rest - 1)
+		folio_read_block(node, folio, __ffs64(rest), folio_address(snapshot) + ((size_t)__ffs64(rest) << shift));
+	/* What writers have copied meanwhile was perhaps read when they had changed it: their copy is what counts. */
+	spin_lock(&node->data_lock);
+	state->sent |= folio_state_pending(state, run->slot);
 	state->snapshot = snapshot;
 	spin_unlock(&node->data_lock);
 	return true;
