@@ -176,6 +176,7 @@ int main(int argc, char **argv)
 	options.write_rate = strtoull(argv[3], NULL, 10) * 1000000;
 	options.dirty_bytes = 2 * data_bytes + (64 << 20);	/* one delta holds it all */
 	options.dirty_limit_bytes = 2 * options.dirty_bytes;
+	options.delta_ms = UINT32_MAX;		/* however slow the device is */
 	must_format(argv[1], VOLUME_BYTES);
 	volume = must_open(argv[1], &options);
 	for (int op = 0; op < OPERATIONS; op++) {

@@ -198,23 +198,25 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 }
 
 /* Flush, unless the device needs none.  Everything completed before is durable then. */
-static int commit_flush(struct volume *vol)
+static int commit_flush(struct volume *vol, u64 *io_ns)
 {
-	u64 start = ktime_get_ns();
+	u64 start = ktime_get_ns(), ns;
 	int err = unify_poll(vol);	/* what a unify has completed by now, this flush makes durable too */
 
 	if (err || !vol->dev->volatile_cache)
 		return err;
 	if (!vol->opts.drop_flush)
 		err = device_flush(vol->dev);
+	ns = ktime_get_ns() - start;
+	*io_ns += ns;
 	count_add(vol, TUX3_COUNT_FLUSHES, 1);
-	count_add(vol, TUX3_COUNT_DEVICE_NS, ktime_get_ns() - start);
+	count_add(vol, TUX3_COUNT_DEVICE_NS, ns);
 	if (!err)
 		unify_flushed(vol);
 	return err;
 }
 
-static int commit_wait_io(struct volume *vol, struct io_wait *wait, struct blk_plug *plug)
+static int commit_wait_io(struct volume *vol, struct io_wait *wait, struct blk_plug *plug, u64 *io_ns)
 {
 	u64 start = ktime_get_ns();
 	int err;
@@ -222,33 +224,39 @@ static int commit_wait_io(struct volume *vol, struct io_wait *wait, struct blk_p
 	device_kick(vol->dev);
 	blk_finish_plug(plug);
 	err = io_wait_finish(wait);
+	*io_ns += io_busy_ns(wait->busy);
 	count_add(vol, TUX3_COUNT_DEVICE_NS, ktime_get_ns() - start);
 	return err;
 }
 
-/* Data and log have been placed: make them durable.  *err: what went wrong before, if anything. */
+/*
+ * Data and log have been placed: make them durable.  err: what went wrong before, if anything.  *io_ns: how long the device
+ * was busy with it.
+ */
 static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, struct blk_plug *plug, u64 data_blocks,
-			int err)
+			int err, u64 *io_ns)
 {
+	struct io_busy *busy = wait->busy;
 	bool data_first = data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
 					  !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM));
 	int io_err;
 
 	if (data_first) {
-		io_err = commit_wait_io(vol, wait, plug);
+		io_err = commit_wait_io(vol, wait, plug, io_ns);
 		io_wait_init(wait);
+		io_wait_measure(wait, busy);
 		blk_start_plug(plug);
 		if (!err)
 			err = io_err;
 		if (!err)
-			err = commit_flush(vol);
+			err = commit_flush(vol, io_ns);
 	}
 	if (!err)
 		err = log_write_commit(vol, delta, data_first ? TUX3_COMMIT_DATA_FLUSHED : 0, wait);
-	io_err = commit_wait_io(vol, wait, plug);
+	io_err = commit_wait_io(vol, wait, plug, io_ns);
 	if (!err)
 		err = io_err;
-	return err ? err : commit_flush(vol);
+	return err ? err : commit_flush(vol, io_ns);
 }
 
 #define COMMIT_AHEAD 256u	/* inodes */
@@ -349,10 +357,12 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 
 int commit_delta(struct volume *vol)
 {
-	u64 start = ktime_get_ns(), delta, data, log;
+	u64 start = ktime_get_ns(), delta, data, log, blocks, io_ns = 0;
 	s64 taken = vol->balloc.taken;
+	bool alone;
 	struct llist_node *inodes;
 	struct blk_plug plug;
+	struct io_busy busy;
 	struct io_wait wait;
 	s64 charged;
 	int err = volume_error(vol);
@@ -365,7 +375,10 @@ int commit_delta(struct volume *vol)
 	vol->delta.applying = delta;
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
 	log = vol->log.length;
+	blocks = atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]);
+	alone = vol->unify.phase == UNIFY_IDLE;
 	io_wait_init(&wait);
+	io_wait_measure(&wait, &busy);
 	log_begin_commit(vol);
 
 	/* Neighbours on the disk become one request: data of small files, and the log. */
@@ -379,7 +392,7 @@ int commit_delta(struct volume *vol)
 		err = io_wait_finish(&wait);
 		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
 	} else {
-		err = commit_write(vol, delta, &wait, &plug, data, err);
+		err = commit_write(vol, delta, &wait, &plug, data, err, &io_ns);
 		count_add(vol, TUX3_COUNT_DELTAS, 1);
 	}
 	log_end_commit(vol);
@@ -390,6 +403,9 @@ int commit_delta(struct volume *vol)
 	trace_tux3_commit(vol, delta, atomic64_read(&vol->delta.changes[delta & 1]), data, vol->log.length - log,
 			  ktime_get_ns() - start, err);
 	commit_done(vol, inodes, delta, err);
+	blocks = data + atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]) - blocks;
+	if (!err)
+		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
 	if (!err) {
 		trim_note(vol, &vol->log.freed);
 		err = balloc_release(vol, &vol->log.freed);

@@ -244,7 +244,7 @@ int data_cut_wait(struct tux3_inode *inode)
 	int err = 0;
 
 	while (unlikely(READ_ONCE(inode->cutting)) && !err)
-		err = READ_ONCE(inode->vol->delta.paused) ? -EBUSY : delta_commit(inode->vol);
+		err = READ_ONCE(inode->vol->delta.paused) ? -EBUSY : delta_commit_surely(inode->vol);
 	return err;
 }
 

@@ -67,6 +67,15 @@ void delta_lock(struct volume *vol)
 	vol->delta.nofs = memalloc_nofs_save();
 }
 
+int delta_lock_killable(struct volume *vol)
+{
+	lockdep_assert_not_held(&vol->delta.inside);
+	if (mutex_lock_killable(&vol->delta.commit_mutex))
+		return -EINTR;
+	vol->delta.nofs = memalloc_nofs_save();
+	return 0;
+}
+
 void delta_unlock(struct volume *vol)
 {
 	unsigned int nofs = vol->delta.nofs;
@@ -74,22 +83,6 @@ void delta_unlock(struct volume *vol)
 	mutex_unlock(&vol->delta.commit_mutex);
 	wake_up_all(&vol->delta.commit_queue);
 	memalloc_nofs_restore(nofs);
-}
-
-/*
- * Become the back end, unless target becomes durable before: false then, or when the volume had an error.  Who waits for
- * a commit that somebody else makes so never waits for the one after it.
- */
-static bool delta_lock_for(struct volume *vol, u64 target)
-{
-	struct delta_state *delta = &vol->delta;
-	bool locked = false;
-
-	wait_event(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
-					(locked = mutex_trylock(&delta->commit_mutex)));
-	if (locked)
-		delta->nofs = memalloc_nofs_save();
-	return locked;
 }
 
 static void delta_wake_thread(struct volume *vol)
@@ -106,13 +99,78 @@ void delta_request(struct volume *vol)
 	}
 }
 
-static bool delta_slot_full(struct volume *vol, unsigned int slot, unsigned int factor)
+#define OVERLAY_LIMIT_FACTOR 8	/* writers wait when the front delta has so many times what makes a commit due */
+
+/* What writing the delta of this slot takes, in bytes, where that counts. */
+static s64 delta_slot_bytes(struct volume *vol, unsigned int slot, s64 changes)
+{
+	return atomic64_read(&vol->delta.dirty_bytes[slot]) + changes * READ_ONCE(vol->pace.change_bytes);
+}
+
+/* A commit is due. */
+static bool delta_slot_due(struct volume *vol, unsigned int slot)
+{
+	s64 changes = atomic64_read(&vol->delta.changes[slot]);
+
+	return changes >= (s64)vol->opts.overlay_entries ||
+	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.commit_bytes);
+}
+
+/* Writers wait. */
+static bool delta_slot_full(struct volume *vol, unsigned int slot)
+{
+	s64 changes = atomic64_read(&vol->delta.changes[slot]);
+
+	return changes >= (s64)(vol->opts.overlay_entries * OVERLAY_LIMIT_FACTOR) ||
+	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.limit_bytes);
+}
+
+#define SURELY_TURN_MS	20000u	/* so often a wait that nothing ends shows the kernel that it is not stuck */
+
+/* Wait for a condition, which may also be that an error makes waiting senseless.  -EINTR: the caller was killed. */
+#define delta_wait(queue, condition, surely) __extension__ ({						\
+	int wait_err = 0;										\
+													\
+	if (surely)											\
+		while (!wait_event_timeout(queue, condition, msecs_to_jiffies(SURELY_TURN_MS)))		\
+			;										\
+	else												\
+		wait_err = wait_event_killable(queue, condition) ? -EINTR : 0;				\
+	wait_err; })
+
+#define LARGE_BYTES (4u << 20)
+
+/* Would committing this delta, the front one, take long?  And the thread can do it. */
+static bool delta_is_large(struct volume *vol, u64 target)
 {
 	struct delta_state *delta = &vol->delta;
 
-	return atomic64_read(&delta->changes[slot]) >= (s64)(vol->opts.overlay_entries * factor) ||
-	       atomic64_read(&delta->dirty_bytes[slot]) >=
-	       (s64)(factor == 1 ? vol->opts.dirty_bytes : vol->opts.dirty_limit_bytes);
+	return delta->thread && READ_ONCE(delta->front) == target && !READ_ONCE(delta->paused) &&
+	       atomic64_read(&delta->dirty_bytes[target & 1]) >= LARGE_BYTES;
+}
+
+/*
+ * Become the back end, unless target becomes durable before: 0 then, or when the volume had an error; else 1.  Who waits
+ * for a commit that somebody else makes so never waits for the one after it.  -EINTR: the caller was killed.
+ *
+ * Who makes a commit cannot be killed.  So a large one is left to the thread, and only waited for.
+ */
+static int delta_lock_for(struct volume *vol, u64 target, bool surely)
+{
+	struct delta_state *delta = &vol->delta;
+	bool locked = false;
+	int err;
+
+	if (delta_is_large(vol, target) && !surely) {
+		delta_request(vol);
+		return delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
+						       READ_ONCE(delta->paused), false);
+	}
+	err = delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
+					      (locked = mutex_trylock(&delta->commit_mutex)), surely);
+	if (locked)
+		delta->nofs = memalloc_nofs_save();
+	return err ? err : locked;
 }
 
 /* ---- how long would a recovery take? ---- */
@@ -182,7 +240,7 @@ static bool delta_may_go_on(struct volume *vol)
 }
 
 /* A commit and a unify; the back end holds no lock that a waiting writer could have. */
-static int delta_relieve(struct volume *vol)
+static int delta_relieve(struct volume *vol, bool surely)
 {
 	struct delta_state *delta = &vol->delta;
 	int err;
@@ -194,9 +252,10 @@ static int delta_relieve(struct volume *vol)
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
 	atomic_inc(&delta->pressed);
 	delta_request(vol);
-	wait_event(delta->gate_queue, delta_may_go_on(vol));
+	err = delta_wait(delta->gate_queue, delta_may_go_on(vol), surely);
 	atomic_dec(&delta->pressed);
-	err = volume_error(vol);
+	if (!err)
+		err = volume_error(vol);
 	trace_tux3_enter(vol, READ_ONCE(delta->front), 0, 0, err);
 	return err;
 }
@@ -215,10 +274,11 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 }
 
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
-static int delta_throttle(struct volume *vol)
+static int delta_throttle(struct volume *vol, bool surely)
 {
 	struct delta_state *delta = &vol->delta;
 	u64 front = READ_ONCE(delta->front), start;
+	int err;
 
 	if (unlikely(delta_look_at_recovery(vol, front & 1))) {
 		struct delta_recovery guess = delta_guess_front(vol, front & 1);
@@ -226,25 +286,26 @@ static int delta_throttle(struct volume *vol)
 		if (unlikely(recovery_is_long(vol, &guess, 4)) && delta->thread)
 			delta_request(vol);
 		if (unlikely(delta_recovery_long(vol, &guess))) {
-			int err = delta_relieve(vol);
-
+			err = delta_relieve(vol, surely);
 			if (err)
 				return err;
 			front = READ_ONCE(delta->front);
 		}
 	}
-	if (likely(!delta_slot_full(vol, front & 1, 1)))
+	if (likely(!delta_slot_due(vol, front & 1)))
 		return 0;
 	if (!delta->thread)
 		return delta_commit(vol);
 	delta_request(vol);
-	if (!delta_slot_full(vol, front & 1, 8))
+	if (!delta_slot_full(vol, front & 1))
 		return 0;
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
 	start = ktime_get_ns();
-	wait_event(delta->gate_queue, READ_ONCE(delta->front) != front || volume_error(vol));
-	trace_tux3_enter(vol, front, 0, ktime_get_ns() - start, volume_error(vol));
-	return volume_error(vol);
+	err = delta_wait(delta->gate_queue, READ_ONCE(delta->front) != front || volume_error(vol), surely);
+	if (!err)
+		err = volume_error(vol);
+	trace_tux3_enter(vol, front, 0, ktime_get_ns() - start, err);
+	return err;
 }
 
 static void delta_wake_drain(struct delta_state *delta)
@@ -254,10 +315,11 @@ static void delta_wake_drain(struct delta_state *delta)
 		wake_up(&delta->drain_queue);
 }
 
-/* Become one of the operations of the front delta. */
-static void delta_count_in(struct volume *vol, struct delta_op *op)
+/* Become one of the operations of the front delta.  0, or -EINTR. */
+static int delta_count_in(struct volume *vol, struct delta_op *op, bool surely)
 {
 	struct delta_state *delta = &vol->delta;
+	int err;
 
 	op->cpu = raw_cpu_ptr(delta->cpu);
 	for (;;) {
@@ -265,10 +327,12 @@ static void delta_count_in(struct volume *vol, struct delta_op *op)
 		atomic64_inc(&op->cpu->entered[op->delta & 1]);
 		smp_mb();	/* pairs with delta_transition(): it sees us, or we see its new front */
 		if (likely(READ_ONCE(delta->front) == op->delta && !atomic_read(&delta->draining)))
-			return;
+			return 0;
 		atomic64_inc(&op->cpu->left[op->delta & 1]);
 		delta_wake_drain(delta);
-		wait_event(delta->gate_queue, !atomic_read(&delta->draining));
+		err = delta_wait(delta->gate_queue, !atomic_read(&delta->draining), surely);
+		if (err)
+			return err;
 	}
 }
 
@@ -287,16 +351,19 @@ static int delta_enter_error(struct volume *vol, int err)
 
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
 {
+	bool surely = flags & DELTA_MUST;
 	unsigned int attempt = 0;
 	int err = volume_error(vol);
 	u64 blocks, start;
 
 	if (!err)
-		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol);
+		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol, surely);
 	op->vol = vol;
 	lockdep_assert_not_held(&vol->delta.inside);
 	while (!err) {
-		delta_count_in(vol, op);
+		err = delta_count_in(vol, op, surely);
+		if (unlikely(err))
+			break;
 		if (unlikely(READ_ONCE(vol->read_only))) {	/* now that volume_set_read_only() sees us */
 			delta_count_out(op);
 			return -EROFS;
@@ -326,7 +393,7 @@ void delta_leave(struct delta_op *op)
 	rwsem_release(&delta->inside.dep_map, _THIS_IP_);
 	memalloc_nofs_restore(op->nofs);
 	delta_count_out(op);
-	if (unlikely(delta_slot_full(op->vol, op->delta & 1, 1)))
+	if (unlikely(delta_slot_due(op->vol, op->delta & 1)))
 		delta_request(op->vol);
 	else if (unlikely(atomic_read(&delta->sleeping)) && atomic_cmpxchg(&delta->sleeping, 1, 0) == 1)
 		delta_wake_thread(op->vol);
@@ -433,15 +500,18 @@ static int delta_unify_inline(struct volume *vol)
 	return err;
 }
 
-/* All deltas up to this one, the front one or older, are durable on return 0. */
-static int delta_commit_to(struct volume *vol, u64 target)
+/* All deltas up to this one, the front one or older, are durable on return 0.  -EINTR: the caller was killed. */
+static int delta_commit_to(struct volume *vol, u64 target, bool surely)
 {
 	struct delta_state *delta = &vol->delta;
-	int err = 0;
+	int err = 0, got;
 
 	lockdep_assert_not_held(&vol->delta.inside);
-	if (READ_ONCE(vol->read_only) || !delta_lock_for(vol, target))
+	if (READ_ONCE(vol->read_only))
 		return volume_error(vol);
+	got = delta_lock_for(vol, target, surely);
+	if (got <= 0)
+		return got ? got : volume_error(vol);
 	if (volume_error(vol))
 		err = volume_error(vol);
 	else if (!delta->paused && delta->front == target && delta_has_changes(vol))
@@ -459,7 +529,12 @@ static int delta_commit_to(struct volume *vol, u64 target)
 
 int delta_commit(struct volume *vol)
 {
-	return delta_commit_to(vol, READ_ONCE(vol->delta.front));
+	return delta_commit_to(vol, READ_ONCE(vol->delta.front), false);
+}
+
+int delta_commit_surely(struct volume *vol)
+{
+	return delta_commit_to(vol, READ_ONCE(vol->delta.front), true);
 }
 
 int delta_commit_inode(struct tux3_inode *inode)
@@ -476,7 +551,7 @@ int delta_commit_inode(struct tux3_inode *inode)
 	spin_unlock(&inode->lock);
 	if (!in_front && !in_back)
 		return volume_error(vol);
-	return delta_commit_to(vol, in_front ? front : front - 1);
+	return delta_commit_to(vol, in_front ? front : front - 1, false);
 }
 
 int delta_unify_committed(struct volume *vol)
@@ -514,11 +589,16 @@ int delta_commit_unify(struct volume *vol)
 	return err;
 }
 
-int delta_commit_space(struct volume *vol, unsigned int attempt)
+int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int attempt)
 {
-	int err;
+	int err = 0;
 
-	delta_lock(vol);
+	if (flags & DELTA_MUST)
+		delta_lock(vol);
+	else
+		err = delta_lock_killable(vol);
+	if (err)
+		return err;
 	err = volume_error(vol);
 	if (!err && vol->delta.paused)
 		err = -EBUSY;
@@ -539,7 +619,9 @@ int delta_pause(struct volume *vol)
 
 	if (READ_ONCE(vol->read_only))
 		return volume_error(vol);
-	delta_lock(vol);
+	err = delta_lock_killable(vol);
+	if (err)
+		return err;
 	err = volume_error(vol);
 	if (!err && delta_has_dirty(&vol->delta))
 		err = commit_delta(vol);

@@ -72,7 +72,7 @@ struct delta_state {
 	u32 starved;			/* commits in a row for which no slice could be charged; commit_mutex */
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
-	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device */
+	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device (pace.c) */
 	atomic_t draining;
 	wait_queue_head_t thread_queue;
 	struct task_struct *thread;	/* NULL: manual */
@@ -91,10 +91,12 @@ void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries);
 #define DELTA_FREES	1u	/* frees */
 #define DELTA_KEEPS	2u	/* takes no more than it gives back, or little */
 #define DELTA_PAID	4u	/* writes to preallocated blocks only: paid for by who preallocated them */
+/* And, with DELTA_FREES, for an operation that nobody would make a second time: a caller who was killed waits, too. */
+#define DELTA_MUST	8u
 
 /*
  * Enter the front delta; may first wait (for space, or because writers outran the device).
- * cost: from space.h.  0, -ENOSPC, -EROFS, or the volume's error.
+ * cost: from space.h.  0, -ENOSPC, -EROFS, -EINTR (the caller was killed while it waited), or the volume's error.
  */
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags);
 void delta_leave(struct delta_op *op);
@@ -105,14 +107,19 @@ void delta_add_dirty_bytes(struct delta_op *op, s64 bytes);
 /* The same, and it means a record more for the commit. */
 void delta_add_change(struct delta_op *op, s64 bytes);
 
-/* Everything changed before the call is durable on return 0.  Not inside a delta. */
+/*
+ * Everything changed before the call is durable on return 0.  Not inside a delta.  -EINTR: the caller was killed; it will
+ * be committed all the same.
+ */
 int delta_commit(struct volume *vol);
+/* The same for those who cannot go on without: nothing ends the wait. */
+int delta_commit_surely(struct volume *vol);
 /* The same for what was changed of one inode; names: of a directory those in it.  For fsync. */
 int delta_commit_inode(struct tux3_inode *inode);
 /* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
 /* For space.c: a commit; from the second attempt on, a unify too. */
-int delta_commit_space(struct volume *vol, unsigned int attempt);
+int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int attempt);
 /* Commit, then unify until the anchor holds everything. */
 int delta_commit_unify(struct volume *vol);
 
@@ -127,6 +134,7 @@ void delta_resume(struct volume *vol);
 
 /* Become the back end: takes commit_mutex; what is allocated meanwhile is allocated without calling back into us. */
 void delta_lock(struct volume *vol);
+int delta_lock_killable(struct volume *vol);	/* 0, or -EINTR */
 void delta_unlock(struct volume *vol);
 
 int delta_start(struct volume *vol);	/* state at open: delta.committed is known; starts the thread */

@@ -15,22 +15,45 @@
  */
 #include "device.h"
 
+#define FINISH_TURN_MS	20000u
+
 void io_wait_init(struct io_wait *wait)
 {
 	atomic_set(&wait->pending, 1);
 	atomic_set(&wait->error, 0);
 	init_completion(&wait->done);
+	wait->busy = NULL;
+}
+
+void io_wait_measure(struct io_wait *wait, struct io_busy *busy)
+{
+	*busy = (struct io_busy){};
+	wait->busy = busy;
+}
+
+u64 io_busy_ns(const struct io_busy *busy)
+{
+	return busy->before_ns + (busy->ended_ns - busy->begun_ns);
 }
 
 void io_wait_begin(struct io_wait *wait)
 {
-	atomic_inc(&wait->pending);
+	struct io_busy *busy = wait->busy;
+
+	if (atomic_inc_return(&wait->pending) != 2 || !busy)
+		return;
+	/* Nothing was in flight since ended_ns. */
+	busy->before_ns = io_busy_ns(busy);
+	busy->begun_ns = ktime_get_ns();
+	WRITE_ONCE(busy->ended_ns, busy->begun_ns);
 }
 
 void io_wait_end(struct io_wait *wait, int err)
 {
 	if (err)
 		atomic_cmpxchg(&wait->error, 0, err);
+	if (wait->busy)
+		WRITE_ONCE(wait->busy->ended_ns, ktime_get_ns());
 	if (atomic_dec_and_test(&wait->pending))
 		complete(&wait->done);
 }
@@ -45,8 +68,10 @@ bool io_wait_done(struct io_wait *wait, int *err)
 
 int io_wait_finish(struct io_wait *wait)
 {
+	/* A device may be so slow that this takes minutes: each turn of the loop shows the kernel that we are not stuck. */
 	if (!atomic_dec_and_test(&wait->pending))
-		wait_for_completion_io(&wait->done);
+		while (!wait_for_completion_io_timeout(&wait->done, msecs_to_jiffies(FINISH_TURN_MS)))
+			;
 	return atomic_read(&wait->error);
 }
 

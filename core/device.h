@@ -17,6 +17,13 @@
 
 struct tux3_device;
 
+/* For how long at least one of a set of writes was in flight.  As long as the io_wait that points to it. */
+struct io_busy {
+	u64 begun_ns;		/* submitter: since when there is always one; 0: there was none yet */
+	u64 ended_ns;		/* when the last one ended, so far */
+	u64 before_ns;		/* submitter: the sum, until begun_ns */
+};
+
 /*
  * A set of submitted writes that somebody will wait for.  The submitter owns it, on the stack or
  * in its object, until io_wait_finish() has returned or io_wait_done() has returned true.
@@ -25,6 +32,7 @@ struct io_wait {
 	atomic_t pending;	/* writes submitted and not completed, plus one held by the submitter */
 	atomic_t error;		/* first negative errno, or 0 */
 	struct completion done;	/* pending fell to 0 */
+	struct io_busy *busy;	/* or NULL */
 };
 
 #define DEVICE_FUA 1u
@@ -96,5 +104,8 @@ void io_wait_end(struct io_wait *wait, int err);
 bool io_wait_done(struct io_wait *wait, int *err);
 /* Block until all have completed; returns the first error. */
 int io_wait_finish(struct io_wait *wait);
+/* Right after io_wait_init(): busy is to tell how long writes were in flight, once io_wait_finish() has returned. */
+void io_wait_measure(struct io_wait *wait, struct io_busy *busy);
+u64 io_busy_ns(const struct io_busy *busy);
 
 #endif

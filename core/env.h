@@ -33,7 +33,7 @@
 				   rbtree_postorder_for_each_entry_safe */
 #include <linux/sort.h>		/* sort */
 #include <linux/spinlock.h>	/* spinlock_t spin_lock_init spin_lock spin_unlock spin_trylock */
-#include <linux/mutex.h>	/* mutex mutex_init lock unlock trylock mutex_is_locked */
+#include <linux/mutex.h>	/* mutex mutex_init lock lock_killable unlock trylock mutex_is_locked */
 #include <linux/rwsem.h>	/* rw_semaphore init_rwsem down_read up_read down_write up_write down_read_trylock
 				   down_write_trylock */
 #include <linux/lockdep.h>	/* lockdep_assert_held lockdep_assert_not_held lockdep_assert_held_write, struct lockdep_map
@@ -42,9 +42,9 @@
 				   dec_and_test inc_not_zero cmpxchg fetch_add read_acquire; smp_mb smp_rmb smp_wmb,
 				   smp_load_acquire smp_store_release, cmpxchg xchg */
 #include <linux/percpu.h>	/* __percpu alloc_percpu free_percpu per_cpu_ptr raw_cpu_ptr for_each_possible_cpu */
-#include <linux/wait.h>		/* wait_queue_head_t init_waitqueue_head wait_event wait_event_timeout wake_up wake_up_all,
-				   wait_event_freezable(_timeout) */
-#include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion(_io) */
+#include <linux/wait.h>		/* wait_queue_head_t init_waitqueue_head wait_event wait_event_timeout wait_event_killable wake_up
+				   wake_up_all, wait_event_freezable(_timeout) */
+#include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion(_io)(_timeout) */
 #include <linux/kthread.h>	/* task_struct kthread_run kthread_stop kthread_should_stop */
 #include <linux/freezer.h>	/* set_freezable try_to_freeze */
 #include <linux/sched.h>	/* cond_resched, memalloc_nofs_save/restore come with linux/sched/mm.h */

@@ -359,7 +359,7 @@ void op_forget(struct tux3_inode *inode)
 	struct volume *vol = inode->vol;
 	struct delta_op op;
 
-	if (delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES))
+	if (delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES | DELTA_MUST))
 		return;		/* its orphan item stands: the next mount deletes it */
 	inode_mark_dirty(&op, inode, INODE_DIRTY_DELETE);
 	delta_leave(&op);

@@ -313,7 +313,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
 	if (!flags && space_known_full(vol, blocks))
 		return space_refuse(vol, blocks);
-	err = delta_commit_space(vol, attempt);
+	err = delta_commit_space(vol, flags, attempt);
 	if (err)
 		return err;
 	/* The second unify frees what the first one's commit and deletes left behind. */

@@ -35,6 +35,10 @@ static inline u64 statistics_space(struct volume *vol, unsigned int which)
 	  "of file data waiting in the front delta") \
 	X(dirty_changes,	atomic64_read(&vol->delta.changes[STATISTICS_FRONT(vol)]), "changes", \
 	  "of inodes and names waiting in the front delta") \
+	X(device_bandwidth,	READ_ONCE(vol->pace.bandwidth), "bytes", \
+	  "per second that commits were seen to write, 0 if not known yet") \
+	X(delta_limit_bytes,	READ_ONCE(vol->pace.limit_bytes), "bytes", \
+	  "at which the front delta makes writers wait") \
 	X(log_length,		READ_ONCE(vol->log.length), "blocks", "of log that a mount would read") \
 	X(anchor_delta,		le64_to_cpu(READ_ONCE(vol->anchor.delta)), "number", "of the delta that the anchor stands for") \
 	X(anchor_generation,	le64_to_cpu(READ_ONCE(vol->anchor.generation)), "number", "of the anchor") \

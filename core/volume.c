@@ -8,6 +8,7 @@
 #include "prefetch.h"
 
 #define DEFAULT_AGE_MS		5000u
+#define DEFAULT_DELTA_MS	1000u
 #define DEFAULT_DIRTY_BYTES	(64ULL << 20)
 #define DIRTY_LIMIT_FACTOR	8
 #define DIRTY_BYTES_MAX		(S64_MAX / DIRTY_LIMIT_FACTOR)	/* both are compared with signed counts */
@@ -242,7 +243,10 @@ static void volume_default_options(struct volume *vol)
 
 	if (!opts->age_ms)
 		opts->age_ms = DEFAULT_AGE_MS;
+	if (!opts->delta_ms)
+		opts->delta_ms = DEFAULT_DELTA_MS;
 	volume_set_dirty_bytes(opts, opts->dirty_bytes ? opts->dirty_bytes : DEFAULT_DIRTY_BYTES, opts->dirty_limit_bytes);
+	pace_update(vol);
 	if (!opts->overlay_entries)
 		opts->overlay_entries = DEFAULT_OVERLAY;
 	if (!opts->replay_nodes)

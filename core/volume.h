@@ -21,6 +21,7 @@
 #include "balloc.h"
 #include "log.h"
 #include "space.h"
+#include "pace.h"
 #include "delta.h"
 #include "unify.h"
 #include "trim.h"
@@ -35,6 +36,8 @@ struct volume_options {
 	bool manual;		/* no back-end thread: commits happen in the calls that need one, and in
 				   delta_commit(); for the simulator and single-threaded embedders */
 	u32 age_ms;		/* commit a delta at most this long after its first change; 0: 5000 */
+	u32 delta_ms;		/* and keep deltas so small that writing one takes no longer (pace.c); 0: 1000;
+				   U32_MAX: it may take as long as it takes */
 	u64 dirty_bytes;	/* commit when the front delta holds this much file data; 0: 64 MiB */
 	u64 dirty_limit_bytes;	/* writers wait when the front delta holds this much; 0: 8 x dirty_bytes */
 	u64 overlay_entries;	/* commit when it holds this many changed names and inodes; 0: 100,000 */
@@ -78,6 +81,7 @@ struct volume {
 	struct ialloc ialloc;
 	struct log log;
 	struct space space;
+	struct pace pace;
 	struct delta_state delta;
 	struct unify unify;
 	struct trim trim;

@@ -523,7 +523,7 @@ static void reap_work_run(struct work_struct *work)
 	struct delta_op op;
 
 	while ((count = reap_take(sbi, nodes))) {
-		if (!delta_enter(sbi->vol, &op, 0, DELTA_FREES)) {
+		if (!delta_enter(sbi->vol, &op, 0, DELTA_FREES | DELTA_MUST)) {
 			for (i = 0; i < count; i++)
 				reap_kill(&op, nodes[i]);
 			delta_leave(&op);
@@ -752,7 +752,7 @@ static bool would_wait(struct volume *vol, u64 cost)
 	u64 front = READ_ONCE(vol->delta.front);
 
 	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
-	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)vol->opts.dirty_bytes;
+	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)READ_ONCE(vol->pace.commit_bytes);
 }
 
 /*

@@ -78,7 +78,7 @@ static int super_settle(struct tux3_sb *sbi)
 
 	do {
 		node_flush_puts(sbi);
-		err = delta_commit(sbi->vol);
+		err = delta_commit_surely(sbi->vol);
 		node_flush_puts(sbi);
 	} while (!err && !sbi->vol->read_only && delta_has_changes(sbi->vol));
 	return err;
@@ -341,8 +341,10 @@ static void super_apply_options(struct tux3_sb *sbi, const struct tux3_options *
 
 	if (options->age_ms)
 		WRITE_ONCE(core->age_ms, options->age_ms);
-	if (options->dirty_bytes)
+	if (options->dirty_bytes) {
 		volume_set_dirty_bytes(core, options->dirty_bytes, 0);
+		pace_update(sbi->vol);
+	}
 	if (options->cache_bytes)
 		cache_set_limit(sbi->vol, options->cache_bytes);
 	if (options->names_cached)

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "core/env.h"
+#include "clock.h"
 
 #ifdef TUX3_ENV_TSAN
 int env_fence;
@@ -53,11 +54,13 @@ void env_lockdep_failed(const char *file, int line, const char *lock, const char
 #endif
 
 /* Sleep until somebody wakes this word, but not if it is not (no longer) value. */
+/* Until a time of ktime_get_ns(); 0: for ever. */
 static bool futex_wait(u32 *word, u32 value, u64 deadline_ns)
 {
+	u64 real_ns = deadline_ns - min(deadline_ns, env_passed_ns());
 	struct timespec until = {
-		.tv_sec = deadline_ns / NSEC_PER_SEC,
-		.tv_nsec = deadline_ns % NSEC_PER_SEC,
+		.tv_sec = real_ns / NSEC_PER_SEC,
+		.tv_nsec = real_ns % NSEC_PER_SEC,
 	};
 	long err = syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value,
 			   deadline_ns ? &until : NULL, NULL, FUTEX_BITSET_MATCH_ANY);

@@ -202,12 +202,24 @@ void env_set_clock(u64 (*real_ns)(void))
 	__atomic_store_n(&test_clock, real_ns, __ATOMIC_RELEASE);
 }
 
+static u64 passed_ns;
+
+void env_pass_time(u64 ns)
+{
+	__atomic_fetch_add(&passed_ns, ns, __ATOMIC_RELAXED);
+}
+
+u64 env_passed_ns(void)
+{
+	return __atomic_load_n(&passed_ns, __ATOMIC_RELAXED);
+}
+
 u64 ktime_get_ns(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
+	return (u64)ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec + env_passed_ns();
 }
 
 static struct timespec64 real_time(clockid_t id)

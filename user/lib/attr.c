@@ -365,7 +365,7 @@ static bool would_wait(struct volume *vol, u64 cost)
 	u64 front = READ_ONCE(vol->delta.front);
 
 	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
-	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)vol->opts.dirty_bytes;
+	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)READ_ONCE(vol->pace.commit_bytes);
 }
 
 /* As with mount -o relatime: if it is not newer than the last change, or a day old. */

@@ -57,6 +57,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	bool manual;		/* no thread of its own: commits happen in the calls that need one, and in tux3_sync() */
 	bool sync_io;		/* pread/pwrite even where io_uring works */
 	uint32_t age_ms;	/* commit changes at most this long after they were made; 5000 */
+	uint32_t delta_ms;	/* make writers wait before a commit would have more to write than the device does in this time; 1000 */
 	uint64_t dirty_bytes;	/* commit when this much file data waits; 64 MiB */
 	uint64_t dirty_limit_bytes;	/* make writers wait when this much does; 8 x dirty_bytes */
 	uint64_t log_blocks;	/* unify when the log is this long; 16 MiB */

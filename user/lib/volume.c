@@ -109,6 +109,7 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	core.cut_log = opts->cut_log;
 	core.manual = opts->manual;
 	core.age_ms = opts->age_ms;
+	core.delta_ms = opts->delta_ms;
 	core.dirty_bytes = opts->dirty_bytes;
 	core.dirty_limit_bytes = opts->dirty_limit_bytes;
 	core.log_blocks = opts->log_blocks;

@@ -26,6 +26,13 @@ static inline void mutex_lock(struct mutex *lock)
 	futex_lock(&lock->lock);
 }
 
+/* A killed program does not ask. */
+static inline int mutex_lock_killable(struct mutex *lock)
+{
+	futex_lock(&lock->lock);
+	return 0;
+}
+
 static inline void mutex_unlock(struct mutex *lock)
 {
 	futex_unlock(&lock->lock);

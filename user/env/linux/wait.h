@@ -85,6 +85,9 @@ static inline void wake_up(wait_queue_head_t *wq)
 		env_wait_until(&(wq), condition, 0);			\
 } while (0)
 
+/* In the kernel: -ERESTARTSYS when the task is killed first.  A killed program does not ask. */
+#define wait_event_killable(wq, condition) __extension__ ({ wait_event(wq, condition); 0; })
+
 /* In the kernel: not counted as load, and does not keep the machine from being suspended. */
 #define wait_event_freezable(wq, condition) wait_event(wq, condition)
 #define wait_event_freezable_timeout(wq, condition, timeout) wait_event_timeout(wq, condition, timeout)

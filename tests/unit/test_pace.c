@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * How much a delta may hold follows what the device writes in a second.  Devices are modelled: what passes is not time,
+ * but bytes at so many a second.
+ */
+#include "support_lib.h"
+#include "user/env/clock.h"
+
+#define BLOCK	4096u
+#define MIB	(1ull << 20)
+#define SECOND	NSEC_PER_SEC
+
+/* ---- the rule alone ---- */
+
+struct model {
+	struct volume *vol;
+	u64 bandwidth, fixed_ns;	/* of the device */
+};
+
+static void model_make(struct model *model, u64 bandwidth, u64 fixed_ns)
+{
+	*model = (struct model){ .vol = calloc(1, sizeof(struct volume)), .bandwidth = bandwidth, .fixed_ns = fixed_ns };
+	model->vol->opts.delta_ms = 1000;
+	volume_set_dirty_bytes(&model->vol->opts, 64 * MIB, 0);
+	pace_update(model->vol);
+}
+
+static u64 limit(struct model *model)
+{
+	assert_true(model->vol->pace.commit_bytes <= model->vol->pace.limit_bytes);
+	assert_true(model->vol->pace.limit_bytes >= PACE_MIN_BYTES);
+	assert_true(model->vol->pace.commit_bytes <= 64 * MIB);
+	return model->vol->pace.limit_bytes;
+}
+
+static u64 commit_ns(struct model *model, u64 bytes)
+{
+	return model->fixed_ns + bytes * SECOND / model->bandwidth;
+}
+
+static void commit(struct model *model, u64 bytes)
+{
+	pace_learn(model->vol, bytes, commit_ns(model, bytes), true);
+}
+
+/* Writers who outrun the device, for so much time of it: each delta is as large as it may be. */
+static void stream(struct model *model, u64 seconds)
+{
+	u64 ns = 0, bytes;
+
+	while (ns < seconds * SECOND) {
+		bytes = limit(model);
+		commit(model, bytes);
+		ns += commit_ns(model, bytes);
+	}
+}
+
+static void assert_near(u64 value, u64 expected)
+{
+	if (value < expected - expected / 5 || value > expected + expected / 5)
+		fail_msg("%llu instead of %llu", (unsigned long long)value, (unsigned long long)expected);
+}
+
+static void model_free(struct model *model)
+{
+	free(model->vol);
+}
+
+static void test_slow_devices(void **state)
+{
+	static const u64 rates[] = { 5 * MIB, 10 * MIB, 20 * MIB, 100 * MIB, 300 * MIB };
+	struct model model;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(rates); i++) {
+		model_make(&model, rates[i], 20000000);
+		assert_true(limit(&model) <= 16 * MIB);		/* nothing is known yet */
+		commit(&model, BLOCK);
+		commit(&model, limit(&model));
+		assert_near(limit(&model), rates[i]);		/* and after one commit it is */
+		stream(&model, 10);
+		assert_near(limit(&model), rates[i]);
+		assert_int_equal(model.vol->pace.change_bytes, PACE_CHANGE_BYTES);
+		model_free(&model);
+	}
+	/* One that needs ages still gets something. */
+	model_make(&model, 100000, 0);
+	stream(&model, 100);
+	assert_int_equal(limit(&model), PACE_MIN_BYTES);
+	model_free(&model);
+}
+
+/* It is the options that count, to the byte. */
+static void test_fast_devices(void **state)
+{
+	static const u64 rates[] = { 600 * MIB, 3000 * MIB, 20000 * MIB, 100000000 * MIB };
+	struct model model;
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(rates); i++) {
+		model_make(&model, rates[i], 1000);
+		commit(&model, 8 * MIB);
+		for (n = 0; n < 100000; n++)
+			commit(&model, limit(&model));
+		assert_int_equal(limit(&model), 512 * MIB);
+		assert_int_equal(model.vol->pace.commit_bytes, 64 * MIB);
+		assert_int_equal(model.vol->pace.change_bytes, 0);
+		model_free(&model);
+	}
+}
+
+static void test_changing_speed(void **state)
+{
+	struct model model;
+
+	model_make(&model, 3000 * MIB, 1000);
+	stream(&model, 5);
+	assert_int_equal(limit(&model), 512 * MIB);
+	model.bandwidth = 10 * MIB;		/* its cache is full */
+	commit(&model, limit(&model));		/* this one takes what it takes */
+	assert_near(limit(&model), 10 * MIB);
+	model.bandwidth = 200 * MIB;
+	stream(&model, 10);
+	assert_near(limit(&model), 200 * MIB);
+	model_free(&model);
+}
+
+/* What fsyncs of a few blocks, each with its flush, write in a second says nothing of the bandwidth. */
+static void test_small_commits(void **state)
+{
+	struct model model;
+	u32 i;
+
+	model_make(&model, 100 * MIB, 50000000);
+	stream(&model, 5);
+	for (i = 0; i < 5000; i++)
+		commit(&model, (1 + i % 16) * BLOCK);
+	assert_near(limit(&model), 100 * MIB);
+	for (i = 0; i < 500; i++) {		/* of larger ones a part is still the flush */
+		commit(&model, BLOCK);
+		commit(&model, 4 * MIB);
+	}
+	assert_near(limit(&model), 100 * MIB);
+	stream(&model, 5);
+	assert_near(limit(&model), 100 * MIB);
+	model_free(&model);
+}
+
+/* A flush that takes a second must not leave deltas so small that nothing but flushes is done. */
+static void test_slow_flush(void **state)
+{
+	struct model model;
+
+	model_make(&model, 50 * MIB, SECOND);
+	commit(&model, 2 * BLOCK);
+	stream(&model, 30);
+	assert_near(limit(&model), 50 * MIB);
+	model_free(&model);
+}
+
+static void test_options(void **state)
+{
+	struct model model;
+
+	model_make(&model, 10 * MIB, 0);
+	stream(&model, 5);
+	model.vol->opts.delta_ms = 3000;
+	pace_update(model.vol);
+	assert_near(limit(&model), 30 * MIB);
+	model.vol->opts.delta_ms = U32_MAX;
+	pace_update(model.vol);
+	assert_int_equal(limit(&model), 512 * MIB);
+	model.vol->opts.delta_ms = 1000;
+	volume_set_dirty_bytes(&model.vol->opts, MIB, 0);	/* less than the device could do */
+	pace_update(model.vol);
+	assert_int_equal(model.vol->pace.commit_bytes, MIB);
+	assert_int_equal(model.vol->pace.limit_bytes, 8 * MIB);
+	model.vol->opts.manual = true;
+	volume_set_dirty_bytes(&model.vol->opts, 64 * MIB, 0);
+	pace_update(model.vol);
+	assert_int_equal(model.vol->pace.commit_bytes, 64 * MIB);
+	model_free(&model);
+}
+
+/* ---- time in flight ---- */
+
+static void test_busy_time(void **state)
+{
+	struct io_busy busy;
+	struct io_wait wait;
+	u32 i;
+
+	io_wait_init(&wait);
+	io_wait_measure(&wait, &busy);
+	assert_int_equal(io_busy_ns(&busy), 0);
+	for (i = 0; i < 3; i++) {		/* two writes that overlap, then nothing to do for long */
+		io_wait_begin(&wait);
+		env_pass_time(2 * SECOND);
+		io_wait_begin(&wait);
+		env_pass_time(SECOND);
+		io_wait_end(&wait, 0);
+		env_pass_time(SECOND);
+		io_wait_end(&wait, 0);
+		env_pass_time(1000 * SECOND);
+	}
+	assert_int_equal(io_wait_finish(&wait), 0);
+	assert_near(io_busy_ns(&busy), 12 * SECOND);
+}
+
+/* ---- a volume on a slow device ---- */
+
+static const struct tux3_device_ops *memory_ops;
+static u64 rate;
+
+static void slow_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = 0; i < vecs; i++)
+		bytes += vec[i].iov_len;
+	io_wait_begin(wait);
+	env_pass_time(bytes * SECOND / READ_ONCE(rate));
+	memory_ops->write(dev, addr, vec, vecs, flags, wait);
+	io_wait_end(wait, 0);
+}
+
+static u64 counter(struct volume *vol, enum tux3_counter which)
+{
+	return atomic64_read(&vol->counters[which]);
+}
+
+/* Write many times what a delta may hold.  At no time has the front delta more than that, and the last write. */
+static void write_much(struct bed *bed, struct tux3_node *node, u64 mib)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	u8 *data = calloc(1, MIB);
+	u64 i;
+
+	for (i = 0; i < mib; i++) {
+		s64 dirty;
+
+		assert_int_equal(tux3_write(node, data, MIB, i % 16 * MIB), MIB);
+		dirty = atomic64_read(&vol->delta.dirty_bytes[READ_ONCE(vol->delta.front) & 1]);
+		assert_true(dirty <= (s64)(16 * MIB + MIB));
+	}
+	free(data);
+}
+
+static struct volume *slow_make(struct bed *bed, u64 bytes_per_second)
+{
+	static struct tux3_device_ops slow_ops;
+
+	bed_make(bed, 96 << 20, BLOCK);
+	bed_close(bed);
+	memory_ops = bed->dev->ops;
+	slow_ops = *memory_ops;
+	slow_ops.write = slow_write;
+	WRITE_ONCE(rate, bytes_per_second);
+	bed->dev->ops = &slow_ops;
+	bed_open(bed);
+	return tux3_core(bed->volume);
+}
+
+static void slow_free(struct bed *bed)
+{
+	bed_close(bed);
+	bed->dev->ops = memory_ops;
+	bed_open(bed);
+	bed_free(bed);
+}
+
+static void test_commits_converge(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 3600 * 1000 } };
+	u64 deltas, blocks, mean;
+	struct volume *vol = slow_make(&bed, 8 * MIB);
+	struct tux3_node *node;
+
+	node = bed_file(&bed, "/f");
+	write_much(&bed, node, 64);
+	assert_near(READ_ONCE(vol->pace.bandwidth), rate);
+	assert_near(READ_ONCE(vol->pace.limit_bytes), rate);
+
+	deltas = counter(vol, TUX3_COUNT_DELTAS);
+	blocks = counter(vol, TUX3_COUNT_DATA_BLOCKS);
+	write_much(&bed, node, 200);
+	deltas = counter(vol, TUX3_COUNT_DELTAS) - deltas;
+	mean = (counter(vol, TUX3_COUNT_DATA_BLOCKS) - blocks) * BLOCK / deltas;
+	assert_true(mean <= rate + 2 * MIB && mean >= PACE_MIN_BYTES / 2);
+	assert_near(READ_ONCE(vol->pace.bandwidth), rate);
+
+	WRITE_ONCE(rate, 2 * MIB);		/* it becomes slow: what a delta may hold follows */
+	write_much(&bed, node, 64);
+	assert_int_equal(READ_ONCE(vol->pace.limit_bytes), PACE_MIN_BYTES);
+	tux3_node_put(node, 1);
+	slow_free(&bed);
+}
+
+/* What is not data counts too: names alone fill a delta. */
+static void test_names_count(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 3600 * 1000 } };
+	struct volume *vol = slow_make(&bed, MIB);
+	struct tux3_node *node;
+	s64 most = 0;
+	char name[32];
+	u32 i;
+
+	node = bed_file(&bed, "/f");
+	write_much(&bed, node, 24);
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(READ_ONCE(vol->pace.limit_bytes), PACE_MIN_BYTES);
+	for (i = 0; i < 30000; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		assert_ok(tux3_mknod(bed.root, NULL, name, S_IFREG | 0644, 0, 0, &node));
+		tux3_node_put(node, 1);
+		most = max(most, atomic64_read(&vol->delta.changes[READ_ONCE(vol->delta.front) & 1]));
+	}
+	assert_true(most > 1000 && most <= (s64)(PACE_MIN_BYTES / PACE_CHANGE_BYTES) + 8);
+	slow_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_slow_devices),
+		cmocka_unit_test(test_fast_devices),
+		cmocka_unit_test(test_changing_speed),
+		cmocka_unit_test(test_small_commits),
+		cmocka_unit_test(test_slow_flush),
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_busy_time),
+		cmocka_unit_test(test_commits_converge),
+		cmocka_unit_test(test_names_count),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
