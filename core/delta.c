@@ -125,7 +125,7 @@ static bool delta_slot_full(struct volume *vol, unsigned int slot)
 	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.limit_bytes);
 }
 
-#define SURELY_TURN_MS	20000u	/* so often a wait that nothing ends shows the kernel that it is not stuck */
+#define SURELY_TURN_MS	5000u	/* so often a wait that nothing ends shows the kernel that it is not stuck */
 
 /* Wait for a condition, which may also be that an error makes waiting senseless.  -EINTR: the caller was killed. */
 #define delta_wait(queue, condition, surely) __extension__ ({						\
@@ -817,6 +817,8 @@ void delta_stop(struct volume *vol)
 
 	if (!delta->thread)
 		return;
+	/* What it is writing may take long, and kthread_stop() sleeps in one piece. */
+	delta_wait(delta->commit_queue, !mutex_is_locked(&delta->commit_mutex), true);
 	atomic_set(&delta->stopping, 1);
 	wake_up(&delta->thread_queue);
 	kthread_stop(delta->thread);

@@ -15,7 +15,7 @@
  */
 #include "device.h"
 
-#define FINISH_TURN_MS	20000u
+#define FINISH_TURN_MS	5000u
 
 void io_wait_init(struct io_wait *wait)
 {

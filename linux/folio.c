@@ -217,7 +217,8 @@ int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool l
 			if (locked)
 				return -EAGAIN;
 			count_add(node->core.vol, TUX3_COUNT_WRITE_WAITS, hweight64(wait));
-			folio_wait_writeback(folio);
+			if (folio_wait_writeback_killable(folio))
+				return -EINTR;
 		} else {
 			return need ? get_spare(node, part, need) : 0;
 		}

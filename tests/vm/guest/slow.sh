@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# A slow disk: an fsync beside a streaming writer waits for little; and one that stands still: who waits for it can be killed,
+# and the kernel does not take anybody for stuck.  In the machine:
+#	vm/run --disk 1G --throttle 20M -- tests/vm/guest/slow.sh
+cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
+DISK=$DEVICE
+DEVICE=/dev/mapper/slow
+HUNG=/proc/sys/kernel/hung_task_timeout_secs
+HUNG_SECONDS=8
+ANSWER_MAX=$((96 << 20))	# bytes: two deltas of a second each, and as much again
+
+figure() {
+	cat /sys/fs/tux3/dm-0/"$1"
+}
+
+# What the disk wrote while somebody waited for an fsync of 4 KiB: at most so many bytes in each of several.
+fsyncs() {
+	python3 - "$MNT/small" "$ANSWER_MAX" <<-'END'
+		import os, sys, time
+		def written():
+		    with open("/sys/fs/tux3/dm-0/device_write_bytes") as file:
+		        return int(file.read())
+		small = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+		for turn in range(6):
+		    time.sleep(1)
+		    before = written()
+		    os.pwrite(small, b"x" * 4096, 0)
+		    os.fsync(small)
+		    bytes = written() - before
+		    print(bytes)
+		    assert bytes <= int(sys.argv[2]), bytes
+	END
+}
+
+limit_is_small() {
+	figure device_bandwidth && figure delta_limit_bytes && [ "$(figure delta_limit_bytes)" -le $((48 << 20)) ]
+}
+
+gone() {	# PID...: within a minute, which is long beside what a kill takes
+	local n
+	for n in $(seq 600); do
+		kill -0 "$@" 2>/dev/null || return 0
+		sleep 0.1
+	done
+	for n in "$@"; do
+		cat "/proc/$n/comm" "/proc/$n/stack" 2>/dev/null
+	done
+	return 1
+}
+
+still_there() {
+	local pid
+	for pid in "$@"; do
+		kill -0 "$pid" || return 1
+	done
+}
+
+modprobe dm-mod
+echo "0 $(blockdev --getsz "$DISK") linear $DISK 0" | dmsetup create slow || { failed setup "dmsetup"; summary; }
+fresh || { failed fresh "no volume"; summary; }
+
+# Each in a folder of its own: the VFS's lock of a folder cannot be waited for killably.
+mkdir "$MNT/a" "$MNT/b" && touch "$MNT/a/old" && sync -f "$MNT"
+[ -e $HUNG ] && echo $HUNG_SECONDS >$HUNG
+dmsetup suspend --nolockfs --noflush slow
+waits=$(figure enter_waits)
+dd if=/dev/zero of="$MNT/stream" bs=1M count=600 conv=notrunc status=none 2>/dev/null &
+pids=($!)
+for n in $(seq 600); do
+	[ "$(figure enter_waits)" -gt "$waits" ] && break
+	sleep 0.1
+done
+check "a writer waits for the disk" [ "$(figure enter_waits)" -gt "$waits" ]
+mv "$MNT/a/old" "$MNT/a/new" 2>/dev/null &
+pids+=($!)
+truncate -s 4096 "$MNT/b/other" 2>/dev/null &
+pids+=($!)
+python3 -c "import os, sys; os.fsync(os.open(sys.argv[1], os.O_RDONLY))" "$MNT/stream" &
+pids+=($!)
+sleep $((2 * HUNG_SECONDS + 2))
+check "so do others" still_there "${pids[@]}"
+kill -9 "${pids[@]}"
+check "all can be killed while it stands still" gone "${pids[@]}"
+wait "${pids[@]}" 2>/dev/null
+check "what was not done is not" [ -e "$MNT/a/old" ]
+dmsetup resume slow
+[ -e $HUNG ] && echo 120 >$HUNG
+
+(while dd if=/dev/zero of="$MNT/stream" bs=1M count=500 conv=notrunc status=none; do :; done) &
+writer=$!
+check "fsync beside a streaming writer" fsyncs
+check "a delta holds what the disk writes in a second" limit_is_small
+kill -9 $writer $(pgrep -P $writer)
+wait $writer
+checked_umount "clean"
+dmsetup remove slow
+summary
