@@ -118,10 +118,16 @@ int file_swap_activate(struct swap_info_struct *swap, struct file *file, sector_
 	};
 	int err;
 
+	/* swapon() lets a file pass that is shorter than a page: a mapping can have stored a header beyond its end. */
+	if (i_size_read(&node->vfs) >> PAGE_SHIFT < swap->max) {
+		volume_warn(vol, "file %lu cannot be used for swap: it is shorter than its swap header says; run mkswap again",
+			    node->vfs.i_ino);
+		return -EINVAL;
+	}
 	/* Frozen: nothing can be committed.  Waiting for the thaw with i_rwsem would be the wrong order. */
 	if (!sb_start_write_trylock(node->vfs.i_sb))
 		return -EBUSY;
-	walk.end = DIV_ROUND_UP_ULL(min_t(u64, swap->max, i_size_read(&node->vfs) >> PAGE_SHIFT), 1u << walk.shift);
+	walk.end = DIV_ROUND_UP_ULL(swap->max, 1u << walk.shift);
 	filemap_invalidate_lock(node->vfs.i_mapping);
 	set_bit(NODE_SWAP, &node->flags);
 	filemap_invalidate_unlock(node->vfs.i_mapping);

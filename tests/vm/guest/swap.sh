@@ -92,7 +92,25 @@ swapon_bare() {
 libc.swapon(b'$SWAP', 0) and exit(os.strerror(ctypes.get_errno()))"
 }
 
+# A header that only a mapping has, beyond the end of a file that is shorter than a page: there is nowhere to swap to.
+header_beyond_the_end() {
+	python3 - "$MNT/tiny" <<-'END'
+		import ctypes, os, struct, sys
+		libc = ctypes.CDLL(None, use_errno=True)
+		libc.mmap.restype = ctypes.c_void_p
+		file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+		os.write(file, b"short")
+		memory = libc.mmap(None, ctypes.c_size_t(4096), 3, 1, file, ctypes.c_long(0))	# read and write, shared
+		ctypes.memmove(memory + 1024, struct.pack("<III", 1, 16383, 0), 12)	# version, last page, bad pages
+		ctypes.memmove(memory + 4086, b"SWAPSPACE2", 10)
+		libc.swapon(sys.argv[1].encode(), 0) and exit(os.strerror(ctypes.get_errno()))
+		libc.swapoff(sys.argv[1].encode())
+	END
+}
+
 refusals() {
+	refused "a header beyond the end" "shorter than its swap header says" header_beyond_the_end
+	rm -f "$MNT/tiny"
 	truncate -s 64M "$SWAP"
 	mkswap "$SWAP" >/dev/null 2>&1
 	chmod 600 "$SWAP"
