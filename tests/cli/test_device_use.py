@@ -170,3 +170,31 @@ def test_chattr(build, run, volume, tmp_path, flag):
         run("fsck.tux3", volume)
     finally:
         subprocess.run(["chattr", f"-{flag}", str(volume)], check=True)
+
+
+def test_output_never_replaces_a_volume_in_use(build, run, mkfs, mount, tmp_path):
+    """Neither the one that is looked at, by whatever name, nor one that is mounted; nor a device."""
+    path, other = mkfs("16M"), tmp_path / "other.img"
+    run("mkfs.tux3", other, "16M")
+    os.link(path, tmp_path / "link")
+
+    def refuse(image, out, *words):
+        before = digest(path), digest(other)
+        for args in (["image", "-f", image, out], ["image", "-f", "-s", image, out], ["graph", image, "-o", out]):
+            done = subprocess.run([str(build / "tux3"), *map(str, args)], capture_output=True, text=True)
+            assert done.returncode in (1, 16) and any(word in done.stderr for word in words), (args, done)
+        assert (digest(path), digest(other)) == before
+
+    refuse(path, path, "itself")
+    refuse(path, tmp_path / "link", "itself")
+    with loop_device(path) as loop:
+        refuse(loop, path, "itself")
+        refuse(path, loop, "itself")
+    with loop_device(other) as loop:
+        refuse(path, loop, "not a regular file")
+        refuse(path, other, "attached to")
+    m = mount(other)
+    refuse(path, other, "in use: mounted on")
+    m.unmount()
+    run("tux3", "image", "-f", path, other)
+    assert "digraph" in run("tux3", "graph", path, "-o", "/dev/stdout").stdout

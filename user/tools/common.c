@@ -5,10 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "common.h"
 #include "user/env/device_file.h"
+#include "user/env/device_use.h"
 #include "user/env/device_wait.h"
 #include "user/env/log.h"
 
@@ -197,6 +199,31 @@ void tool_close(struct tool_volume *tool)
 		tool->dev->ops->close(tool->dev);
 	tool->vol = NULL;
 	tool->dev = NULL;
+}
+
+int tool_check_output(const char *path, const char *from, bool copy)
+{
+	struct stat out, in;
+	struct tux3_device *dev;
+	char why[512];
+
+	if (stat(path, &out))
+		return 0;
+	if (!stat(from, &in) && device_same(&out, &in))
+		return tool_usage("%s is the volume itself: choose another name for the %s.", path, copy ? "copy" : "picture");
+	if (S_ISBLK(out.st_mode) || (copy && !S_ISREG(out.st_mode))) {
+		tool_error("%s is not a regular file.", path);
+		return EXIT_FAILED;
+	}
+	if (!S_ISREG(out.st_mode))
+		return 0;
+	/* As for a format: all of it goes. */
+	if (device_open_file(path, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO | DEVICE_OPEN_FORMAT, &dev, why, sizeof(why))) {
+		tool_error("%s.", why);
+		return EXIT_FAILED;
+	}
+	dev->ops->close(dev);
+	return 0;
 }
 
 /* ---- progress ---- */

@@ -506,6 +506,9 @@ int command_graph(int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return tool_usage("Which image?");
+	ret = output ? tool_check_output(output, argv[optind], false) : 0;
+	if (ret)
+		return ret;
 	ret = command_open(argv[optind], &tool);
 	if (!ret) {
 		graph.vol = tool.vol;

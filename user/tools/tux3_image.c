@@ -220,14 +220,6 @@ static int open_out(const char *path, bool force)
 	return -1;
 }
 
-static int same_file(const char *a, const char *b)
-{
-	struct stat first, second;
-
-	return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev &&
-	       first.st_ino == second.st_ino;
-}
-
 /* The raw copy is of what the anchor has; only a scrambled one needs the log replayed. */
 static int open_in(const char *path, bool scrambled, struct tool_volume *tool)
 {
@@ -248,8 +240,9 @@ static int image_command(const char *in, const char *out, bool scrambled, bool f
 	bool is_new;
 	int ret;
 
-	if (same_file(in, out))
-		return tool_usage("The copy cannot be the image itself.");
+	ret = tool_check_output(out, in, true);
+	if (ret)
+		return ret;
 	ret = open_in(in, scrambled, &tool);
 	if (!ret) {
 		image.vol = tool.vol;
