@@ -577,6 +577,21 @@ int delta_unify_all(struct volume *vol)
 	return err ? err : delta_unify_committed(vol);
 }
 
+/*
+ * The same while others go on: of what they change, only that of the present front delta.  On a slow device they have
+ * always changed more by the time it is committed, and each commit takes blocks for its log.
+ */
+static int delta_unify_present(struct volume *vol)
+{
+	u64 front = vol->delta.front;
+	int err = 0;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	while (!err && (vol->delta.front == front ? delta_has_changes(vol) : delete_under_way(vol)))
+		err = commit_delta(vol);
+	return err ? err : delta_unify_committed(vol);
+}
+
 int delta_commit_unify(struct volume *vol)
 {
 	int err;
@@ -604,7 +619,7 @@ int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int atte
 		err = -EBUSY;
 	vol->space.want_tight = attempt > 0;
 	if (!err && attempt > 1)
-		err = delta_unify_all(vol);
+		err = delta_unify_present(vol);
 	/* Even without changes: the next delta may be opened with another standing charge. */
 	if (!err)
 		err = commit_delta(vol);

@@ -371,6 +371,55 @@ static void test_long_deletes_in_a_full_volume(void **state)
 	bed_free(&bed);
 }
 
+/* ---- an answer does not wait for what others do ---- */
+
+static struct {
+	struct tux3_device_ops ops;
+	struct tux3_node *node;
+	u32 changes;
+} busy;
+
+/* Somebody changes something while each commit waits for the device. */
+static int busy_flush(struct tux3_device *dev)
+{
+	struct tux3_stat stat = { .mode = 0600 | (busy.changes & 7) };
+
+	/* It must not wait for space itself: that is who makes the commit. */
+	if (atomic64_read(&tux3_core(tux3_node_volume(busy.node))->space.balance) < 100)
+		return 0;
+	busy.changes++;
+	return tux3_setattr(busy.node, NULL, &stat, TUX3_SET_MODE);
+}
+
+static void test_a_refusal_does_not_wait_for_changes_of_others(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	const struct tux3_device_ops *ops;
+	static u8 data[16 * BLOCK];
+	struct tux3_node *node;
+	u64 at = 0;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	busy.node = bed_file(&bed, "/busy");
+	node = bed_file(&bed, "/large");
+	while (tux3_write(node, data, sizeof(data), at) > 0)
+		at += sizeof(data);
+	assert_ok(tux3_truncate(node, at - 14 * sizeof(data)));	/* room for the changes, not for what is asked for */
+	assert_ok(tux3_sync(bed.volume));
+	ops = bed.dev->ops;
+	busy.ops = *ops;
+	busy.ops.flush = busy_flush;
+	bed.dev->ops = &busy.ops;
+	bed.dev->volatile_cache = true;
+	assert_int_equal(tux3_fallocate(node, FALLOC_FL_KEEP_SIZE, 100 << 20, 1 << 20), -ENOSPC);
+	assert_in_range(busy.changes, 2, 200);
+	bed.dev->ops = ops;
+	bed.dev->volatile_cache = false;
+	tux3_node_put(busy.node, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	static struct orphans orphans[] = {
@@ -388,6 +437,7 @@ int main(void)
 		cmocka_unit_test(test_a_file_in_many_groups_is_punched),
 		cmocka_unit_test(test_the_smallest_volume_holds_files),
 		cmocka_unit_test(test_df_shows_what_can_be_had),
+		cmocka_unit_test(test_a_refusal_does_not_wait_for_changes_of_others),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[0]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[2]),
