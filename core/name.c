@@ -82,10 +82,16 @@ u64 name_hash(struct volume *vol, u64 ino, u8 type, const char *name, unsigned i
 	return hash < HASH_MIN ? hash + HASH_MIN : min_t(u64, hash, HASH_MAX);
 }
 
-/* The directory's part of the inode, made when first needed. */
+/* The directory's part of the inode.  Another thread may just try to make it, too. */
+static struct name_dir *dir_of(struct tux3_inode *inode)
+{
+	return READ_ONCE(inode->dir);
+}
+
+/* The same, made when first needed. */
 static struct name_dir *dir_get(struct tux3_inode *inode)
 {
-	struct name_dir *dir = READ_ONCE(inode->dir), *old;
+	struct name_dir *dir = dir_of(inode), *old;
 
 	if (likely(dir))
 		return dir;
@@ -481,7 +487,7 @@ int name_lookup(struct tux3_inode *inode, const char *name, unsigned int len, u6
 		return PTR_ERR(entry);
 	*ino = entry->ino;
 	*type = entry->type;
-	spin_unlock(&inode->dir->lock);
+	spin_unlock(&dir_of(inode)->lock);
 	return *ino ? 0 : -ENOENT;
 }
 
@@ -679,9 +685,9 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 			kfree(change);
 			return PTR_ERR(entry);
 		}
-		if (entry->ino || chain_has_room(inode->vol, inode->dir, entry))
+		if (entry->ino || chain_has_room(inode->vol, dir_of(inode), entry))
 			break;
-		spin_unlock(&inode->dir->lock);
+		spin_unlock(&dir_of(inode)->lock);
 		/* What was removed may make room when it is gone. */
 		err = committed ? -ENOSPC : delta_commit(inode->vol);
 		if (err) {
@@ -695,7 +701,7 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 	prep->change = change;
 	prep->ino = entry->ino;
 	prep->type = entry->type;
-	spin_unlock(&inode->dir->lock);
+	spin_unlock(&dir_of(inode)->lock);
 	return 0;
 }
 
@@ -703,9 +709,9 @@ void name_cancel(struct tux3_inode *inode, struct name_prepared *prep)
 {
 	if (!prep->entry)
 		return;
-	spin_lock(&inode->dir->lock);
+	spin_lock(&dir_of(inode)->lock);
 	prep->entry->pins--;
-	spin_unlock(&inode->dir->lock);
+	spin_unlock(&dir_of(inode)->lock);
 	kfree(prep->change);
 	prep->entry = NULL;
 	prep->change = NULL;
@@ -713,7 +719,7 @@ void name_cancel(struct tux3_inode *inode, struct name_prepared *prep)
 
 void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prepared *prep, u64 ino, u8 type)
 {
-	struct name_dir *dir = inode->dir;
+	struct name_dir *dir = dir_of(inode);
 	struct name_entry *entry = prep->entry;
 	struct name_change **slot = &entry->changes[op->delta & 1];
 
@@ -788,7 +794,7 @@ static struct list_head *name_read_ahead(struct tux3_inode *inode, struct list_h
 
 int name_commit(struct tux3_inode *inode, u64 delta)
 {
-	struct name_dir *dir = inode->dir;
+	struct name_dir *dir = dir_of(inode);
 	struct list_head *list = &dir->changed[delta & 1], *pos = list->next;
 	struct volume *vol = inode->vol;
 	int err = 0;
@@ -807,7 +813,7 @@ int name_commit(struct tux3_inode *inode, u64 delta)
 
 void name_done(struct tux3_inode *inode, u64 delta)
 {
-	struct name_dir *dir = inode->dir;
+	struct name_dir *dir = dir_of(inode);
 	struct list_head *list = &dir->changed[delta & 1];
 	unsigned int n = 0;
 
