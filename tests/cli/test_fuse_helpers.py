@@ -230,3 +230,36 @@ grep "$M ro.* - fuse.tux3 .* ro," /proc/self/mountinfo
 umount $M
 """)
     assert "mkdir: cannot create directory" in said and "Read-only file system" in said
+
+
+def test_the_end_of_a_daemon_unmounts_its_own_mount_only(script):
+    """Not what is mounted over it, nor what took its place; and its own wherever that was moved."""
+    script("""
+daemon() { pgrep -f "fuse.tux3 $1 $M "; }
+ended() { while kill -0 $1 2>/dev/null; do grep -q '^State:.Z' /proc/$1/status && break; sleep 0.02; done; }
+mount -t fuse.tux3 $V $M
+mount -t tmpfs tmpfs $M && echo precious >$M/f
+pid=$(daemon $V); kill $pid; ended $pid
+[ "$(cat $M/f)" = precious ]
+umount $M; umount -l $M
+$B/fsck.tux3 $V
+
+mount -t fuse.tux3 $V $M
+sleep 300 <$M & sleeper=$!
+umount -l $M
+mount -t tmpfs tmpfs $M && echo precious >$M/f
+pid=$(daemon $V); kill $pid; ended $pid; kill $sleeper
+[ "$(cat $M/f)" = precious ]
+umount $M
+$B/fsck.tux3 $V
+
+mkdir $T/else
+mount -t fuse.tux3 $V $M && mount --bind $M $T/else
+echo bound >$M/f
+pid=$(daemon $V); kill $pid; ended $pid
+! mountpoint -q $T/else && ! mountpoint -q $M
+mount -t fuse.tux3 $V $M && mount --move $M $T/else
+pid=$(daemon $V); kill $pid; ended $pid
+! mountpoint -q $T/else
+$B/fsck.tux3 $V
+""")

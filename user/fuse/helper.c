@@ -53,32 +53,53 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-bool mount_entry_find(const char *target, bool by_source, struct mount_entry *entry)
+static bool parse_entry(const char *line, struct mount_entry *entry)
+{
+	const char *rest = strstr(line, " - ");
+
+	if (!rest || sscanf(line, "%*s %*s %31s %*s %4095s %255s", entry->device, entry->target, entry->options) != 3 ||
+	    sscanf(rest, " - %63s %4095s", entry->type, entry->source) != 2)
+		return false;
+	unescape(entry->target);
+	unescape(entry->source);
+	return true;
+}
+
+enum by { BY_TARGET, BY_SOURCE, BY_DEVICE };
+
+static bool find_entry(enum by by, const char *name, struct mount_entry *entry)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	struct mount_entry *now = malloc(sizeof(*now));
-	char *line = NULL, *rest;
 	bool found = false;
+	char *line = NULL;
 	size_t size = 0;
 
 	while (mounts && now && getline(&line, &size, mounts) > 0) {
-		if (sscanf(line, "%*s %*s %31s %*s %4095s %255s", now->device, now->target, now->options) != 3)
+		if (!parse_entry(line, now))
 			continue;
-		rest = strstr(line, " - ");
-		if (!rest || sscanf(rest, " - %63s %4095s", now->type, now->source) != 2)
-			continue;
-		unescape(now->target);
-		unescape(now->source);
-		if (strcmp(by_source ? now->source : now->target, target))
-			continue;
-		*entry = *now;		/* the last one is on top */
-		found = true;
+		if (!strcmp(by == BY_TARGET ? now->target : by == BY_SOURCE ? now->source : now->device, name)) {
+			*entry = *now;		/* the last one is on top */
+			found = true;
+		} else if (by == BY_DEVICE && found && !strcmp(now->target, entry->target)) {
+			found = false;		/* covered: by its name the other would be meant */
+		}
 	}
 	free(line);
 	free(now);
 	if (mounts)
 		fclose(mounts);
 	return found;
+}
+
+bool mount_entry_find(const char *target, bool by_source, struct mount_entry *entry)
+{
+	return find_entry(by_source ? BY_SOURCE : BY_TARGET, target, entry);
+}
+
+bool mount_entry_find_device(const char *device, struct mount_entry *entry)
+{
+	return find_entry(BY_DEVICE, device, entry);
 }
 
 static bool is_fuse(const struct mount_entry *entry)

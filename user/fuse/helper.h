@@ -17,6 +17,8 @@ struct mount_entry {
 
 /* What is mounted on target, uppermost; or, with by_source, whose source is target. */
 bool mount_entry_find(const char *target, bool by_source, struct mount_entry *entry);
+/* What is mounted of a device (MAJOR:MINOR), by whatever name now, if nothing else is mounted over it. */
+bool mount_entry_find_device(const char *device, struct mount_entry *entry);
 /* A type of filesystem that it can mount. */
 bool kernel_has(const char *type);
 

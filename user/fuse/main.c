@@ -329,6 +329,21 @@ static bool is_connected(void)
 	return !mount_state.has_device || (poll(&fd, 1, 0) >= 0 && !(fd.revents & POLLERR));
 }
 
+/*
+ * MAJOR:MINOR of our mount.  Its directory may have another mount by the time we unmount: over ours, or instead of it,
+ * if that was moved or lazily unmounted.
+ */
+static char mount_device[32];
+
+static void remember_mount(void)
+{
+	struct mount_entry *entry = malloc(sizeof(*entry));
+
+	if (entry && mount_entry_find(place.mountpoint, false, entry))
+		snprintf(mount_device, sizeof(mount_device), "%s", entry->device);
+	free(entry);
+}
+
 static int mount_session(void)
 {
 	static const struct fuse_custom_io io = { .writev = loop_writev, .read = loop_read };
@@ -358,6 +373,7 @@ static int mount_session(void)
 		complain("%s was mounted by another program just now.", place.image);
 		goto out_unmount;
 	}
+	remember_mount();
 	err = prepare_ring();
 	if (err)
 		goto out_unmount;
@@ -420,27 +436,53 @@ static void set_mount_flags(void)
 
 /* ---- unmounting ---- */
 
-static bool run_fusermount(const char *how)
+static bool run_fusermount(const char *how, const char *target)
 {
 	int status;
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", how, "--", place.mountpoint, (char *)NULL);
+		execlp("fusermount3", "fusermount3", how, "--", target, (char *)NULL);
 		_exit(127);
 	}
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
-static bool unmounted;		/* by us */
-
-static bool unmount(int flags)
+static bool unmount_one(const char *target, int flags)
 {
 	if (geteuid() == 0)
-		unmounted = umount2(place.mountpoint, flags | UMOUNT_NOFOLLOW) == 0;
-	else
-		unmounted = run_fusermount(flags & MNT_DETACH ? "-uz" : "-u");
-	return unmounted;
+		return umount2(target, flags | UMOUNT_NOFOLLOW) == 0;
+	return run_fusermount(flags & MNT_DETACH ? "-uz" : "-u", target);
+}
+
+static bool unmounted;		/* by us */
+
+/* Wherever it is mounted in this namespace now, but not what somebody else has mounted there. */
+static bool unmount(int flags)
+{
+	struct mount_entry *entry = malloc(sizeof(*entry));
+	bool done = false;
+
+	if (!mount_device[0])
+		done = unmounted = unmount_one(place.mountpoint, flags);
+	while (mount_device[0] && entry && mount_entry_find_device(mount_device, entry)) {
+		done = unmount_one(entry->target, flags);
+		if (!done)
+			break;
+		unmounted = true;
+	}
+	free(entry);
+	return done;
+}
+
+static bool is_on_top(void)
+{
+	struct mount_entry *entry = malloc(sizeof(*entry));
+	bool found = entry && mount_entry_find(place.mountpoint, false, entry);
+	bool ours = !mount_device[0] || (found && !strcmp(entry->device, mount_device));
+
+	free(entry);
+	return ours;
 }
 
 void give_up(void)
@@ -477,7 +519,9 @@ static void unmount_by_signal(void)
 		syncfs(fd);
 		close(fd);
 	}
-	if (unmount(MNT_DETACH) && !wait_done(BUSY_WAIT_MS))
+	if (!unmount(MNT_DETACH))
+		complain("%s was not unmounted: something else is mounted over it, or it was unmounted before.", place.mountpoint);
+	else if (!wait_done(BUSY_WAIT_MS))
 		complain("%s: files are still open after %d seconds; closing the volume without waiting for them.",
 			 place.mountpoint, BUSY_WAIT_MS / 1000);
 }
@@ -487,8 +531,8 @@ static void show_stopped(void)
 {
 	struct mount_entry *entry = malloc(sizeof(*entry));
 
-	if (entry && geteuid() == 0 && mount_entry_find(place.mountpoint, false, entry))
-		mount(NULL, place.mountpoint, NULL, MS_REMOUNT | MS_RDONLY | mount_flags_parse(entry->options), NULL);
+	if (entry && geteuid() == 0 && mount_entry_find_device(mount_device, entry))
+		mount(NULL, entry->target, NULL, MS_REMOUNT | MS_RDONLY | mount_flags_parse(entry->options), NULL);
 	free(entry);
 }
 
@@ -642,7 +686,7 @@ static int run(int ready_fd)
 	serve(signals);
 
 	/* Once more would unmount what is below. */
-	if (!unmounted && !end.closed)
+	if (!unmounted && !end.closed && is_on_top())
 		fuse_session_unmount(mount_state.session);
 	/* Only now: it closes the connection. */
 	fuse_session_destroy(mount_state.session);
