@@ -73,6 +73,7 @@ static void unify_fill_anchor(struct volume *vol)
 	anchor->data_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
 	anchor->unwritten_blocks = cpu_to_le64(vol->space.unwritten);
 	anchor->inodes = cpu_to_le64(vol->tree_inodes);
+	memcpy(anchor->label, vol->label, sizeof(anchor->label));
 	anchor->written_ns = cpu_to_le64(now.tv_sec * 1000000000ULL + now.tv_nsec);
 }
 

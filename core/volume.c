@@ -175,6 +175,31 @@ int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsi
 	return err;
 }
 
+/* ---- the label ---- */
+
+void volume_get_label(struct volume *vol, u8 label[TUX3_LABEL_MAX])
+{
+	spin_lock(&vol->label_lock);
+	memcpy(label, vol->label, TUX3_LABEL_MAX);
+	spin_unlock(&vol->label_lock);
+}
+
+int volume_set_label(struct volume *vol, const u8 label[TUX3_LABEL_MAX])
+{
+	int err;
+
+	delta_lock(vol);
+	err = volume_error(vol) || vol->read_only ? -EROFS : vol->delta.paused ? -EBUSY : 0;
+	if (!err) {
+		spin_lock(&vol->label_lock);
+		memcpy(vol->label, label, TUX3_LABEL_MAX);
+		spin_unlock(&vol->label_lock);
+		err = delta_unify_all(vol);
+	}
+	delta_unlock(vol);
+	return err;
+}
+
 /* ---- opening ---- */
 
 /* Do its features and the device let us open it, and write if that is wanted? */
@@ -218,6 +243,7 @@ static int volume_set_geometry(struct volume *vol, char *why, size_t why_size)
 	vol->hash_key.key[0] = get_unaligned_le64(anchor->hash_seed);
 	vol->hash_key.key[1] = get_unaligned_le64(anchor->hash_seed + 8);
 	memcpy(vol->uuid, anchor->uuid, sizeof(vol->uuid));
+	spin_lock_init(&vol->label_lock);
 	memcpy(vol->label, anchor->label, sizeof(vol->label));
 	bytes = vol->total_blocks << vol->block_shift;
 	if (bytes > vol->dev->size_bytes) {

@@ -65,7 +65,8 @@ struct volume {
 	u64 feature_compat, feature_ro_compat, feature_incompat;
 	siphash_key_t hash_key;
 	u8 uuid[16];
-	u8 label[TUX3_LABEL_MAX];
+	u8 label[TUX3_LABEL_MAX];	/* label_lock; written with commit_mutex, too: volume_set_label() */
+	spinlock_t label_lock;
 	u64 created_ns;
 	bool read_only;			/* volume_set_read_only() */
 	u32 blocks_epoch;		/* moves when tux3_inode.blocks may be out of date; commit_mutex */
@@ -131,6 +132,10 @@ void volume_abandon(struct volume *vol);
  * allow it; it stays read-only, as after any other error.  why: a sentence.
  */
 int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t why_size);
+
+/* The name of the volume, zero padded.  To set it writes an anchor: durable on return 0.  -EROFS, -EBUSY (paused), -EIO ... */
+void volume_get_label(struct volume *vol, u8 label[TUX3_LABEL_MAX]);
+int volume_set_label(struct volume *vol, const u8 label[TUX3_LABEL_MAX]);
 
 /* Find the anchor that counts, without opening: for tools and volume_open.  slot may be NULL. */
 int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsigned int *slot,

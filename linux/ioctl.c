@@ -109,10 +109,32 @@ static long ioctl_shutdown(struct super_block *sb, const u32 __user *arg)
 
 static long ioctl_get_label(struct super_block *sb, char __user *arg)
 {
-	char label[FSLABEL_MAX] = "";
+	u8 label[FSLABEL_MAX] = "";
 
-	memcpy(label, sb_of(sb)->vol->label, TUX3_LABEL_MAX);
+	volume_get_label(sb_of(sb)->vol, label);
 	return copy_to_user(arg, label, sizeof(label)) ? -EFAULT : 0;
+}
+
+static long ioctl_set_label(struct file *file, const char __user *arg)
+{
+	struct super_block *sb = file_inode(file)->i_sb;
+	u8 label[TUX3_LABEL_MAX + 1] = "";
+	int err;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (copy_from_user(label, arg, sizeof(label)))
+		return -EFAULT;
+	err = strnlen((char *)label, sizeof(label));
+	if (err > TUX3_LABEL_MAX)
+		return -EINVAL;
+	memset(label + err, 0, sizeof(label) - err);
+	err = mnt_want_write_file(file);
+	if (err)
+		return err;
+	err = volume_set_label(sb_of(sb)->vol, label);
+	mnt_drop_write_file(file);
+	return err;
 }
 
 long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
@@ -127,6 +149,8 @@ long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return ioctl_shutdown(inode->i_sb, user);
 	case FS_IOC_GETFSLABEL:
 		return ioctl_get_label(inode->i_sb, user);
+	case FS_IOC_SETFSLABEL:
+		return ioctl_set_label(file, user);
 	case FS_IOC_GETVERSION:		/* says long, but is and always was an int */
 	case FS_IOC32_GETVERSION:
 		return put_user(inode->i_generation, (u32 __user *)user);

@@ -25,7 +25,10 @@ static struct kobject *sysfs_root;
 
 static ssize_t show_label(struct tux3_sb *sbi, char *text)
 {
-	return sysfs_emit(text, "%.*s\n", TUX3_LABEL_MAX, sbi->vol->label);
+	u8 label[TUX3_LABEL_MAX];
+
+	volume_get_label(sbi->vol, label);
+	return sysfs_emit(text, "%.*s\n", TUX3_LABEL_MAX, label);
 }
 
 static ssize_t show_uuid(struct tux3_sb *sbi, char *text)

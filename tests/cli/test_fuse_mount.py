@@ -264,6 +264,35 @@ def test_flags_and_project(mounted):
             fcntl.ioctl(fd, 0x1234)
 
 
+def test_label(mkfs, mount, run):
+    """FS_IOC_GETFSLABEL and FS_IOC_SETFSLABEL; only root may set it; the label is in the anchor when the call returns."""
+    from posixlib import as_user
+
+    get, put = 0x81009431, 0x41009432
+    image = mkfs("64M", "--label", "first")
+    mounted = mount(image)
+
+    def label(new=None):
+        with opened(mounted.path, os.O_RDONLY) as fd:
+            if new is not None:
+                fcntl.ioctl(fd, put, new.ljust(256, b"\0"))
+            return fcntl.ioctl(fd, get, bytes(256)).rstrip(b"\0")
+
+    os.chmod(mounted.path, 0o777)
+    assert label() == b"first"
+    assert label(b"second") == b"second"
+    assert label(b"x" * 64) == b"x" * 64
+    with fails(errno.EINVAL):
+        label(b"x" * 65)
+    with fails(errno.EPERM):
+        as_user(lambda: label(b"mine"))
+    assert label(b"third") == b"third"
+    mounted.kill()
+    mounted = mount(image)
+    assert label() == b"third"
+    assert label(b"") == b""
+
+
 def test_chattr(mounted):
     """lsattr shows what chattr set, and it holds."""
     path = write_file(mounted / "f", b"x")

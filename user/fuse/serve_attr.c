@@ -298,6 +298,37 @@ static void reply_changed(fuse_req_t req, int err)
 		fuse_reply_ioctl(req, 0, NULL, 0);
 }
 
+/* The name of the volume.  0, -errno. */
+static int set_label(fuse_req_t req, struct tux3 *volume, const void *in)
+{
+	char label[FSLABEL_MAX + 1] = "";
+	struct tux3_cred cred;
+
+	request_cred(req, &cred);
+	if (!cred.capable)
+		return -EPERM;
+	memcpy(label, in, FSLABEL_MAX);
+	return tux3_set_label(volume, label);
+}
+
+/* What is asked of the volume through any of its files.  false: something else. */
+static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, const void *in, size_t in_size, size_t out_size)
+{
+	char label[FSLABEL_MAX] = "";
+	struct tux3_statfs stat;
+
+	if (cmd == (unsigned int)FS_IOC_GETFSLABEL && out_size >= sizeof(label)) {
+		tux3_statfs(volume, &stat);
+		memcpy(label, stat.label, sizeof(stat.label));
+		fuse_reply_ioctl(req, 0, label, sizeof(label));
+	} else if (cmd == (unsigned int)FS_IOC_SETFSLABEL && in_size >= FSLABEL_MAX) {
+		reply_changed(req, set_label(req, volume, in));
+	} else {
+		return false;
+	}
+	return true;
+}
+
 void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, struct fuse_file_info *fi,
 	      unsigned int flags, const void *in, size_t in_size, size_t out_size)
 {
@@ -310,6 +341,8 @@ void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, st
 	(void)arg;
 	(void)fi;
 	(void)flags;
+	if (volume_ioctl(req, tux3_node_volume(node), cmd, in, in_size, out_size))
+		return;
 	if (err) {
 		fuse_reply_err(req, -err);
 	} else if (cmd == (unsigned int)FS_IOC_GETFLAGS && out_size >= sizeof(inode_flags)) {

@@ -88,6 +88,8 @@ struct tux3_statfs {
 	uint64_t volume_id;
 };
 TUX3_API int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat);
+/* The name of the volume, up to 64 bytes: -EINVAL if it is longer.  Durable on return 0. */
+TUX3_API int tux3_set_label(struct tux3 *volume, const char *label);
 
 /* Counter i: its name, unit, value and what it means; -ENOENT beyond the last. */
 struct tux3_counter_info {

@@ -226,8 +226,19 @@ int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat)
 	stat->free_inodes = available;		/* each takes less than a block of the tree */
 	stat->volume_id = vol->id;
 	memcpy(stat->uuid, vol->uuid, sizeof(stat->uuid));
-	memcpy(stat->label, vol->label, sizeof(vol->label));
+	volume_get_label(vol, (u8 *)stat->label);
 	return 0;
+}
+
+int tux3_set_label(struct tux3 *volume, const char *label)
+{
+	u8 padded[TUX3_LABEL_MAX] = { 0 };
+	size_t len = strlen(label);
+
+	if (len > sizeof(padded))
+		return -EINVAL;
+	memcpy(padded, label, len);
+	return volume_set_label(volume->vol, padded);
 }
 
 int tux3_counter(struct tux3 *volume, unsigned int i, struct tux3_counter_info *counter)

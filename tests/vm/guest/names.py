@@ -86,6 +86,45 @@ def leases():
     os.close(os.open("a", os.O_WRONLY | os.O_NONBLOCK))
 
 
+def volume_ioctls():
+    """UUID, name under /sys and label of the volume, by ioctls that every file system has; the label can be changed."""
+    fd = os.open(".", os.O_RDONLY)
+    uuid = fcntl.ioctl(fd, 0x80111500, bytes(17))
+    device = os.path.basename(os.environ.get("DEVICE", "/dev/vda"))
+    assert uuid[0] == 16 and any(uuid[1:])
+    path = fcntl.ioctl(fd, 0x80811501, bytes(129))
+    assert path[1:1 + path[0]].decode() == f"tux3/{device}" and os.path.isdir(f"/sys/fs/{path[1:1 + path[0]].decode()}")
+    get, put = 0x81009431, 0x41009432
+
+    def label(new=None):
+        if new is not None:
+            fcntl.ioctl(fd, put, new.ljust(256, b"\0"))
+        return fcntl.ioctl(fd, get, bytes(256)).rstrip(b"\0")
+
+    def on_disk():
+        """In the anchors: one pair of two has what was set last."""
+        with open(f"/dev/{device}", "rb", buffering=0) as disk:
+            fcntl.ioctl(disk, 0x1261)               # BLKFLSBUF
+            anchors = [os.pread(disk.fileno(), 512, offset) for offset in (64 << 10, 128 << 10)]
+        return max((struct.unpack_from("Q", anchor, 32)[0], anchor[56:120].rstrip(b"\0")) for anchor in anchors)[1]
+
+    for new in (b"second", b"x" * 64, b"", b"third"):
+        assert label(new) == new and on_disk() == new, new
+        assert read(f"/sys/fs/tux3/{device}/label") == new.decode() + "\n"
+    expect(errno.EINVAL, label, b"x" * 65)
+    pid = os.fork()
+    if not pid:
+        os.setuid(1000)
+        try:
+            expect(errno.EPERM, label, b"mine")
+        except BaseException as e:
+            print(repr(e), flush=True)
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert label() == b"third"
+
+
 def kinds():
     long = "x" * 4095
     os.mkfifo("fifo")

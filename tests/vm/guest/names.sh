@@ -137,7 +137,7 @@ if [ $# = 1 ]; then
 	exit
 fi
 fresh || exit 1
-for test in kinds leases links renames tmpfile removed_cwd times positions xattrs idmapped handles unlinked; do
+for test in kinds leases volume_ioctls links renames tmpfile removed_cwd times positions xattrs idmapped handles unlinked; do
 	system_calls $test
 done
 function_test acls acls
