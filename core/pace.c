@@ -36,7 +36,7 @@
 /* What the device writes in opts.delta_ms. */
 static u64 pace_target(struct volume *vol)
 {
-	u64 bandwidth = min_t(u64, vol->pace.bandwidth, S64_MAX / U32_MAX);
+	u64 bandwidth = min_t(u64, READ_ONCE(vol->pace.bandwidth), S64_MAX / U32_MAX);
 
 	return max_t(u64, bandwidth * vol->opts.delta_ms / 1000, PACE_MIN_BYTES);
 }
@@ -48,7 +48,7 @@ void pace_update(struct volume *vol)
 	bool limited = false;
 
 	if (!vol->opts.manual && vol->opts.delta_ms != U32_MAX) {
-		u64 target = pace->bandwidth ? pace_target(vol) : 2 * PACE_FIRST_BYTES;
+		u64 target = READ_ONCE(pace->bandwidth) ? pace_target(vol) : 2 * PACE_FIRST_BYTES;
 
 		limited = target < limit;
 		limit = min(limit, target);

@@ -5,6 +5,7 @@
  */
 #include "support_lib.h"
 #include "user/env/clock.h"
+#include "user/lib/lib.h"
 
 #define BLOCK	4096u
 #define MIB	(1ull << 20)
@@ -323,6 +324,30 @@ static void test_names_count(void **state)
 	slow_free(&bed);
 }
 
+/* As a remount does. */
+static void test_options_of_an_open_volume_change(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct tux3_options options = { .dirty_bytes = MIB };
+	struct tux3_node *node;
+	struct volume *vol;
+	u64 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	vol = tux3_core(bed.volume);
+	node = bed_file(&bed, "/f");
+	tux3_change_options(bed.volume, &options);
+	for (i = 0; i < 16 * MIB; i += BLOCK) {
+		assert_int_equal(tux3_write(node, "data", 4, i), 4);
+		assert_true(atomic64_read(&vol->delta.dirty_bytes[vol->delta.front & 1]) <= (s64)(MIB + BLOCK));
+	}
+	options.dirty_bytes = 32 * MIB;
+	tux3_change_options(bed.volume, &options);
+	assert_int_equal(vol->pace.commit_bytes, 32 * MIB);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +360,7 @@ int main(void)
 		cmocka_unit_test(test_busy_time),
 		cmocka_unit_test(test_commits_converge),
 		cmocka_unit_test(test_names_count),
+		cmocka_unit_test(test_options_of_an_open_volume_change),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

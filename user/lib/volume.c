@@ -169,8 +169,10 @@ void tux3_change_options(struct tux3 *volume, const struct tux3_options *options
 
 	if (options->age_ms)
 		WRITE_ONCE(core->age_ms, options->age_ms);
-	if (options->dirty_bytes)
+	if (options->dirty_bytes) {
 		volume_set_dirty_bytes(core, options->dirty_bytes, 0);
+		pace_update(volume->vol);
+	}
 	if (options->cache_bytes)
 		cache_set_limit(volume->vol, options->cache_bytes);
 	if (options->names_cached)
