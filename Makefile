@@ -116,10 +116,12 @@ $(OUT)/$(SONAME): $(INTERNAL)
 $(OUT)/libtux3.so: $(OUT)/$(SONAME)
 	@ln -sf $(SONAME) $@
 
+# make install writes it again: it may be given another PREFIX than what was built was.
+PC_TEXT = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
+	-e 's|@VERSION@|$(VERSION)|g' -e 's|@LIBS_PRIVATE@|$(LDLIBS_BASE)|g'
 $(OUT)/tux3.pc: user/lib/tux3.pc.in Makefile
 	@mkdir -p $(@D)
-	@sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
-		-e 's|@VERSION@|$(VERSION)|g' -e 's|@LIBS_PRIVATE@|$(LDLIBS_BASE)|g' $< >$@
+	@$(PC_TEXT) $< >$@
 
 define link
 	@mkdir -p $(@D)
@@ -174,6 +176,7 @@ install: all
 	@set -e; $(foreach p,$(INSTALL_FILES),echo "  INST  $(notdir $(call word_of,2,$(p)))"; $(call install_one,644,$(p));)
 	@set -e; $(foreach p,$(INSTALL_LINKS),echo "  LINK  $(call word_of,2,$(p))"; install -d $(DESTDIR)$(call word_of,1,$(p)); \
 		ln -sf $(call word_of,3,$(p)) $(DESTDIR)$(call word_of,1,$(p))/$(call word_of,2,$(p));)
+	@$(PC_TEXT) user/lib/tux3.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/tux3.pc
 	$(if $(DESTDIR),,@[ $$(id -u) != 0 ] || PATH=$$PATH:/sbin ldconfig)
 
 # Needs nothing built.

@@ -11,7 +11,7 @@ const char *error_text(int err)
 	} errors[] = {
 		{ ENOMEM, "out of memory" },
 		{ EIO, "input/output error" },
-		{ ENOSPC, "no space left on the volume" },
+		{ ENOSPC, "no space left on the device" },
 		{ EROFS, "read-only" },
 		{ EINVAL, "not valid" },
 		{ ENOENT, "not there" },

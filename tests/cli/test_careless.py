@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What goes wrong in a careless user's hands: a sentence with the name in it, and nothing half done is left."""
+import contextlib
 import os
 import subprocess
 
@@ -71,3 +72,34 @@ def test_version_and_wrong_options(run, program):
     assert run(program, "--version").stdout.startswith(f"{program} 0.1.0")
     text = run(program, "--no-such-option", status=None).stderr
     assert f"{program}: " in text and "--no-such-option" in text and "--help" in text
+
+
+def test_the_disk_below_a_mounted_volume_is_full(run, small_disk, mount, tmp_path):
+    """It is that one that is full, not the volume; what was synced before is there."""
+    (small_disk / "fill").unlink()
+    image, log = small_disk / "sparse.img", tmp_path / "log"
+    run("mkfs.tux3", image, "64M")
+    m = mount(image, f"log={log}")
+    with open(m / "safe", "w") as f:
+        f.write("safe")
+    subprocess.run(["sync", m.path], check=True)
+    with contextlib.suppress(OSError), open(m / "large", "wb") as f:
+        f.write(bytes(8 << 20))
+    assert subprocess.run(["sync", m.path], capture_output=True).returncode
+    m.kill()
+    assert f"{image}: cannot write at offset " in log.read_text()
+    assert "the filesystem that it is on is full" in log.read_text() and "on the volume" not in log.read_text()
+    assert ": clean: 2 inodes" in run("fsck.tux3", image).stdout
+
+
+def test_a_user_can_use_the_volume_that_he_makes(build, run, tmp_path):
+    """Its root directory is his."""
+    (tmp_path / "his").mkdir()
+    (tmp_path / "his").chmod(0o777)
+    program = os.open(build / "mkfs.tux3", os.O_RDONLY)	# the way to it may be closed to others
+    try:
+        subprocess.run([f"/proc/self/fd/{program}", "-q", "x", "16M"], pass_fds=[program], cwd=tmp_path / "his", user=12345,
+                       group=23456, extra_groups=[], check=True)
+    finally:
+        os.close(program)
+    assert "mode 040755 uid 12345 gid 23456 " in run("tux3", "show", tmp_path / "his" / "x", "path", "/").stdout

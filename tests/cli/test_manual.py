@@ -131,6 +131,9 @@ def test_install_and_uninstall(build, tmp_path, settings):
     assert {f"{prefix}/share/man/man5/tux3.5", f"{prefix}/share/man/man8/umount.tux3.8", f"{prefix}/bin/tux3-fuse",
             f"{prefix}/sbin/mkfs.tux3", f"{sbin}/mount.fuseblk.tux3"} <= files
     assert os.readlink(dest / sbin / "mount.tux3") == f"/{prefix}/bin/tux3-fuse"
+    libdir = settings[1].split("=/")[1] if len(settings) > 1 else f"{prefix}/lib"
+    told = (dest / libdir / "pkgconfig" / "tux3.pc").read_text()
+    assert f"/{libdir}\n" in told and f"/{prefix}/include\n" in told or f"prefix=/{prefix}\n" in told, told
     for path in files:
         link = dest / path
         if link.is_symlink() and not os.readlink(link).startswith("/"):

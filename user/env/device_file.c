@@ -370,7 +370,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 		goto fail;
 	}
 	if (opening.write) {
-		err = write_queue_open(file->fd, flags & DEVICE_OPEN_SYNC_IO, &file->queue);
+		err = write_queue_open(file->fd, flags & DEVICE_OPEN_SYNC_IO, opening.format ? NULL : name, &file->queue);
 		if (err) {
 			refuse(&opening, err, "cannot start threads to write %s: %s", path,
 			       strerror(-err));

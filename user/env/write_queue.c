@@ -52,6 +52,8 @@ struct write_request {
 
 struct write_queue {
 	int fd;
+	const char *name;		/* of the file, for messages; NULL: none */
+	atomic_t told;			/* of a write that failed: what follows is its consequence */
 	spinlock_t lock;
 	u32 under_way;			/* requests given to the ring or the writers */
 	wait_queue_head_t space;	/* under_way went down */
@@ -77,6 +79,14 @@ static void sleep_until(u64 ns)
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
 		;
+}
+
+static void tell_failure(struct write_queue *queue, u64 offset, int err)
+{
+	if (!err || !queue->name || atomic_xchg(&queue->told, 1))
+		return;
+	pr_err("%s: cannot write at offset %llu: %s\n", queue->name, (unsigned long long)offset,
+	       err == -ENOSPC ? "the filesystem that it is on is full" : strerror(-err));
 }
 
 /* Write all of it, however many calls that takes.  vec is used up.  0 or -errno. */
@@ -112,6 +122,7 @@ static int write_all(int fd, struct iovec *vec, u32 vecs, u64 offset)
 /* The write is done, or has failed.  May consume the request. */
 static void request_finish(struct write_queue *queue, struct write_request *request)
 {
+	tell_failure(queue, request->offset, request->err);
 	spin_lock(&queue->lock);
 	if (queue->rate) {
 		u64 now = ktime_get_ns();
@@ -324,7 +335,7 @@ static int start_writers(struct write_queue *queue)
 	return 0;
 }
 
-int write_queue_open(int fd, bool threads, struct write_queue **result)
+int write_queue_open(int fd, bool threads, const char *name, struct write_queue **result)
 {
 	struct write_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL);
 	int err;
@@ -332,6 +343,7 @@ int write_queue_open(int fd, bool threads, struct write_queue **result)
 	if (!queue)
 		return -ENOMEM;
 	queue->fd = fd;
+	queue->name = name;
 	spin_lock_init(&queue->lock);
 	INIT_LIST_HEAD(&queue->work);
 	INIT_LIST_HEAD(&queue->paced);
@@ -396,6 +408,7 @@ static void write_now(struct write_queue *queue, u64 offset, const struct kvec *
 			bytes += vec[i].iov_len;
 		}
 		err = write_all(queue->fd, some, count, offset);
+		tell_failure(queue, offset, err);
 		offset += bytes;
 		vec += count;
 		vecs -= count;

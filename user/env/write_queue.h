@@ -7,8 +7,11 @@
 
 struct write_queue;
 
-/* -errno, or 0 and a queue for this file.  io_uring if it is to be had, unless threads are wanted. */
-int write_queue_open(int fd, bool threads, struct write_queue **queue);
+/*
+ * -errno, or 0 and a queue for this file.  io_uring if it is to be had, unless threads are wanted.  The first write that
+ * fails is told of with this name, unless that is NULL.
+ */
+int write_queue_open(int fd, bool threads, const char *name, struct write_queue **queue);
 void write_queue_close(struct write_queue *queue);	/* after all writes have ended */
 
 /* For wait io_wait_begin() was called; io_wait_end() comes when it is done, perhaps before this returns. */

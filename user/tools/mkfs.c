@@ -213,7 +213,8 @@ static int make(const struct mkfs *mkfs)
 
 int main(int argc, char **argv)
 {
-	struct mkfs mkfs = { };
+	/* Who makes a volume of his own is to be able to use it. */
+	struct mkfs mkfs = { .format = { .root_uid = geteuid(), .root_gid = geteuid() ? getegid() : 0 } };
 	int option, ret;
 
 	tool_name = "mkfs.tux3";
