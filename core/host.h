@@ -19,6 +19,7 @@
 #include "env.h"
 
 struct tux3_inode;
+struct volume;
 struct io_wait;
 
 struct tux3_host_ops {
@@ -53,10 +54,13 @@ struct tux3_host_ops {
 	bool (*inode_kill)(struct tux3_inode *inode);
 
 	/*
-	 * The only one that the front end calls too, with the file's lock: the first run of cached blocks in [from, end)
+	 * The front end calls this one too, with the file's lock: the first run of cached blocks in [from, end)
 	 * that are dirty in any delta.  true and *block, *count (it may go on behind); false: there is none.
 	 */
 	bool (*data_dirty)(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count);
+
+	/* The clock of inode_now(), if it is another than the coarse one.  May be NULL. */
+	void (*now)(struct volume *vol, struct timespec64 *now);
 };
 
 #endif

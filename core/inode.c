@@ -194,7 +194,10 @@ struct tux3_time inode_now(struct volume *vol)
 {
 	struct timespec64 now;
 
-	ktime_get_coarse_real_ts64(&now);
+	if (vol->host && vol->host->now)
+		vol->host->now(vol, &now);
+	else
+		ktime_get_coarse_real_ts64(&now);
 	return (struct tux3_time){ .sec = now.tv_sec, .nsec = now.tv_nsec };
 }
 

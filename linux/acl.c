@@ -62,7 +62,8 @@ struct posix_acl *node_get_acl(struct inode *inode, int type, bool rcu)
 	acl = posix_acl_from_xattr(&init_user_ns, value, len);
 	kvfree(value);
 	if (IS_ERR(acl) && PTR_ERR(acl) != -ENOMEM) {
-		volume_warn(vol_of(inode), "the %s of inode %lu is not valid", acl_name(type), inode->i_ino);
+		volume_warn(vol_of(inode), "the %s of inode %llu is not valid", acl_name(type),
+			    (unsigned long long)inode->i_ino);
 		return ERR_PTR(-EIO);
 	}
 	return acl;
@@ -83,15 +84,12 @@ static int acl_store(struct inode *inode, int type, const struct posix_acl *acl,
 		attr.mode = *new_mode;
 		return op_setattr(core_of(inode), &attr, OP_ATTR_MODE);
 	}
-	size = posix_acl_xattr_size(acl->a_count);
-	if (size > TUX3_XATTR_SIZE_MAX)
+	if (posix_acl_xattr_size(acl->a_count) > TUX3_XATTR_SIZE_MAX)
 		return -ENOSPC;
-	value = kvmalloc(size, GFP_NOFS);
-	if (!value)
-		return -ENOMEM;
-	err = posix_acl_to_xattr(&init_user_ns, acl, value, size);
-	if (err >= 0)
-		err = node_xattr_set(inode, acl_name(type), value, size, 0, new_mode);
+	value = posix_acl_to_xattr(&init_user_ns, acl, &size, GFP_NOFS);
+	if (IS_ERR_OR_NULL(value))
+		return value ? PTR_ERR(value) : -ENOMEM;
+	err = node_xattr_set(inode, acl_name(type), value, size, 0, new_mode);
 	kvfree(value);
 	return err;
 }

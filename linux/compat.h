@@ -2,14 +2,125 @@
 /*
  * Differences between kernel versions, all in one place.  The code is written for the newest version it is built for; what
  * an older one (6.12 at least) calls differently is given the new name here.
+ *
+ * It is built and tested on the oldest and on the newest: see vm/series.py, where the newest is raised when this header was
+ * gone through for it.  Of those between, the version is given in which the kernel changed.
  */
 #ifndef TUX3_LINUX_COMPAT_H
 #define TUX3_LINUX_COMPAT_H
 
+#include <linux/fs.h>
+#include <linux/pagemap.h>
+#include <linux/posix_acl_xattr.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 #error "tux3 needs Linux 6.12 or newer"
+#endif
+
+/* ---- operations that are called with other arguments or return something else: NAME_op is for the table ---- */
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+#define COMPAT_MKDIR(name) \
+	static struct dentry *name##_op(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode) \
+	{ \
+		return name(idmap, dir, dentry, mode); \
+	}
+#else
+#define COMPAT_MKDIR(name) \
+	static int name##_op(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode) \
+	{ \
+		return PTR_ERR_OR_ZERO(name(idmap, dir, dentry, mode)); \
+	}
+#endif
+
+/* What was asked for as exclusive is not there when we are called. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+#define COMPAT_CREATE(name) \
+	static int name##_op(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode) \
+	{ \
+		return name(idmap, dir, dentry, mode); \
+	}
+#else
+#define COMPAT_CREATE(name) \
+	static int name##_op(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode, bool excl) \
+	{ \
+		return name(idmap, dir, dentry, mode); \
+	}
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#define COMPAT_UPDATE_TIME(name) \
+	int name##_op(struct inode *inode, enum fs_update_time type, unsigned int flags) \
+	{ \
+		return name(inode, type, flags); \
+	}
+#define UPDATE_TIME_ARGS struct inode *inode, enum fs_update_time type, unsigned int flags
+#else
+enum fs_update_time {
+	FS_UPD_ATIME,
+	FS_UPD_CMTIME,
+};
+#define COMPAT_UPDATE_TIME(name) \
+	int name##_op(struct inode *inode, int flags) \
+	{ \
+		return name(inode, flags & ~S_ATIME ? FS_UPD_CMTIME : FS_UPD_ATIME, 0); \
+	}
+#define UPDATE_TIME_ARGS struct inode *inode, int flags
+#endif
+
+/* The host's clock, struct tux3_host_ops: before multigrain timestamps the VFS had the coarse one, as the core has. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define COMPAT_NOW vfs_now
+#else
+#define COMPAT_NOW NULL
+#endif
+
+/* ---- functions and types ---- */
+
+/* WQ_PERCPU, which newer kernels insist on.  It came with stable updates too; where it has no name the bit means nothing. */
+#define COMPAT_WQ_PERCPU (1 << 8)
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
+#define file_kattr fileattr
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
+#define inode_generic_drop generic_drop_inode
+
+/* The value, for kvfree. */
+static inline void *compat_acl_to_xattr(struct user_namespace *ns, const struct posix_acl *acl, size_t *size_bytes,
+					gfp_t gfp)
+{
+	size_t size = posix_acl_xattr_size(acl->a_count);
+	void *value = kvmalloc(size, gfp);
+	int err = value ? posix_acl_to_xattr(ns, acl, value, size) : -ENOMEM;
+
+	if (err < 0) {
+		kvfree(value);
+		return ERR_PTR(err);
+	}
+	*size_bytes = size;
+	return value;
+}
+#define posix_acl_to_xattr compat_acl_to_xattr
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
+static inline u32 inode_state_read_once(struct inode *inode)
+{
+	return READ_ONCE(inode->i_state);
+}
+
+static inline void inode_state_clear(struct inode *inode, u32 flags)
+{
+	lockdep_assert_held(&inode->i_lock);
+	WRITE_ONCE(inode->i_state, inode->i_state & ~flags);
+}
+
+/* A folio knows no NUMA policy of its file. */
+#undef filemap_alloc_folio
+#define filemap_alloc_folio(gfp, order, policy) alloc_hooks(filemap_alloc_folio_noprof(gfp, order))
 #endif
 
 #endif

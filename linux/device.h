@@ -30,6 +30,7 @@
 struct bdev_device {
 	struct tux3_device dev;
 	struct block_device *bdev;	/* the caller's: open as long as we are */
+	struct super_block *sb;		/* of the mount */
 	struct bio_set write_bios, read_bios;
 	struct bio *kept;		/* commit_mutex; see bdev_bio_keep() */
 	unsigned int align_mask;	/* memory that a bio points to, and its length, must have none of these bits */

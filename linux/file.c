@@ -202,7 +202,7 @@ static int file_fiemap(struct inode *inode, struct fiemap_extent_info *info, u64
 const struct inode_operations file_inode_ops = {
 	.setattr = node_setattr,
 	.getattr = node_getattr,
-	.update_time = node_update_time,
+	.update_time = node_update_time_op,
 	.listxattr = node_listxattr,
 	.get_inode_acl = node_get_acl,
 	.set_acl = node_set_acl,

@@ -77,6 +77,22 @@ void node_evict(struct inode *inode)
 /* ---- VFS fields from the core's attributes ---- */
 
 /* core.lock held. */
+/*
+ * What the VFS sets times from.  Where some filesystems have multigrain timestamps, that is the coarse clock, but never
+ * before a fine time that any of them has given to an inode: with the coarse one alone, what is changed by us could be older
+ * than what was touched before.
+ */
+void vfs_now(struct volume *vol, struct timespec64 *now)
+{
+	struct dentry *root = READ_ONCE(bdev_device_of(vol->dev)->sb->s_root);
+
+	/* None is there before the mount is complete, and when it ends. */
+	if (root)
+		*now = current_time(d_inode(root));
+	else
+		ktime_get_coarse_real_ts64(now);
+}
+
 static void pull_times(struct inode *inode, const struct tux3_attr *attr)
 {
 	inode_set_atime_to_ts(inode, time_to_vfs(attr->atime));
@@ -178,7 +194,7 @@ struct inode *node_get(struct super_block *sb, u64 ino)
 	/* Or somebody makes an inode with this number, which an old handle knows from before: who has that tries again. */
 	if (!inode)
 		return ERR_PTR(-ENOMEM);
-	if (inode->i_state & I_NEW)
+	if (inode_state_read_once(inode) & I_NEW)
 		return node_read(inode);
 	if (test_bit(NODE_IS_DEAD, &node_of(inode)->flags)) {
 		iput(inode);
@@ -327,7 +343,7 @@ void host_inode_release(struct tux3_inode *core)
 	 * With a name it only moves to the LRU list, unless it is not to be cached: evicting would wait for the flusher,
 	 * and that perhaps for us.  Else it goes to the worker, while that still takes it.
 	 */
-	if (READ_ONCE(sb_of(inode->i_sb)->puts_closed) || (inode->i_nlink && !(READ_ONCE(inode->i_state) & I_DONTCACHE)))
+	if (READ_ONCE(sb_of(inode->i_sb)->puts_closed) || (inode->i_nlink && !(inode_state_read_once(inode) & I_DONTCACHE)))
 		iput(inode);
 	else
 		node_put_later(node);
@@ -392,13 +408,13 @@ int node_drop(struct inode *inode)
 		return 1;
 	if (to_be_forgotten(node)) {
 		atomic_inc(&inode->i_count);
-		inode->i_state &= ~I_DONTCACHE;		/* else the VFS would evict it regardless */
+		inode_state_clear(inode, I_DONTCACHE);	/* else the VFS would evict it regardless */
 		queue_put(node);
 		return 0;
 	}
 	if (test_bit(NODE_STRAYS, &node->flags) && inode->i_nlink)
-		inode->i_state &= ~I_DONTCACHE;		/* they are only in its pages */
-	return inode->i_state & I_DONTCACHE ? 1 : generic_drop_inode(inode);
+		inode_state_clear(inode, I_DONTCACHE);	/* they are only in its pages */
+	return inode_state_read_once(inode) & I_DONTCACHE ? 1 : inode_generic_drop(inode);
 }
 
 /* ---- the put worker ---- */
@@ -794,13 +810,13 @@ void node_dirty(struct inode *inode, int flags)
 	node_put_later(node);
 }
 
-int node_update_time(struct inode *inode, int flags)
+static int node_update_time(struct inode *inode, enum fs_update_time type, unsigned int flags)
 {
 	struct tux3_inode *core = core_of(inode);
 	struct volume *vol = core->vol;
 	u64 cost = space_cost_items(vol, 1);
 	struct tux3_time now = inode_now(vol);
-	bool only_atime = !(flags & ~S_ATIME);
+	bool only_atime = type == FS_UPD_ATIME;
 	struct tux3_attr *attr;
 	struct delta_op op;
 	int err;
@@ -809,20 +825,19 @@ int node_update_time(struct inode *inode, int flags)
 		touch_atime_lazily(inode);
 		return 0;
 	}
-	if (only_atime && would_wait(vol, cost))
-		return 0;
+	if ((only_atime || flags & IOCB_NOWAIT) && would_wait(vol, cost))
+		return only_atime ? 0 : -EAGAIN;
 	err = delta_enter(vol, &op, cost, 0);
 	if (err)
 		return only_atime ? 0 : err;
 	attr = only_atime ? inode_atime_begin(&op, core) : inode_change_begin(&op, core);
-	if (flags & S_ATIME)
+	if (only_atime)
 		attr->atime = now;
-	if (flags & S_MTIME)
-		attr->mtime = now;
-	if (flags & S_CTIME)
-		attr->ctime = now;
+	else
+		attr->mtime = attr->ctime = now;
 	pull_times(inode, attr);
 	inode_change_end(core);
 	delta_leave(&op);
 	return 0;
 }
+COMPAT_UPDATE_TIME(node_update_time)

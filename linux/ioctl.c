@@ -19,7 +19,7 @@
 
 /* ---- lsattr, chattr ---- */
 
-int node_fileattr_get(struct dentry *dentry, struct fileattr *fa)
+int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa)
 {
 	struct tux3_attr attr;
 
@@ -30,7 +30,7 @@ int node_fileattr_get(struct dentry *dentry, struct fileattr *fa)
 }
 
 /* The VFS has filled in what the caller did not give, and has checked who may do what. */
-int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct fileattr *fa)
+int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa)
 {
 	struct inode *inode = d_inode(dentry);
 	struct tux3_attr attr;

@@ -34,8 +34,8 @@ static struct dentry *dir_lookup(struct inode *dir, struct dentry *dentry, unsig
 	if (!err) {
 		inode = node_get(dir->i_sb, ino);
 		if (inode == ERR_PTR(-ESTALE)) {
-			volume_warn(vol_of(dir), "directory %lu: \"%s\" leads to inode %llu, which does not exist",
-				    dir->i_ino, name->name, (unsigned long long)ino);
+			volume_warn(vol_of(dir), "directory %llu: \"%s\" leads to inode %llu, which does not exist",
+				    (unsigned long long)dir->i_ino, name->name, (unsigned long long)ino);
 			return ERR_PTR(-EIO);
 		}
 	} else if (err != -ENOENT) {
@@ -89,15 +89,17 @@ static int make(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentr
 	return synced(dir);
 }
 
-static int dir_create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode, bool excl)
+static int dir_create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode)
 {
 	return make(idmap, dir, dentry, S_IFREG | mode, 0, NULL);
 }
+COMPAT_CREATE(dir_create)
 
-static int dir_mkdir(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode)
+static struct dentry *dir_mkdir(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode)
 {
-	return make(idmap, dir, dentry, S_IFDIR | mode, 0, NULL);
+	return ERR_PTR(make(idmap, dir, dentry, S_IFDIR | mode, 0, NULL));
 }
+COMPAT_MKDIR(dir_mkdir)
 
 static int dir_mknod(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode, dev_t rdev)
 {
@@ -232,18 +234,18 @@ static const char *symlink_get(struct dentry *dentry, struct inode *inode, struc
 
 const struct inode_operations dir_inode_ops = {
 	.lookup		= dir_lookup,
-	.create		= dir_create,
+	.create		= dir_create_op,
 	.link		= dir_link,
 	.unlink		= dir_unlink,
 	.symlink	= dir_symlink,
-	.mkdir		= dir_mkdir,
+	.mkdir		= dir_mkdir_op,
 	.rmdir		= dir_rmdir,
 	.mknod		= dir_mknod,
 	.rename		= dir_rename,
 	.tmpfile	= dir_tmpfile,
 	.getattr	= node_getattr,
 	.setattr	= node_setattr,
-	.update_time	= node_update_time,
+	.update_time	= node_update_time_op,
 	.listxattr	= node_listxattr,
 	.get_inode_acl	= node_get_acl,
 	.set_acl	= node_set_acl,
@@ -255,14 +257,14 @@ const struct inode_operations symlink_inode_ops = {
 	.get_link	= symlink_get,
 	.getattr	= node_getattr,
 	.setattr	= node_setattr,
-	.update_time	= node_update_time,
+	.update_time	= node_update_time_op,
 	.listxattr	= node_listxattr,
 };
 
 const struct inode_operations special_inode_ops = {
 	.getattr	= node_getattr,
 	.setattr	= node_setattr,
-	.update_time	= node_update_time,
+	.update_time	= node_update_time_op,
 	.listxattr	= node_listxattr,
 	.get_inode_acl	= node_get_acl,
 	.set_acl	= node_set_acl,

@@ -63,7 +63,7 @@ static struct workqueue_struct *read_queue;
 
 int read_init(void)
 {
-	read_queue = alloc_workqueue("tux3-read", WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
+	read_queue = alloc_workqueue("tux3-read", WQ_MEM_RECLAIM | WQ_HIGHPRI | COMPAT_WQ_PERCPU, 0);
 	return read_queue ? 0 : -ENOMEM;
 }
 
@@ -426,7 +426,7 @@ static int folio_scatter(struct address_space *mapping, struct folio *folio)
 	int err = generic_error_remove_folio(mapping, folio);
 
 	for (; !err && index < stop; index += 1UL << order) {
-		struct folio *small = filemap_alloc_folio(gfp, order);
+		struct folio *small = filemap_alloc_folio(gfp, order, NULL);
 
 		if (!small)
 			break;

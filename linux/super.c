@@ -221,6 +221,7 @@ static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	sbi->dev = dev;
+	bdev_device_of(dev)->sb = sb;
 	return volume_open(dev, &vfs_host_ops, &core, &sbi->vol, why, why_size);
 }
 

@@ -37,8 +37,8 @@ static int swap_next(struct swap_walk *walk, u64 block, struct data_extent *exte
 
 	if (err || extent->kind == DATA_MAPPED || extent->kind == DATA_UNWRITTEN)
 		return err;
-	volume_warn(vol, "file %lu cannot be used for swap: it has no block of its own at offset %llu; preallocate or write all of it first",
-		    walk->node->vfs.i_ino, (unsigned long long)block << vol->block_shift);
+	volume_warn(vol, "file %llu cannot be used for swap: it has no block of its own at offset %llu; preallocate or write all of it first",
+		    (unsigned long long)walk->node->vfs.i_ino, (unsigned long long)block << vol->block_shift);
 	return -EINVAL;
 }
 

@@ -221,6 +221,7 @@ void sysfs_remove(struct tux3_sb *sbi);
 
 /* ---- inode.c ---- */
 
+void vfs_now(struct volume *vol, struct timespec64 *now);	/* inode.c; see COMPAT_NOW */
 extern const struct tux3_host_ops vfs_host_ops;		/* inode_ functions from inode.c, data_ from writeback.c */
 
 struct inode *node_alloc(struct super_block *sb);	/* ->alloc_inode */
@@ -259,7 +260,7 @@ static inline void node_set_mode(struct tux3_node *node, struct tux3_attr *attr)
 		clear_bit(NODE_MODE_TO_COME, &node->flags);
 	}
 }
-int node_update_time(struct inode *inode, int flags);
+int node_update_time_op(UPDATE_TIME_ARGS);
 void node_dirty(struct inode *inode, int flags);	/* ->dirty_inode: for lazytime */
 
 int node_grab_init(struct tux3_sb *sbi);	/* workers */
@@ -333,7 +334,7 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 /* ---- ioctl.c ---- */
 
 long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
-int node_fileattr_get(struct dentry *dentry, struct fileattr *fa);
-int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct fileattr *fa);
+int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa);
+int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa);
 
 #endif

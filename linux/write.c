@@ -91,7 +91,7 @@ static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsi
 		order = min_t(unsigned int, order, __ffs(index));
 	for (;; order--) {
 		with = order > min ? (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NORETRY | __GFP_NOWARN : gfp;
-		folio = filemap_alloc_folio(with, order);
+		folio = filemap_alloc_folio(with, order, NULL);
 		if (!folio) {
 			if (order == min)
 				return ERR_PTR(-ENOMEM);

@@ -704,6 +704,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_aborted = host_data_aborted,
 	.data_done = host_data_done,
 	.data_dirty = host_data_dirty,
+	.now = COMPAT_NOW,
 };
 
 /* ---- strays ---- */

@@ -2,7 +2,7 @@
 """Packages of the distribution, unpacked into the cache folder: nothing is installed, the machine's apt stays as it is.
 
 The lists, the settings and what is downloaded are in CACHE/apt.  The mirror is the one in the machine's own sources;
-backports come from the same one.  Signatures are checked as ever.
+backports and other releases come from the same one.  Signatures are checked as ever.
 """
 import os
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import cache
 
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+KEYRING = "usr/share/keyrings/debian-archive-keyring.gpg"
 LISTS_MAX_AGE_S = 12 * 3600
 
 # Where backports are newer in a way that matters: Debian 12's QEMU 7.2 corrupts 6.12 guests under TCG with two CPUs,
@@ -51,8 +51,11 @@ def codename():
     return found[1]
 
 
-def find_sources():
-    """Lines of a sources.list: this release, its updates and security updates as this machine has them; backports."""
+def find_sources(other=None, keyring=f"/{KEYRING}"):
+    """Lines of a sources.list: this release, its updates and security updates as this machine has them; backports.
+
+    other: the same suites of another release.
+    """
     release = codename()
     wanted = [release, f"{release}-updates", f"{release}-security", f"{release}/updates"]
     told = cache.run(["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)",
@@ -62,13 +65,31 @@ def find_sources():
     suites |= {(uri, f"{release}-backports") for uri, suite in suites if suite == release}
     if not any(suite == release for _, suite in suites):
         raise cache.Failure(f"apt's sources on this machine name no mirror for Debian {release}")
-    signed = f"[signed-by={KEYRING}] " if Path(KEYRING).exists() else ""
+    if other:
+        suites = {(uri, suite.replace(release, other, 1)) for uri, suite in suites}
+    signed = f"[signed-by={keyring}] " if Path(keyring).exists() else ""
     return "".join(f"deb {signed}{uri} {suite} main\n" for uri, suite in sorted(suites))
 
 
+def find_keyring(release):
+    """A keyring with the keys of this release: the machine's own, or that of the newest package, if it is younger."""
+    keys = f"usr/share/keyrings/debian-archive-{release}-stable.gpg"
+    if Path("/", keys).exists():
+        return Path("/", KEYRING)
+    folder = cache.release_folder(release)
+    if not cache.have("keyring", release, folder):
+        with cache.making("keyring", release, folder) as tree:
+            Apt().unpack(tree, "debian-archive-keyring")
+            if not (tree / keys).exists():
+                raise cache.Failure(f"debian-archive-keyring of this machine's Debian has no keys of {release}")
+    return cache.have("keyring", release, folder) / KEYRING
+
+
 class Apt:
-    def __init__(self):
-        self.dir = cache.CACHE / "apt"
+    def __init__(self, release=None):
+        """release: of Debian, if it is not this machine's."""
+        self.release = release
+        self.dir = (cache.release_folder(release) if release else cache.CACHE) / "apt"
         self.updated = False
 
     def run(self, program, *args, **options):
@@ -81,16 +102,16 @@ class Apt:
             return
         for name in ("state/lists/partial", "cache/archives/partial"):
             (self.dir / name).mkdir(parents=True, exist_ok=True)
-        sources = find_sources()
+        sources = find_sources(self.release, find_keyring(self.release)) if self.release else find_sources()
         source_list, stamp = self.dir / "sources.list", self.dir / "updated"
         fresh = (stamp.exists() and time.time() - stamp.stat().st_mtime < LISTS_MAX_AGE_S
                  and source_list.exists() and source_list.read_text() == sources)
         source_list.write_text(sources)
         (self.dir / "apt.conf").write_text(CONFIG.format(dir=self.dir))
-        (self.dir / "preferences").write_text(PREFERENCES.format(codename=codename()))
+        (self.dir / "preferences").write_text(PREFERENCES.format(codename=self.release or codename()))
         (self.dir / "status").touch()
         if force or not fresh:
-            cache.say("reading the package lists of the mirror")
+            cache.say("reading the package lists of the mirror" + (f" for {self.release}" if self.release else ""))
             self.run("apt-get", "-q", "update")
             stamp.touch()
         self.updated = True

@@ -9,6 +9,12 @@ It is cache/vm, or where TUX3_CACHE says.  A part of it is a folder NAME-KEY, of
 	guest		the root file system of the virtual machine
 	debug		a kernel with checkers: vm/debug-kernel makes it
 
+Another series of kernels than the default has its kernel-version, build, headers and kernel in series-NAME.  What comes
+from another release of Debian is in release-CODENAME:
+
+	apt		package lists
+	gcc-VERSION	the compiler that release built its kernel with, and the libraries of programs from there
+
 A part is made under another name and renamed when it is complete, so one that is there is whole.  KEY says what it was
 made from: a part of another KEY is made anew.  Parts are made under a lock, and only added to by their makers.
 """
@@ -19,6 +25,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+from series import DEFAULT
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("TUX3_CACHE") or ROOT / "cache/vm").absolute()
@@ -45,23 +53,32 @@ def lock(name="lock"):
         yield
 
 
-def have(name, part_key):
+def series_folder(series):
+    """Where headers and kernel of this series (of vm/series.py) are."""
+    return CACHE if series == DEFAULT else CACHE / f"series-{series.name}"
+
+
+def release_folder(release):
+    return CACHE / f"release-{release}"
+
+
+def have(name, part_key, folder=CACHE):
     """The folder of this part if it is there and made from this key."""
-    path = CACHE / f"{name}-{part_key}"
+    path = folder / f"{name}-{part_key}"
     return path if path.is_dir() else None
 
 
 @contextlib.contextmanager
-def making(name, part_key):
+def making(name, part_key, folder=CACHE):
     """An empty folder that becomes the part when the block ends without an exception.  The caller has the lock."""
-    final = CACHE / f"{name}-{part_key}"
-    temp = CACHE / f".making-{name}"
+    final = folder / f"{name}-{part_key}"
+    temp = folder / f".making-{name}"
     remove(temp)
     temp.mkdir(parents=True)
     yield temp
     temp.rename(final)
-    link(CACHE / name, final.name)
-    for other in CACHE.glob(f"{name}-*"):
+    link(folder / name, final.name)
+    for other in folder.glob(f"{name}-*"):
         if other != final and other.is_dir():
             remove(other)
 

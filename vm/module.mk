@@ -3,6 +3,7 @@
 # The kernel module.  Included by the Makefile; vm/run also uses it alone.
 #
 #	make module			build/module/tux3.ko for the stock kernel that vm/ boots (its headers are fetched)
+#	make module SERIES=7		build/module-7/tux3.ko for another series of stock kernels: vm/series.py has them
 #	make module KDIR=/lib/modules/$(uname -r)/build		for this machine's own kernel
 #	make module W=1 V=1		as for any kernel module
 #	make module-check		sparse, if it is installed
@@ -14,8 +15,12 @@
 
 VERSION ?= $(shell sed -n 's/^VERSION := //p' Makefile)
 VM_CACHE := $(or $(TUX3_CACHE),$(CURDIR)/cache/vm)
-KDIR ?= $(VM_CACHE)/build
-MODULE_OUT ?= build/module
+# The default series' folders are not named after it.
+SERIES ?=
+OTHER_SERIES := $(filter-out 6.12,$(SERIES))
+VM_BUILD := $(VM_CACHE)$(OTHER_SERIES:%=/series-%)/build
+KDIR ?= $(VM_BUILD)
+MODULE_OUT ?= build/module$(OTHER_SERIES:%=-%)
 MODULE_INPUT := $(sort $(wildcard core/*.[ch] linux/*.[ch] linux/*/*.[ch] linux/*.mk))
 
 # -Wextra without what the kernel's own headers do everywhere.
@@ -33,19 +38,23 @@ obj-m := tux3.o
 tux3-y := $$(TUX3_OBJECTS)
 ccflags-y := $$(TUX3_CFLAGS) -DTUX3_VERSION='"$(VERSION)"'
 ccflags-y += -g -fmacro-prefix-map=$$(TUX3_SOURCE)/= $(MODULE_WARNINGS)
-$$(obj)/%.o: $$(TUX3_SOURCE)/%.c FORCE
+$$(obj)/core/%.o: $$(TUX3_SOURCE)/core/%.c FORCE
+	$$(call if_changed_rule,cc_o_c)
+	$$(call cmd,force_checksrc)
+$$(obj)/linux/%.o: $$(TUX3_SOURCE)/linux/%.c FORCE
 	$$(call if_changed_rule,cc_o_c)
 	$$(call cmd,force_checksrc)
 endef
 
-# Type information for BPF needs pahole and the kernel's vmlinux, which few have.
-KBUILD = $(MAKE) --no-print-directory -C $(abspath $(KDIR)) M=$(abspath $(MODULE_OUT)) CONFIG_DEBUG_INFO_BTF_MODULES=
+# Type information for BPF needs pahole and the kernel's vmlinux, which few have; so the version of pahole is no matter.
+KBUILD = $(MAKE) --no-print-directory -C $(abspath $(KDIR)) M=$(abspath $(MODULE_OUT)) CONFIG_DEBUG_INFO_BTF_MODULES= \
+	'PAHOLE_VERSION=$$(CONFIG_PAHOLE_VERSION)'
 
 .PHONY: module module-list module-check module-install vm
 module: $(MODULE_OUT)/tux3.ko
 
-$(VM_CACHE)/build:
-	@vm/fetch headers
+$(VM_BUILD):
+	@vm/fetch $(OTHER_SERIES:%=--series %) headers
 
 # Written when it changes.
 export MODULE_KBUILD
@@ -54,12 +63,12 @@ $(MODULE_OUT)/Kbuild: module-list
 	@printf '%s\n' "$$MODULE_KBUILD" | cmp -s - $@ || printf '%s\n' "$$MODULE_KBUILD" >$@
 
 # The lock is for vm/run, which may run several times and wants a whole file.
-$(MODULE_OUT)/tux3.ko: $(MODULE_INPUT) $(MODULE_OUT)/Kbuild | $(filter $(VM_CACHE)/build,$(KDIR))
+$(MODULE_OUT)/tux3.ko: $(MODULE_INPUT) $(MODULE_OUT)/Kbuild | $(filter $(VM_BUILD),$(KDIR))
 	$(if $(wildcard linux/*.c),,$(error there is no module yet: linux/ has no sources))
 	+@flock $(MODULE_OUT)/lock $(KBUILD) modules
 	@touch $@
 
-module-check: $(MODULE_OUT)/Kbuild | $(filter $(VM_CACHE)/build,$(KDIR))
+module-check: $(MODULE_OUT)/Kbuild | $(filter $(VM_BUILD),$(KDIR))
 	@command -v sparse >/dev/null || { echo "make module-check: sparse is not installed" >&2; exit 1; }
 	+@flock $(MODULE_OUT)/lock $(KBUILD) C=2 modules
 

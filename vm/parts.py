@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The parts of the cache folder that come from the distribution: what they are made of and how."""
+import os
 import re
 import shutil
 
@@ -7,12 +8,18 @@ import cache
 from apt import Apt, codename, merge_usr
 from cache import CACHE, Failure, say
 from images import finish_kernel, make_image, unpack_vmlinux
+from series import ALL, DEFAULT, numbers
 
 PARTS = ("tools", "headers", "kernel", "guest")
 
-# The long-term series of stock kernels that the module is for, and Debian's flavour for virtual machines.
-SERIES = "6.12"
+# Debian's flavour of kernel for virtual machines.
 FLAVOUR = "cloud-amd64"
+
+# What programs of another release need here: kbuild's own, which come with the headers, and its compiler.
+FOREIGN = ["libc6", "libelf1t64", "libgmp10", "libisl23", "libmpc3", "libmpfr6", "libzstd1", "zlib1g"]
+FOREIGN_COMPILER = ["cpp-{}-x86-64-linux-gnu", "gcc-{}-x86-64-linux-gnu"]
+FOREIGN_WITHOUT = ["usr/share", "usr/bin/x86_64-linux-gnu-lto-dump-{}", "usr/libexec/gcc/x86_64-linux-gnu/{}/lto1",
+                   "usr/lib/x86_64-linux-gnu/gconv"]
 
 # What runs on this machine.
 TOOLS = ["qemu-system-x86", "erofs-utils", "zstd", "kmod", "busybox-static"]
@@ -68,27 +75,43 @@ nogroup:x:65534:
 
 # ---- the kernel's version ----
 
-def newest_kernel(apt):
+# Exit status.
+NOT_SERVED = 126
+
+
+class NotServed(Failure):
+    """The mirror has no kernel of a series."""
+
+
+def newest_kernel(apt, series):
     """(uname -r, package version) of the newest kernel of the series whose image and headers are both there."""
-    pattern = re.compile(rf"linux-headers-({re.escape(SERIES)}\.\S*-{FLAVOUR})$")
-    found = []
-    for name in apt.names(f"linux-headers-{SERIES}"):
+    pattern = re.compile(rf"linux-headers-(\d+\.\d\S*-{FLAVOUR})$")
+    found, newer = [], []
+    for name in apt.names("linux-headers-"):
         match = pattern.match(name)
+        if match and not series.has(match[1]):
+            newer += [match[1]] if not any(one.has(match[1]) for one in ALL) and series.first < numbers(match[1]) else []
+            continue
         version = match and apt.version(name)
         images = match and [apt.version(f"linux-image-{match[1]}{end}") for end in ("", "-unsigned")]
         if version and version in images:
-            found.append(([int(n) for n in re.findall(r"\d+", version)], match[1], version))
+            found.append((numbers(version), match[1], version))
+    if newer:
+        say(f"the mirror has also kernels that the module was not tried with: {', '.join(newer)}")
     if not found:
-        raise Failure(f"the mirror has no linux-headers-{SERIES}...-{FLAVOUR} with its image")
+        raise NotServed(f"the mirror has no linux-headers-...-{FLAVOUR} of Linux {series} with its image"
+                        + (f" for Debian {series.release}" if series.release else ""))
     return max(found)[1:]
 
 
-def pinned_kernel(apt, update=False):
+def pinned_kernel(apt, series, update=False):
     """The version that is used until --update."""
-    pin = CACHE / "kernel-version"
-    if update or not pin.exists():
+    pin = cache.series_folder(series) / "kernel-version"
+    # A checkout may know of fewer versions than the one that fetched last.
+    if update or not pin.exists() or not series.has(pin.read_text()):
         apt.update(force=update)
-        release, version = newest_kernel(apt)
+        release, version = newest_kernel(apt, series)
+        pin.parent.mkdir(parents=True, exist_ok=True)
         cache.write(pin, f"{release} {version}\n")
         say(f"the kernel is {release}, package version {version}")
     return pin.read_text().split()
@@ -108,9 +131,67 @@ def make_headers(apt, tree, release, version):
     text = makefile.read_text()
     if "include /usr/src/" not in text:
         raise Failure(f"{makefile.name} of linux-headers-{release} does not look as expected: {text[:200]}")
-    makefile.write_text(text.replace("include /usr/src/", "include $(dir $(realpath $(lastword $(MAKEFILE_LIST))))../"))
+    here = "$(dir $(realpath $(lastword $(MAKEFILE_LIST))))"
+    text = re.sub(r"^KBUILD_OUTPUT *=.*", f"KBUILD_OUTPUT := {here}.", text, flags=re.M)
+    makefile.write_text(text.replace("include /usr/src/", f"include {here}../"))
     # Only type information for BPF is made from it, by a program that few have.
     (build / "vmlinux").unlink(missing_ok=True)
+    if apt.release:
+        make_runnable(apt, tree, build / ".kernelvariables")
+
+
+def make_runnable(apt, tree, variables):
+    """Have the programs of headers for another release run with that release's libraries, and its compiler used.
+
+    The two belong together: a kernel's headers tell what its compiler can do, and they are read by that one.
+    """
+    text = variables.read_text()
+    match = re.search(r"^CC = .*gcc-(\d+)$", text, re.M)
+    if not match:
+        raise Failure(f"{variables.name} of the kernel's headers does not name a compiler as expected: {text[:200]}")
+    foreign = ensure_foreign(apt, match[1])
+    for path in find_programs(tree):
+        wrap_program(path, foreign)
+    compiler = f"$(dir $(realpath $(lastword $(MAKEFILE_LIST)))){os.path.relpath(foreign, variables.parent)}"
+    variables.write_text(text.replace(match[0], f"CC := {compiler}/usr/bin/x86_64-linux-gnu-gcc-{match[1]}"))
+
+
+def ensure_foreign(apt, gcc):
+    """Libraries and compiler of the release, as a folder that runs on this machine."""
+    folder, name = cache.release_folder(apt.release), f"gcc-{gcc}"
+    packages = [*FOREIGN, *(package.format(gcc) for package in FOREIGN_COMPILER)]
+    part_key = cache.key(packages, FOREIGN_WITHOUT)
+    if not cache.have(name, part_key, folder):
+        say(f"fetching {name} of {apt.release}")
+        with cache.making(name, part_key, folder) as tree:
+            cache_packages = apt.unpack(tree, *packages)
+            (tree / "packages").write_text("\n".join(cache_packages) + "\n")
+            for path in FOREIGN_WITHOUT:
+                cache.remove(tree / path.format(gcc))
+            for path in find_programs(tree):
+                wrap_program(path, tree)
+    return folder / name
+
+
+def find_programs(tree):
+    """Executable files, not scripts nor libraries."""
+    for path in sorted(tree.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o111 and ".so" not in path.name:
+            with open(path, "rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    yield path
+
+
+def wrap_program(path, foreign):
+    """Put a script in the program's place that runs it with the loader and the libraries in foreign."""
+    hidden = path.with_name(f".{path.name}.elf")
+    libraries = f"$here/{os.path.relpath(foreign, path.parent)}/usr/lib/x86_64-linux-gnu"
+    path.rename(hidden)
+    path.write_text(f"""#!/bin/sh
+here=${{0%/*}}
+exec "{libraries}/ld-linux-x86-64.so.2" --argv0 "$0" --library-path "{libraries}" "$here/{hidden.name}" "$@"
+""")
+    path.chmod(0o755)
 
 
 def make_kernel(apt, tree, release, version):
@@ -119,14 +200,20 @@ def make_kernel(apt, tree, release, version):
         package += "-unsigned"
     temp = tree / "unpacked"
     temp.mkdir()
-    apt.unpack(temp, f"{package}={version}")
+    # Newer ones are in several packages.
+    packages = [package, *(f"linux-{part}-{release}" for part in ("base", "binary", "modules"))]
+    apt.unpack(temp, *(f"{name}={version}" for name in packages if apt.version(name) == version))
     (tree / "version").write_text(f"{release}\n")
     (tree / "package").write_text(f"{package} {version}\n")
-    image = temp / f"boot/vmlinuz-{release}"
+    modules = next(temp / path for path in ("lib/modules", "usr/lib/modules") if (temp / path).exists())
+    image, config = (next(path for path in (temp / f"boot/{name}-{release}", modules / release / name) if path.exists())
+                     for name in ("vmlinuz", "config"))
     if not unpack_vmlinux(image, tree / "vmlinux"):
         shutil.copy(image, tree / "bzImage")
-    shutil.copy(temp / f"boot/config-{release}", tree / "config")
-    shutil.copytree(temp / "lib/modules", tree / "lib/modules", symlinks=True)
+    shutil.copy(config, tree / "config")
+    shutil.copytree(modules, tree / "lib/modules", symlinks=True)
+    for name in ("vmlinuz", "config", "System.map"):
+        (tree / "lib/modules" / release / name).unlink(missing_ok=True)
     cache.remove(temp)
     (tree / "build").symlink_to("../build")
     finish_kernel(tree)
@@ -167,21 +254,23 @@ def make_guest(apt, folder):
     cache.remove(tree)
 
 
-def ensure(*parts, update=False):
-    """Make the named parts that are missing."""
-    apt = Apt()
+def ensure(*parts, series=DEFAULT, update=False):
+    """Make the named parts that are missing; headers and kernel of this series."""
+    folder, own = cache.series_folder(series), Apt()
+    other = Apt(series.release) if series.release else own
     with cache.lock():
-        kernel = pinned_kernel(apt, update) if {"headers", "kernel"} & set(parts) else None
+        kernel = pinned_kernel(other, series, update) if {"headers", "kernel"} & set(parts) else None
         for name in parts:
             if name in ("headers", "kernel"):
-                args, part_key = kernel, kernel[0]
+                apt, where, args, part_key = other, folder, kernel, kernel[0]
             elif name == "tools":
-                args, part_key = [], cache.key(codename(), TOOLS)
+                apt, where, args, part_key = own, CACHE, [], cache.key(codename(), TOOLS)
             else:
-                args, part_key = [], cache.key(codename(), GUEST, GUEST_WITHOUT, GUEST_LINKS, GUEST_ETC)
-            if not cache.have(name, part_key):
-                say(f"fetching {name}")
-                with cache.making(name, part_key) as tree:
+                apt, where, args = own, CACHE, []
+                part_key = cache.key(codename(), GUEST, GUEST_WITHOUT, GUEST_LINKS, GUEST_ETC)
+            if not cache.have(name, part_key, where):
+                say(f"fetching {name}" + (f" for Linux {kernel[0]}" if args else ""))
+                with cache.making(name, part_key, where) as tree:
                     globals()[f"make_{name}"](apt, tree, *args)
             if name == "headers":
-                cache.link(CACHE / "build", f"headers-{part_key}/usr/src/linux-headers-{part_key}")
+                cache.link(folder / "build", f"headers-{part_key}/usr/src/linux-headers-{part_key}")

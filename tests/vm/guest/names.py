@@ -676,6 +676,25 @@ def times():
     assert abs(os.stat("a").st_mtime_ns - time.time_ns()) < 60e9
 
 
+def times_beside_finer_ones():
+    """Another filesystem gives finer times where the kernel has those.  What is changed later here is not older."""
+    other = "/dev/shm/finer"
+    write("a", "a")
+    latest = 0
+    for number in range(20):
+        for change in (lambda: os.utime("a"), lambda: write("a", "b"), lambda: os.chmod("a", 0o600 | number)):
+            # A time that was asked for is followed by a finer one.
+            write(other, "x")
+            os.stat(other)
+            write(other, "y")
+            os.stat(other)
+            change()
+            state = os.stat("a")
+            assert state.st_ctime_ns >= latest, (number, state.st_ctime_ns - latest)
+            latest = max(state.st_ctime_ns, state.st_mtime_ns)
+    os.unlink(other)
+
+
 def xattrs():
     value = os.urandom(65536)
     write("a", "")

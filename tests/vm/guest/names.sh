@@ -137,7 +137,8 @@ if [ $# = 1 ]; then
 	exit
 fi
 fresh || exit 1
-for test in kinds leases volume_ioctls links renames tmpfile removed_cwd times positions xattrs idmapped handles unlinked; do
+for test in kinds leases volume_ioctls links renames tmpfile removed_cwd times times_beside_finer_ones positions xattrs idmapped \
+	    handles unlinked; do
 	system_calls $test
 done
 function_test acls acls
