@@ -120,8 +120,8 @@ int file_swap_activate(struct swap_info_struct *swap, struct file *file, sector_
 
 	/* swapon() lets a file pass that is shorter than a page: a mapping can have stored a header beyond its end. */
 	if (i_size_read(&node->vfs) >> PAGE_SHIFT < swap->max) {
-		volume_warn(vol, "file %lu cannot be used for swap: it is shorter than its swap header says; run mkswap again",
-			    node->vfs.i_ino);
+		volume_warn(vol, "file %llu cannot be used for swap: it is shorter than its swap header says; run mkswap again",
+			    (unsigned long long)node->vfs.i_ino);
 		return -EINVAL;
 	}
 	/* Frozen: nothing can be committed.  Waiting for the thaw with i_rwsem would be the wrong order. */
