@@ -261,15 +261,19 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 
 #define COMMIT_AHEAD 256u	/* inodes */
 
-/* Will the commit free blocks of this inode, in maps not in memory?  Of a large file that goes on it does so here and there: not looked for. */
+/*
+ * Will the commit free blocks of this inode, in maps not in memory?  Of a large file that goes on it does so here and
+ * there: not looked for.  What goes in parts is looked for in parts (delete.c, data_commit.c).
+ */
 static bool commit_frees_blocks(struct tux3_inode *inode, u64 delta)
 {
 	bool frees;
 
 	spin_lock(&inode->lock);
 	frees = inode->in_tree && inode->blocks &&
-		(!inode->attr.nlink || (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA &&
-					inode->blocks <= COMMIT_SMALL_BLOCKS && !balloc_all_loaded(inode->vol)));
+		((!inode->attr.nlink && !delete_is_long(inode->vol, inode->blocks)) ||
+		 (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA && inode->blocks <= COMMIT_SMALL_BLOCKS &&
+		  !balloc_all_loaded(inode->vol)));
 	spin_unlock(&inode->lock);
 	return frees;
 }
@@ -293,8 +297,11 @@ static struct llist_node *commit_read_ahead(struct volume *vol, struct llist_nod
 	for (node = from; node != end && !prefetch_full(vol->ahead); node = node->next) {
 		struct tux3_inode *inode = llist_entry(node, struct tux3_inode, dirty_node[delta & 1]);
 
+		struct tree_key from = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
+		struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
+
 		if (commit_frees_blocks(inode, delta))
-			prefetch_add_inode_blocks(vol->ahead, inode->ino, 0);
+			prefetch_add_items(vol->ahead, &from, &to);
 	}
 	prefetch_run(vol->ahead);
 	return node == from ? from->next : node;

@@ -15,6 +15,7 @@
  */
 #include "volume.h"
 #include "data.h"
+#include "prefetch.h"
 
 struct data_commit {
 	struct tux3_inode *inode;
@@ -33,13 +34,59 @@ static int data_record(struct data_commit *dc, enum tux3_record_type type, const
 	return log_record_at(dc->vol, &key, type, payload, len, tail, tail_len);
 }
 
-static int data_punch(struct data_commit *dc, u64 block, u64 count)
+static int data_punch_part(struct data_commit *dc, u64 block, u64 count)
 {
 	struct record_extent record = {
 		.ino = cpu_to_le64(dc->inode->ino), .block = cpu_to_le64(block), .count = cpu_to_le64(count),
 	};
 
 	return data_record(dc, TUX3_RECORD_EXTENT_PUNCH, &record, sizeof(record), NULL, 0, TUX3_ITEM_EXTENT, block);
+}
+
+#define PUNCH_PARTS 32u		/* of a file at most: their records fit into a block */
+
+struct punch_part {
+	u64 left;
+	u64 end;
+};
+
+static int punch_count(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct punch_part *part = ctx;
+
+	part->end = key->offset;
+	return !part->left--;
+}
+
+/*
+ * A range may have very many extents.  It goes in parts: what each needs is read before the tree is locked for it, and
+ * between them others can read the tree.
+ */
+static int data_punch(struct data_commit *dc, u64 block, u64 count)
+{
+	struct volume *vol = dc->vol;
+	u64 end = count > DATA_END - block ? DATA_END : block + count;
+	u64 extents = max_t(u64, vol->opts.slice_extents, dc->inode->blocks / PUNCH_PARTS);
+	struct tree_key from, to, last = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, end - 1);
+	int more = dc->inode->blocks > extents, err = 0;
+
+	while (more && !err) {
+		struct punch_part part = { .left = extents };
+
+		from = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, block);
+		more = tree_scan(vol, &from, &last, punch_count, &part);
+		if (more < 0)
+			return more;
+		to = more ? tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, part.end - 1) : last;
+		prefetch_add_items(vol->ahead, &from, &to);
+		prefetch_run(vol->ahead);
+		if (more) {
+			err = data_punch_part(dc, block, part.end - block);
+			block = part.end;
+			cond_resched();
+		}
+	}
+	return err ? err : data_punch_part(dc, block, end == DATA_END ? DATA_END : end - block);
 }
 
 /* ---- inline ---- */

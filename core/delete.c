@@ -210,11 +210,14 @@ static int slice_xattrs(struct volume *vol, struct delete_work *work, u32 *left)
 	struct slice slice = { .left = limit };
 	struct record_hashes record = { .ino = cpu_to_le64(work->ino), .first = cpu_to_le64(work->hash) };
 	int more = xattrs_look(vol, work->ino, work->hash, &slice), err;
+	struct tree_key from, to;
 
 	if (more <= 0)
 		return more;
 	*left -= limit;
-	prefetch_add_inode_blocks(vol->ahead, work->ino, 0);
+	from = tree_key(work->ino, TUX3_ITEM_XATTR, work->hash);
+	to = tree_key(work->ino, TUX3_ITEM_XATTR, slice.end - 1);
+	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
 	record.last = cpu_to_le64(slice.end - 1);
 	vol->log.blocks_delta = 0;
@@ -253,7 +256,11 @@ static int slice_extents(struct volume *vol, struct delete_work *work, u32 *left
 	if (more < 0)
 		return more;
 	*left -= more ? limit : limit - slice.left;
-	prefetch_add_inode_blocks(vol->ahead, work->ino, work->next);
+	if (more)
+		to.offset = slice.end - 1;
+	else if (!work->next)
+		from = tree_key(work->ino, TUX3_ITEM_XATTR, 0);		/* few, and they go with it */
+	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
 	tree_edit_begin(vol);
 	err = more ? slice_punch(vol, work, slice.end) : slice_finish(vol, work);

@@ -287,11 +287,8 @@ static int prefetch_item(void *ctx, const struct tree_key *key, const void *data
 	return prefetch_full(prefetch);
 }
 
-void prefetch_add_inode_blocks(struct prefetch *prefetch, u64 ino, u64 block)
+void prefetch_add_items(struct prefetch *prefetch, const struct tree_key *from, const struct tree_key *to)
 {
-	struct tree_key from = tree_key(ino, block ? TUX3_ITEM_EXTENT : TUX3_ITEM_XATTR, block);
-	struct tree_key to = tree_key(ino, TUX3_ITEM_EXTENT, U64_MAX);
-
 	if (prefetch)
-		tree_scan(prefetch->vol, &from, &to, prefetch_item, prefetch);
+		tree_scan(prefetch->vol, from, to, prefetch_item, prefetch);
 }

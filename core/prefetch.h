@@ -33,8 +33,11 @@ void prefetch_add_key(struct prefetch *prefetch, const struct tree_key *key);
 void prefetch_add_group(struct prefetch *prefetch, u64 group);
 void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *record);	/* whole, in memory */
 void prefetch_add_blocks(struct prefetch *prefetch, u64 addr, u64 count);	/* whose free maps will change */
-/* Free maps of what an inode has in blocks, file data from this block on; reads its items, so tree->sem is not held. */
-void prefetch_add_inode_blocks(struct prefetch *prefetch, u64 ino, u64 block);
+/*
+ * Free maps of the blocks that the xattrs and extents from one key to the other lead to.  Reads these items, one leaf after
+ * the other, so tree->sem is not held, and who takes what is there in parts asks for one part at a time.
+ */
+void prefetch_add_items(struct prefetch *prefetch, const struct tree_key *from, const struct tree_key *to);
 /* Read what was added and is not in memory; begin anew.  Keys first: tree->sem must not be held. */
 void prefetch_run(struct prefetch *prefetch);
 

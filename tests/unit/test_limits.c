@@ -6,6 +6,7 @@
 #include "support_lib.h"
 #include "support_image.h"
 
+#include <linux/falloc.h>
 #include <unistd.h>
 
 #include <linux/log2.h>
@@ -470,6 +471,59 @@ static void test_circle_of_parents(void **state)
 	image_close(&image);
 }
 
+/* ---- files of very many extents ---- */
+
+#define COMB 15000u		/* extents: about 200 leaves */
+
+static void assert_read_once(struct bed *bed, const char *what, u64 reads, u64 locked)
+{
+	reads = atomic64_read(&bed->dev->reads) - reads;
+	locked = counter(bed, TUX3_COUNT_READS_LOCKED) - locked;
+	if (reads > 2 * COMB / 64 || locked > 4)
+		fail_msg("%s: %llu reads, %llu of them with the tree locked", what, (unsigned long long)reads,
+			 (unsigned long long)locked);
+}
+
+/* Each leaf is read once, whatever the parts in which they go and how few nodes stay in memory, and the tree not locked for it. */
+static void test_removing_many_extents(void **state)
+{
+	static const char *const paths[] = { "/punched", "/orphan", "/cut", "/deleted" };
+	struct bed bed = { .opts = { .manual = true, .slice_extents = 250 } };
+	struct tux3_node *node;
+	u64 reads, locked;
+	u32 i, n;
+
+	bed_make(&bed, 320 << 20, BLOCK);
+	for (n = 0; n < ARRAY_SIZE(paths); n++) {
+		node = bed_file(&bed, paths[n]);
+		for (i = 0; i < COMB; i++)
+			assert_int_equal(tux3_write(node, "data", 4, 2ULL * i * BLOCK), 4);
+		tux3_node_put(node, 1);
+	}
+	bed.opts.cache_bytes = 64 * BLOCK;
+	bed_reopen(&bed);
+	for (n = 0; n < ARRAY_SIZE(paths); n++) {
+		node = bed_file(&bed, paths[n]);
+		reads = atomic64_read(&bed.dev->reads);
+		locked = counter(&bed, TUX3_COUNT_READS_LOCKED);
+		if (n % 2)
+			assert_ok(tux3_path_unlink(bed.volume, NULL, paths[n]));
+		if (n == 0)
+			assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2ULL * COMB * BLOCK));
+		else if (n < 3)
+			assert_ok(tux3_truncate(node, 0));
+		if (n == 3)
+			tux3_node_put(node, 1);
+		do
+			assert_ok(delta_commit(core(&bed)));
+		while (delta_has_changes(core(&bed)));
+		assert_read_once(&bed, paths[n], reads, locked);
+		if (n < 3)
+			tux3_node_put(node, 1);
+	}
+	bed_free(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +537,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_long_deletes_take_turns),
 		cmocka_unit_test(test_directories_come_and_go),
 		cmocka_unit_test(test_circle_of_parents),
+		cmocka_unit_test(test_removing_many_extents),
 	};
 
 	if (argc > 1)
