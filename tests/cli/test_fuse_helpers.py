@@ -6,6 +6,7 @@ has ours too.
 """
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import threading
@@ -263,3 +264,31 @@ pid=$(daemon $V); kill $pid; ended $pid
 ! mountpoint -q $T/else
 $B/fsck.tux3 $V
 """)
+
+
+@pytest.mark.skipif(not shutil.which("fusermount3"), reason="no fusermount3")
+def test_auto_unmount_for_a_user(script):
+    """Who is not root needs fusermount3 for it, and /dev/fuse.  (The way to our programs may be closed to him: by descriptor.)"""
+    said = script("""
+mknod $T/fuse c 10 229 && chmod 666 $T/fuse && mount --bind $T/fuse /dev/fuse || { echo no device; exit 0; }
+mount -t tmpfs -o mode=777 tmpfs /media
+exec 8<$B/mkfs.tux3 9<$B/tux3-fuse
+user() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
+user /proc/self/fd/8 -q /media/v 16M
+user mkdir /media/m
+user sh -c "exec 3<>/dev/fuse" 2>/dev/null && [ -u "$(command -v fusermount3)" ] && grep -q "^NoNewPrivs:.0" /proc/self/status || {
+	echo no permission; exit 0; }
+for n in 1 2 3; do
+	user /proc/self/fd/9 -o auto_unmount /media/v /media/m
+	grep -q "/media/m rw,nosuid,nodev" /proc/self/mountinfo
+	user touch /media/m/file
+	for p in /proc/[0-9]*; do
+		if [ $p/exe -ef $B/tux3-fuse ] && tr '\\0' ' ' <$p/cmdline | grep -q "/media/v"; then kill -9 ${p#/proc/}; fi
+	done
+	while grep -q " /media/m " /proc/self/mountinfo; do sleep 0.05; done
+done
+user /proc/self/fd/9 -o auto_unmount /media/v /media/m
+user fusermount3 -u /media/m
+""")
+    if said.startswith("no "):
+        pytest.skip("/dev/fuse cannot be used by others here")

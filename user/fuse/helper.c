@@ -468,6 +468,7 @@ void helper_watch_begins(const char *target)
 
 static int watch_main(const char *target)
 {
+	char *words[] = { "fusermount3", "-u", "-z", "--", (char *)target, NULL };
 	struct mount_entry *entry = malloc(sizeof(*entry));
 	char device[32] = "", rest[32];
 	ssize_t len = read(STDIN_FILENO, device, sizeof(device) - 1);
@@ -476,8 +477,11 @@ static int watch_main(const char *target)
 	(void)!chdir("/");
 	while (len > 0 && read(STDIN_FILENO, rest, sizeof(rest)) > 0)
 		;
-	/* By force: a device is not to wait for an answer of the dead. */
-	if (entry && len > 0 && mount_entry_find(target, false, entry) && is_fuse(entry) && !strcmp(entry->device, device))
+	if (!entry || len <= 0 || !mount_entry_find(target, false, entry) || !is_fuse(entry) || strcmp(entry->device, device))
+		;
+	else if (geteuid() != 0)
+		run_program(words);
+	else	/* by force: a device is not to wait for an answer of the dead */
 		umount2(target, MNT_DETACH | MNT_FORCE | UMOUNT_NOFOLLOW);
 	free(entry);
 	return 0;

@@ -41,8 +41,8 @@ bool helper_run(int argc, char **argv, int *status);
 void helper_register(const char *source, const char *target);
 
 /*
- * auto_unmount, for root (fusermount3, which does it for others, asks too early whether the daemon is dead, forbids devices
- * and setuid programs).  Before any thread is started; then, when it is mounted.
+ * auto_unmount (fusermount3's own asks too early whether the daemon is dead, and forbids devices and setuid programs).
+ * Before any thread is started; then, when it is mounted.
  */
 int helper_watch(const char *target);
 void helper_watch_begins(const char *target);

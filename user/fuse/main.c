@@ -355,9 +355,8 @@ static int mount_session(void)
 
 	append_escaped(list, 2 * PATH_MAX, place.image);
 	used = strlen(list);
-	snprintf(list + used, sizeof(list) - used, "%s%s%s%s%s%s", options.allow_other ? ",allow_other" : "",
-		 options.volume.read_only ? ",ro" : "", options.auto_unmount && geteuid() != 0 ? ",auto_unmount" : "",
-		 geteuid() == 0 && options.permit_suid ? ",suid" : "",
+	snprintf(list + used, sizeof(list) - used, "%s%s%s%s%s", options.allow_other ? ",allow_other" : "",
+		 options.volume.read_only ? ",ro" : "", geteuid() == 0 && options.permit_suid ? ",suid" : "",
 		 geteuid() == 0 && options.permit_dev ? ",dev" : "", options.kernel);
 	append_device_options(list, sizeof(list));
 	mount_state.session = fuse_session_new(&args, &fuse_ops, sizeof(fuse_ops), NULL);
@@ -652,7 +651,7 @@ static int run(int ready_fd)
 	/* Memory for us is what the kernel needs to get rid of our own dirty pages. */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 	umask(0);
-	if (options.auto_unmount && geteuid() == 0 && helper_watch(place.mountpoint))
+	if (options.auto_unmount && helper_watch(place.mountpoint))
 		return EXIT_FAILED;
 	device_wait_closed(place.image, !options.volume.read_only);
 	err = tux3_open(place.image, &options.volume, &mount_state.volume, why, sizeof(why));
