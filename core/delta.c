@@ -270,7 +270,7 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 
 	return !delta->thread || atomic_read(&delta->pressed) ||
 	       !(atomic64_read(&delta->changes[slot]) & delta->look_mask) ||
-	       atomic64_read(&delta->dirty_bytes[slot]) >= (s64)vol->opts.dirty_bytes / 2;
+	       atomic64_read(&delta->dirty_bytes[slot]) >= (s64)READ_ONCE(vol->opts.dirty_bytes) / 2;
 }
 
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
@@ -665,7 +665,7 @@ void delta_resume(struct volume *vol)
 /* How long after the last commit: one second of the five that a change waits by default. */
 static u64 delta_confirm_ms(struct volume *vol)
 {
-	return vol->opts.age_ms / 5 + 1;
+	return READ_ONCE(vol->opts.age_ms) / 5 + 1;
 }
 
 /*
@@ -711,7 +711,7 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 	if (!volume_error(vol) && delta_has_changes(vol)) {
 		*idle_since = ktime_get_ns();
 		if (wanted || pressed || delete_under_way(vol) ||
-		    delta_age_ns(vol) >= vol->opts.age_ms * 1000000ULL)
+		    delta_age_ns(vol) >= READ_ONCE(vol->opts.age_ms) * 1000000ULL)
 			commit_delta(vol);
 	} else if (ktime_get_ns() - *idle_since > IDLE_UNIFY_MS * 1000000ULL) {
 		idle = true;
@@ -751,10 +751,10 @@ static u64 delta_sleep_ms(struct volume *vol)
 	if (delete_under_way(vol) || trim_pending(vol))
 		return 1;
 	if (!llist_empty(&delta->dirty[delta->front & 1])) {
-		u64 age_ms = delta_age_ns(vol) / 1000000;
+		u64 age_ms = delta_age_ns(vol) / 1000000, limit_ms = READ_ONCE(vol->opts.age_ms);
 
 		/* Who syncs does not wake us, but leaves a commit to be confirmed. */
-		return age_ms < vol->opts.age_ms ? min(vol->opts.age_ms - age_ms + 1, delta_confirm_ms(vol)) : 1;
+		return age_ms < limit_ms ? min(limit_ms - age_ms + 1, delta_confirm_ms(vol)) : 1;
 	}
 	if (vol->log.unconfirmed)
 		return delta_confirm_ms(vol) / 2 + 1;

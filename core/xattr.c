@@ -465,7 +465,7 @@ static s64 value_own_bytes(struct volume *vol, size_t size)
 static int set_wait(struct volume *vol, size_t size)
 {
 	struct delta_state *delta = &vol->delta;
-	s64 limit = vol->opts.dirty_bytes / 2;
+	s64 limit = READ_ONCE(vol->opts.dirty_bytes) / 2;
 
 	if (size <= TUX3_XATTR_INLINE_MAX || atomic64_read(&delta->value_bytes[READ_ONCE(delta->front) & 1]) < limit)
 		return 0;

@@ -3,6 +3,8 @@
  * How much a delta may hold follows what the device writes in a second.  Devices are modelled: what passes is not time,
  * but bytes at so many a second.
  */
+#include <pthread.h>
+#include <unistd.h>
 #include "support_lib.h"
 #include "user/env/clock.h"
 #include "user/lib/lib.h"
@@ -348,6 +350,41 @@ static void test_options_of_an_open_volume_change(void **state)
 	bed_free(&bed);
 }
 
+static void *change_options(void *arg)
+{
+	struct tux3_options options = {};
+	u32 i;
+
+	for (i = 0; i < 300; i++) {
+		options.dirty_bytes = (1 + i % 8) * MIB;
+		options.age_ms = 1 + i % 50;
+		tux3_change_options(arg, &options);
+		usleep(50);
+	}
+	return NULL;
+}
+
+/* Nothing here but that a race detector sees it. */
+static void test_options_change_beside_writers(void **state)
+{
+	static const u8 value[BLOCK];
+	struct bed bed = {};
+	struct tux3_node *node;
+	pthread_t thread;
+	u64 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "/f");
+	assert_int_equal(pthread_create(&thread, NULL, change_options, bed.volume), 0);
+	for (i = 0; i < 3000; i++)
+		assert_int_equal(tux3_write(node, "data", 4, i % 4096 * BLOCK), 4);
+	for (i = 0; i < 20; i++)
+		assert_ok(tux3_setxattr(node, NULL, "user.value", value, sizeof(value), 0));
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -361,6 +398,7 @@ int main(void)
 		cmocka_unit_test(test_commits_converge),
 		cmocka_unit_test(test_names_count),
 		cmocka_unit_test(test_options_of_an_open_volume_change),
+		cmocka_unit_test(test_options_change_beside_writers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
