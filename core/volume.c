@@ -194,7 +194,7 @@ int volume_set_label(struct volume *vol, const u8 label[TUX3_LABEL_MAX])
 		spin_lock(&vol->label_lock);
 		memcpy(vol->label, label, TUX3_LABEL_MAX);
 		spin_unlock(&vol->label_lock);
-		err = delta_unify_all(vol);
+		err = delta_unify_committed(vol);	/* what others change meanwhile need not be in the anchor */
 	}
 	delta_unlock(vol);
 	return err;

@@ -391,6 +391,39 @@ static int busy_flush(struct tux3_device *dev)
 	return tux3_setattr(busy.node, NULL, &stat, TUX3_SET_MODE);
 }
 
+static void busy_begin(struct bed *bed)
+{
+	busy.ops = *bed->dev->ops;
+	busy.ops.flush = busy_flush;
+	busy.changes = 0;
+	bed->dev->ops = &busy.ops;
+	bed->dev->volatile_cache = true;
+}
+
+static void busy_end(struct bed *bed, const struct tux3_device_ops *ops)
+{
+	bed->dev->ops = ops;
+	bed->dev->volatile_cache = false;
+	tux3_node_put(busy.node, 1);
+}
+
+static void test_a_label_does_not_wait_for_changes_of_others(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	const struct tux3_device_ops *ops;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	busy.node = bed_file(&bed, "/busy");
+	assert_ok(tux3_sync(bed.volume));
+	ops = bed.dev->ops;
+	busy_begin(&bed);
+	assert_ok(tux3_setattr(busy.node, NULL, &(struct tux3_stat){ .mode = 0640 }, TUX3_SET_MODE));
+	assert_ok(tux3_set_label(bed.volume, "while others write"));
+	assert_in_range(busy.changes, 1, 20);
+	busy_end(&bed, ops);
+	bed_free(&bed);
+}
+
 static void test_a_refusal_does_not_wait_for_changes_of_others(void **state)
 {
 	struct bed bed = { .opts.manual = true };
@@ -407,15 +440,10 @@ static void test_a_refusal_does_not_wait_for_changes_of_others(void **state)
 	assert_ok(tux3_truncate(node, at - 14 * sizeof(data)));	/* room for the changes, not for what is asked for */
 	assert_ok(tux3_sync(bed.volume));
 	ops = bed.dev->ops;
-	busy.ops = *ops;
-	busy.ops.flush = busy_flush;
-	bed.dev->ops = &busy.ops;
-	bed.dev->volatile_cache = true;
+	busy_begin(&bed);
 	assert_int_equal(tux3_fallocate(node, FALLOC_FL_KEEP_SIZE, 100 << 20, 1 << 20), -ENOSPC);
 	assert_in_range(busy.changes, 2, 200);
-	bed.dev->ops = ops;
-	bed.dev->volatile_cache = false;
-	tux3_node_put(busy.node, 1);
+	busy_end(&bed, ops);
 	tux3_node_put(node, 1);
 	bed_free(&bed);
 }
@@ -438,6 +466,7 @@ int main(void)
 		cmocka_unit_test(test_the_smallest_volume_holds_files),
 		cmocka_unit_test(test_df_shows_what_can_be_had),
 		cmocka_unit_test(test_a_refusal_does_not_wait_for_changes_of_others),
+		cmocka_unit_test(test_a_label_does_not_wait_for_changes_of_others),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[0]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[2]),
