@@ -341,9 +341,12 @@ void host_inode_release(struct tux3_inode *core)
 		remove_inode_hash(inode);
 	/*
 	 * With a name it only moves to the LRU list, unless it is not to be cached: evicting would wait for the flusher,
-	 * and that perhaps for us.  Else it goes to the worker, while that still takes it.
+	 * and that perhaps for us.  Or it has a time that no delta knows of: the last iput() makes that a change
+	 * (node_dirty()), which may wait for a commit.  Else it goes to the worker, while that still takes it.
 	 */
-	if (READ_ONCE(sb_of(inode->i_sb)->puts_closed) || (inode->i_nlink && !(inode_state_read_once(inode) & I_DONTCACHE)))
+	if (READ_ONCE(sb_of(inode->i_sb)->puts_closed) ||
+	    (inode->i_nlink && !(inode_state_read_once(inode) & (I_DONTCACHE | I_DIRTY_TIME)) &&
+	     !(READ_ONCE(inode->i_sb->s_flags) & SB_LAZYTIME)))
 		iput(inode);
 	else
 		node_put_later(node);

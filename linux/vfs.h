@@ -49,6 +49,7 @@
  *					delta knows it
  *	commit is done (.._release)	a pin less; DIRTY -> CACHED;	i_lock.  Without a name, or not to be cached: the put
  *					LEFT, DEAD: to the put worker	worker drops the reference, for the back end never evicts
+ *									(nor does it make a time of lazytime a change)
  *	number used again		DEAD: off the hash		new_number(): a number is free when the deletion is durable
  *	flusher (node_grab_living)	a user for a moment, or not if	i_lock, in igrab(); dropped by node_put_later()
  *					DEAD or GOING
