@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from conftest import is_mounted
 from test_tools import sentence
 from tools_helpers import fill
 
@@ -103,3 +104,22 @@ def test_a_user_can_use_the_volume_that_he_makes(build, run, tmp_path):
     finally:
         os.close(program)
     assert "mode 040755 uid 12345 gid 23456 " in run("tux3", "show", tmp_path / "his" / "x", "path", "/").stdout
+
+
+@pytest.mark.parametrize("closed,can_print", [("<&-", True), (">&-", False), ("2>&-", True), ("<&- >&- 2>&-", False)])
+def test_closed_standard_streams(build, run, mkfs, mount_dir, closed, can_print):
+    """The volume does not take their place, to be written over or replaced by /dev/null."""
+    path, where = mkfs("16M"), mount_dir / "closed"
+    where.mkdir(exist_ok=True)
+
+    def call(*words):
+        return subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *map(str, words)]).returncode
+    assert call(build / "tux3-fuse", path, where) == 0
+    assert is_mounted(where)
+    (where / "file").write_text("text")
+    subprocess.run(["umount", where], check=True)
+    for args, status in ((["fsck.tux3"], 8), (["tux3", "show"], 1), (["tux3", "stat"], 1)):
+        assert call(build / args[0], *args[1:], path) == (0 if can_print else status)
+    assert "clean: 2 inodes" in run("fsck.tux3", "--data", path).stdout
+    assert call(build / "mkfs.tux3", "-f", path) == 0
+    assert "clean: 1 inode" in run("fsck.tux3", path).stdout

@@ -38,6 +38,7 @@
 #include "tux3_fuse.h"
 #include "user/env/device_wait.h"
 #include "user/env/log.h"
+#include "user/env/streams.h"
 #include "user/lib/internal.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -739,6 +740,7 @@ int main(int argc, char **argv)
 {
 	int status, err;
 
+	hold_standard_streams();
 	if (helper_run(argc, argv, &status))
 		return status;
 	options_init(&options);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "common.h"
 #include "core/check.h"
+#include "user/env/streams.h"
 #include "tux3.h"
 
 #define PROBLEMS_TOLD 1000u
@@ -331,6 +332,7 @@ int main(int argc, char **argv)
 	struct fsck fsck = { .limit = PROBLEMS_TOLD };
 	int option, ret;
 
+	hold_standard_streams();
 	tool_name = "fsck.tux3";
 	while ((option = getopt_long(argc, argv, "npayfC::l:vVh", options, NULL)) != -1) {
 		if (option == 'h') {

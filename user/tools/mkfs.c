@@ -9,6 +9,7 @@
 #include "common.h"
 #include "core/label.h"
 #include "user/env/device_wait.h"
+#include "user/env/streams.h"
 #include "tux3.h"
 
 static const char help[] =
@@ -217,6 +218,7 @@ int main(int argc, char **argv)
 	struct mkfs mkfs = { .format = { .root_uid = geteuid(), .root_gid = geteuid() ? getegid() : 0 } };
 	int option, ret;
 
+	hold_standard_streams();
 	tool_name = "mkfs.tux3";
 	while ((option = getopt_long(argc, argv, "L:U:s:b:O:fFKqVh", options, NULL)) != -1) {
 		if (option == 'h') {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "commands.h"
 #include "tux3.h"
+#include "user/env/streams.h"
 #include "user/lib/statistics.h"
 
 #define STREAM_BYTES (2u << 20)
@@ -68,6 +69,7 @@ int main(int argc, char **argv)
 {
 	unsigned int i;
 
+	hold_standard_streams();
 	tool_name = "tux3";
 	if (argc < 2)
 		return usage(stderr);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Descriptors 0, 1 and 2, which some callers leave closed. */
+#ifndef TUX3_ENV_STREAMS_H
+#define TUX3_ENV_STREAMS_H
+
+#include <fcntl.h>
+#include <unistd.h>
+
+/*
+ * First thing in main().  Else a volume opened later becomes standard error, to which messages are written, or is replaced by
+ * /dev/null when a daemon leaves its terminal.  To use them fails as before: they are open in the wrong direction.
+ */
+static inline void hold_standard_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+#endif
