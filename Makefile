@@ -4,7 +4,9 @@
 #
 #	make			library, programs
 #	make unit		unit tests: build and run
-#	make unit VARIANT=asan	the same under AddressSanitizer and UBSan (or VARIANT=tsan: ThreadSanitizer)
+#	make check		a minute's worth of checks, without root: form and includes of the sources, unit tests, simulator
+#	make check T=tree	the part of them whose name has "tree"
+#	make unit VARIANT=asan	unit tests under AddressSanitizer and UBSan (or VARIANT=tsan: ThreadSanitizer)
 #	make install		DESTDIR=, PREFIX=/usr/local; make uninstall with the same removes all that
 #	make clean
 #
@@ -170,6 +172,21 @@ INSTALL_LINKS := $(if $(LIBRARIES),$(LIBDIR):libtux3.so:$(SONAME)) \
 
 word_of = $(word $(1),$(subst :, ,$(2)))
 install_one = install -D -m $(1) $(call word_of,2,$(2)) $(DESTDIR)$(call word_of,1,$(2))/$(notdir $(call word_of,2,$(2)))
+
+# What to run before each commit.  With T only the unit tests of that name, and nothing of the simulator.
+.PHONY: check
+CHECKED := $(if $(T),$(filter $(foreach t,$(UNIT),$(if $(findstring $(T),$(notdir $(t))),$(t))),$(UNIT)),$(UNIT))
+check:
+	@command -v pkg-config >/dev/null || { echo "make check needs pkg-config: apt-get install pkg-config" >&2; exit 1; }
+	@pkg-config --exists cmocka || { echo "make check needs cmocka: apt-get install libcmocka-dev" >&2; exit 1; }
+	@[ -n "$(CHECKED)" ] || { echo "make check T=$(T): there is no tests/unit/test_*$(T)*.c" >&2; exit 1; }
+	@scripts/check
+	@mkdir -p build
+	@$(MAKE) --no-print-directory -j$$(nproc) $(if $(T),,all) $(CHECKED) >build/make.log 2>&1 || \
+		{ tail -n 30 build/make.log; exit 1; }
+	@$(MAKE) --no-print-directory unit UNIT="$(CHECKED)"
+	@$(if $(T),,$(SIM) --canary >/dev/null)
+	@$(if $(T),,$(SIM) --seeds 1500)
 
 install: all
 	@set -e; $(foreach p,$(INSTALL_PROGRAMS),echo "  INST  $(notdir $(call word_of,2,$(p)))"; $(call install_one,755,$(p));)

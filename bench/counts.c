@@ -243,7 +243,7 @@ static void check_kept(struct tux3_node *dir)
 	cost = cost_of(overwrite_often, dir);
 	check(cost.of[DATA_BLOCKS] == 1 && cost.of[LOG_BLOCKS] == 1 && blocks_written(&cost) == 2 && cost.of[FLUSHES] == 1,
 	      "a block written 100 times in one delta: 1 data block, 1 log block, 1 flush", &cost);
-	/* Times are as coarse as the kernel's tick: what is read in that of its last change is read for the first time once more. */
+	/* Times are as coarse as the kernel's tick: what is read in that of its last change is read "for the first time" twice. */
 	usleep(20000);
 	cost = cost_of(read_everything, dir);
 	check(blocks_written(&cost) == cost.of[LOG_BLOCKS] && cost.of[RECORDS] <= FILES + 1,

@@ -4,8 +4,8 @@
  * the mappings.
  *
  * In this order: ranges removed in the delta go from the tree; extents that are to be unchecked lose their checksums; then
- * dirty data is mapped; then what is still a hole in preallocated ranges gets unwritten extents.  So the newest of several changes to a
- * block wins, whatever their order within the delta was: a block removed and then written is dirty, one
+ * dirty data is mapped; then what is still a hole in preallocated ranges gets unwritten extents.  So the newest of several
+ * changes to a block wins, whatever their order within the delta was: a block removed and then written is dirty, one
  * written and then removed is not dirty any more.
  *
  * Data goes to newly allocated blocks, but for blocks of unwritten extents, which nobody can read

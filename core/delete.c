@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Deleting inodes, and cutting the ends off files.  What is small goes with one record.  What is large, or has very many
- * extended attributes (they go first), goes in slices, over several commits, so that none of them gets long: an ORPHAN item stands for what is left to do,
- * so that after a crash in between the next mount goes on.
+ * extended attributes (they go first), goes in slices, over several commits, so that none of them gets long: an ORPHAN
+ * item stands for what is left to do, so that after a crash in between the next mount goes on.
  *
  * What goes into one commit is limited, however many inodes there are: they take turns.  Truncates, for which somebody
  * waits, and deletes take turns with each other.

@@ -54,7 +54,8 @@
 #include <linux/ktime.h>	/* ktime_get_ns */
 #include <linux/timekeeping.h>	/* ktime_get_real_ts64, ktime_get_coarse_real_ts64, struct timespec64 */
 #include <linux/slab.h>		/* kmalloc kzalloc kcalloc kfree kmemdup kvmalloc kvzalloc kvfree, GFP_KERNEL GFP_NOFS
-				   __GFP_NOWARN __GFP_NOFAIL; kmem_cache_create kmem_cache_alloc kmem_cache_free kmem_cache_destroy */
+				   __GFP_NOWARN __GFP_NOFAIL; kmem_cache_create kmem_cache_alloc kmem_cache_free
+				   kmem_cache_destroy */
 #include <linux/crc32c.h>	/* crc32c */
 #include <linux/siphash.h>	/* siphash siphash_key_t */
 #include <linux/bitmap.h>	/* set_bit clear_bit test_bit __set_bit __clear_bit __test_and_set_bit bitmap_set

@@ -32,7 +32,8 @@
  *	CACHED	> 0	0	0	0	on the VFS's LRU list, or kept by its pages
  *	ORPHAN	0	> 0	0-2	0-2	has an orphan item once it is committed
  *	LEFT	0	0	1-4 in all	nobody uses it: to be deleted
- *	DEAD	0	0	0-2	0-2	NODE_IS_DEAD: some commit deletes it, or has.  Never used again; on the hash until its last pin goes
+ *	DEAD	0	0	0-2	0-2	NODE_IS_DEAD: some commit deletes it, or has.  Never used again; on the hash
+ *							until its last pin goes
  *	GOING	any	0	0	0	I_FREEING: being evicted
  *
  *	event				from -> to			guarded by
@@ -61,14 +62,14 @@
  *					the last reference
  *	volume stops after an error	LEFT: its orphan item stays	pins go when the volume is closed
  *
- * Who takes a reference for a moment makes a LEFT one look used: unused() errs on that side only.  Then the commit leaves it, and its
- * pin, the last to go, brings it to the put worker again.  Nothing of this waits for memory with a lock held: evicting is done
- * by reclaim, the workers and users; the back end allocates without calling back (memalloc_nofs), so it meets no eviction.
+ * Who takes a reference for a moment makes a LEFT one look used: unused() errs on that side only.  Then the commit leaves it,
+ * and its pin, the last to go, brings it to the put worker again.  Nothing of this waits for memory with a lock held: evicting
+ * is done by reclaim, the workers and users; the back end allocates without calling back (memalloc_nofs), so it meets no eviction.
  *
  * The put worker (workqueue) drops references for those who must not.  The reaper (the same worker, 10 ms after the first of a
  * batch) does not wait for the commit with giving back the memory of a removed file: an inode without a name that nobody
- * uses is made DEAD, what it has dirty in the front delta is forgotten, and its page cache truncated.  What the back delta needs of it
- * stays (folio.h).
+ * uses is made DEAD, what it has dirty in the front delta is forgotten, and its page cache truncated.  What the back delta
+ * needs of it stays (folio.h).
  *
  * Lock order, outermost first:
  *	sb_start_write, s_vfs_rename_mutex
@@ -237,11 +238,13 @@ struct inode *node_get(struct super_block *sb, u64 ino);
  * Then an op_ makes it real, and node_created() goes on; or node_failed().
  */
 struct inode *node_new(struct mnt_idmap *idmap, struct inode *dir, umode_t mode, dev_t rdev);
-void node_created(struct inode *inode);		/* pulls attributes; the caller then calls d_instantiate_new() or unlock_new_inode() */
+/* Pulls attributes; the caller then calls d_instantiate_new() or unlock_new_inode(). */
+void node_created(struct inode *inode);
 void node_failed(struct inode *inode);		/* number back, object gone */
 void node_pull(struct inode *inode);		/* VFS fields = core.attr */
 void node_set_ops(struct inode *inode);		/* i_op, i_fop, a_ops, folio sizes, from i_mode */
-void node_unnamed(struct inode *inode);		/* after an unlink or rename: it may have lost its last name; may queue it for the reaper */
+/* After an unlink or rename: it may have lost its last name; may queue it for the reaper. */
+void node_unnamed(struct inode *inode);
 
 int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat *stat, u32 mask, unsigned int flags);
 /* The operation has changed the inode: with -o sync it is durable before its caller goes on. */
@@ -321,7 +324,10 @@ extern const struct inode_operations file_inode_ops;
 extern const struct file_operations file_file_ops;
 extern const struct address_space_operations file_aops;
 
-/* size.c: i_rwsem held exclusively.  set: what else, of attr, goes into the delta of the truncate (OP_ATTR_...; node_pull() follows). */
+/*
+ * size.c: i_rwsem held exclusively.  set: what else, of attr, goes into the delta of the truncate (OP_ATTR_...; node_pull()
+ * follows).
+ */
 int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr, u32 set);
 long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len);
 /* swap.c: a_ops; swapon() holds i_rwsem. */

@@ -20,7 +20,8 @@
  *
  * Who rewrites a file while it is committed would wait there for the whole of a commit's checksums and I/O: that was the worst
  * latency of dbench, 30 ms, ten times that of others.  So the first SNAPSHOT_BYTES of a commit are copied when they are taken
- * (take_snapshot()), and the folio is free at once.  A large commit is mostly of data that nobody is about to rewrite, and goes on in place.
+ * (take_snapshot()), and the folio is free at once.  A large commit is mostly of data that nobody is about to rewrite, and
+ * goes on in place.
  *
  * Copies and detached folios need none of this: nobody changes them.  An inline file's block is copied into the log
  * at once, without writeback; its folio stays PG_dirty until data_done(), as does one whose dirty blocks were taken

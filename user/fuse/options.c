@@ -72,8 +72,8 @@ static const struct row {
 	const char *value, *written, *help;
 } rows[] = {
 #define X(name, kind, field, where, remount, value, written, help)							\
-	{ #name, kind, offsetof(struct mount_options, field), sizeof(((struct mount_options *)0)->field), where, remount, value,	\
-	  written, help },
+	{ #name, kind, offsetof(struct mount_options, field), sizeof(((struct mount_options *)0)->field), where, remount,	\
+	  value, written, help },
 	FUSE_OPTIONS(X)
 #undef X
 };

@@ -57,7 +57,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	bool manual;		/* no thread of its own: commits happen in the calls that need one, and in tux3_sync() */
 	bool sync_io;		/* pread/pwrite even where io_uring works */
 	uint32_t age_ms;	/* commit changes at most this long after they were made; 5000 */
-	uint32_t delta_ms;	/* make writers wait before a commit would have more to write than the device does in this time; 1000 */
+	uint32_t delta_ms;	/* make writers wait before a commit has more to write than the device does in this time; 1000 */
 	uint64_t dirty_bytes;	/* commit when this much file data waits; 64 MiB */
 	uint64_t dirty_limit_bytes;	/* make writers wait when this much does; 8 x dirty_bytes */
 	uint64_t log_blocks;	/* unify when the log is this long; 16 MiB */
@@ -111,7 +111,8 @@ struct tux3_cred {
 	const uint32_t *groups;		/* supplementary */
 	uint32_t group_count;
 	uint32_t umask;			/* applied to modes of new files unless the directory has a default ACL */
-	bool no_permission_checks;	/* ownership of new files, and who keeps setuid and setgid: for FUSE with default_permissions */
+	/* Ownership of new files, and who keeps setuid and setgid: for FUSE with default_permissions. */
+	bool no_permission_checks;
 	bool capable;			/* may do what CAP_FOWNER, CAP_DAC_OVERRIDE, CAP_FSETID allow (root) */
 };
 
@@ -216,7 +217,8 @@ TUX3_API int tux3_kill_privileges(struct tux3_node *node, const struct tux3_cred
 /* Length of the value; copies it if size is not 0; -ERANGE if it is too long, -ENODATA. */
 TUX3_API ssize_t tux3_getxattr(struct tux3_node *node, const char *name, void *value, size_t size);
 /* flags: XATTR_CREATE, XATTR_REPLACE.  system.posix_acl_access also sets the mode. */
-TUX3_API int tux3_setxattr(struct tux3_node *node, const struct tux3_cred *cred, const char *name, const void *value, size_t size, int flags);
+TUX3_API int tux3_setxattr(struct tux3_node *node, const struct tux3_cred *cred, const char *name,
+			   const void *value, size_t size, int flags);
 TUX3_API int tux3_removexattr(struct tux3_node *node, const struct tux3_cred *cred, const char *name);
 /* Names one after another, each terminated. */
 TUX3_API ssize_t tux3_listxattr(struct tux3_node *node, char *list, size_t size);
@@ -230,8 +232,10 @@ TUX3_API ssize_t tux3_listxattr(struct tux3_node *node, char *list, size_t size)
 TUX3_API int tux3_path(struct tux3 *volume, const struct tux3_cred *cred, const char *path, unsigned int flags,
 		       uint32_t mode, struct tux3_node **node);
 TUX3_API int tux3_path_mkdir(struct tux3 *volume, const struct tux3_cred *cred, const char *path, uint32_t mode);
-TUX3_API int tux3_path_unlink(struct tux3 *volume, const struct tux3_cred *cred, const char *path);	/* directories too, if empty */
-TUX3_API int tux3_path_rename(struct tux3 *volume, const struct tux3_cred *cred, const char *from, const char *to, unsigned int flags);
+/* Directories too, if empty. */
+TUX3_API int tux3_path_unlink(struct tux3 *volume, const struct tux3_cred *cred, const char *path);
+TUX3_API int tux3_path_rename(struct tux3 *volume, const struct tux3_cred *cred, const char *from, const char *to,
+			      unsigned int flags);
 
 /* "0.1.0" */
 TUX3_API const char *tux3_version(void);

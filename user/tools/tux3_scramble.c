@@ -193,8 +193,10 @@ static int scramble_xattr(struct scramble *scramble, const struct tree_key *key,
 			scramble_text(entry->name + entry->len, value_len);
 		put_unaligned_le32(crc32c(~0u, entry->name + entry->len, value_len), &entry->value_crc);
 	}
-	return chain_append(scramble, &(struct tree_key){ .ino = key->ino, .type = key->type,
-			    .offset = name_hash(scramble->out, key->ino, key->type, (char *)entry->name, entry->len) }, entry, size);
+	return chain_append(scramble, &(struct tree_key){
+		.ino = key->ino, .type = key->type,
+		.offset = name_hash(scramble->out, key->ino, key->type, (char *)entry->name, entry->len),
+	}, entry, size);
 }
 
 static int scramble_xattrs(struct scramble *scramble, const struct tree_key *key, u8 *data, u32 len)

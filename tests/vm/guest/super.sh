@@ -588,7 +588,8 @@ group_unload() {
 	fi
 }
 
-for group in ${*:-mount readonly options remount sync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone}; do
+all="mount readonly options remount sync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
+for group in ${*:-$all}; do
 	echo "# $group"
 	group_$group
 	mountpoint -q "$MNT" && umount "$MNT"
