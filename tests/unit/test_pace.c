@@ -274,27 +274,29 @@ static void slow_free(struct bed *bed)
 	bed_free(bed);
 }
 
+#define SLOWER 1000u	/* time that really passes, on a busy machine, is nothing beside what is reckoned */
+
 static void test_commits_converge(void **state)
 {
-	struct bed bed = { .opts = { .age_ms = 3600 * 1000 } };
+	struct bed bed = { .opts = { .age_ms = 24 * 3600 * 1000, .delta_ms = 1000 * SLOWER } };
 	u64 deltas, blocks, mean;
-	struct volume *vol = slow_make(&bed, 8 * MIB);
+	struct volume *vol = slow_make(&bed, 8 * MIB / SLOWER);
 	struct tux3_node *node;
 
 	node = bed_file(&bed, "/f");
 	write_much(&bed, node, 64);
 	assert_near(READ_ONCE(vol->pace.bandwidth), rate);
-	assert_near(READ_ONCE(vol->pace.limit_bytes), rate);
+	assert_near(READ_ONCE(vol->pace.limit_bytes), 8 * MIB);
 
 	deltas = counter(vol, TUX3_COUNT_DELTAS);
 	blocks = counter(vol, TUX3_COUNT_DATA_BLOCKS);
 	write_much(&bed, node, 200);
 	deltas = counter(vol, TUX3_COUNT_DELTAS) - deltas;
 	mean = (counter(vol, TUX3_COUNT_DATA_BLOCKS) - blocks) * BLOCK / deltas;
-	assert_true(mean <= rate + 2 * MIB && mean >= PACE_MIN_BYTES / 2);
+	assert_true(mean <= 10 * MIB && mean >= PACE_MIN_BYTES / 2);
 	assert_near(READ_ONCE(vol->pace.bandwidth), rate);
 
-	WRITE_ONCE(rate, 2 * MIB);		/* it becomes slow: what a delta may hold follows */
+	WRITE_ONCE(rate, 2 * MIB / SLOWER);		/* it becomes slow: what a delta may hold follows */
 	write_much(&bed, node, 64);
 	assert_int_equal(READ_ONCE(vol->pace.limit_bytes), PACE_MIN_BYTES);
 	tux3_node_put(node, 1);
