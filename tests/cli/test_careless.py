@@ -123,3 +123,24 @@ def test_closed_standard_streams(build, run, mkfs, mount_dir, closed, can_print)
     assert "clean: 2 inodes" in run("fsck.tux3", "--data", path).stdout
     assert call(build / "mkfs.tux3", "-f", path) == 0
     assert "clean: 1 inode" in run("fsck.tux3", path).stdout
+
+
+def test_a_limit_of_file_sizes_stops_the_volume(build, run, mkfs, mount_dir):
+    """As an error of the device does; the daemon goes on serving what was there."""
+    path, where = mkfs("64M"), mount_dir / "limited"
+    where.mkdir(exist_ok=True)
+    subprocess.run(["sh", "-c", 'ulimit -f 2 && exec "$@"', "sh", build / "tux3-fuse", path, where], check=True)
+    try:
+        with contextlib.suppress(OSError):
+            (where / "file").write_bytes(bytes(1 << 20))
+        assert subprocess.run(["sync", where], capture_output=True).returncode
+        assert os.listdir(where) in ([], ["file"])
+        assert " 27 errno " in run("tux3", "stat", where, "error").stdout
+    finally:
+        subprocess.run(["umount", where], check=True)
+    assert ": clean: 1 inode" in run("fsck.tux3", path).stdout
+    for scramble in ([], ["-s"]):
+        done = subprocess.run(["sh", "-c", 'ulimit -f 2 && exec "$@"', "sh", build / "tux3", "image", *scramble, path, f"{path}.copy"],
+                              capture_output=True, text=True)
+        assert done.returncode == 1 and "File too large" in done.stderr
+        assert not os.path.exists(f"{path}.copy")

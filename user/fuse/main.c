@@ -610,6 +610,7 @@ static int block_signals(void)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);	/* a limit of file sizes is an error like others: the volume stops, we do not die */
 	return signalfd(-1, &set, SFD_CLOEXEC);
 }
 

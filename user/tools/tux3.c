@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* tux3: look at volumes.  Each command is in a file of its own. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "commands.h"
@@ -70,6 +71,7 @@ int main(int argc, char **argv)
 	unsigned int i;
 
 	hold_standard_streams();
+	signal(SIGXFSZ, SIG_IGN);	/* a file size limit is an error like others */
 	tool_name = "tux3";
 	if (argc < 2)
 		return usage(stderr);
