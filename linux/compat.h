@@ -76,6 +76,16 @@ enum fs_update_time {
 #define COMPAT_NOW NULL
 #endif
 
+/*
+ * A store to a mapping makes one block dirty, which ->page_mkwrite is told of.  From 6.18 on the fault that follows maps the
+ * whole folio for writing, so that stores to its other blocks would not be seen, and lost: there a folio is one block.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+#define COMPAT_FOLIO_BLOCKS 1
+#else
+#define COMPAT_FOLIO_BLOCKS FOLIO_BLOCKS_MAX
+#endif
+
 /* ---- functions and types ---- */
 
 /* WQ_PERCPU, which newer kernels insist on.  It came with stable updates too; where it has no name the bit means nothing. */
