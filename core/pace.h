@@ -10,7 +10,7 @@
 struct volume;
 
 #define PACE_MIN_BYTES		(4u << 20)	/* a delta may always hold so much */
-#define PACE_FIRST_BYTES	(8u << 20)	/* a commit is due at that while nothing is known of the device */
+#define PACE_FIRST_BYTES	(16u << 20)	/* a commit is due at that while nothing is known of the device */
 #define PACE_CHANGE_BYTES	256u		/* of log: what a change that is not data is taken for */
 
 struct pace {

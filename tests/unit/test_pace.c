@@ -77,7 +77,7 @@ static void test_slow_devices(void **state)
 
 	for (i = 0; i < ARRAY_SIZE(rates); i++) {
 		model_make(&model, rates[i], 20000000);
-		assert_true(limit(&model) <= 16 * MIB);		/* nothing is known yet */
+		assert_true(limit(&model) <= 2 * PACE_FIRST_BYTES);		/* nothing is known yet */
 		commit(&model, BLOCK);
 		commit(&model, limit(&model));
 		assert_near(limit(&model), rates[i]);		/* and after one commit it is */
@@ -244,9 +244,9 @@ static void write_much(struct bed *bed, struct tux3_node *node, u64 mib)
 	for (i = 0; i < mib; i++) {
 		s64 dirty;
 
-		assert_int_equal(tux3_write(node, data, MIB, i % 16 * MIB), MIB);
+		assert_int_equal(tux3_write(node, data, MIB, i % 40 * MIB), MIB);
 		dirty = atomic64_read(&vol->delta.dirty_bytes[READ_ONCE(vol->delta.front) & 1]);
-		assert_true(dirty <= (s64)(16 * MIB + MIB));
+		assert_true(dirty <= (s64)(2 * PACE_FIRST_BYTES + MIB));
 	}
 	free(data);
 }
