@@ -73,7 +73,26 @@ static int commit_orphan(struct tux3_inode *inode, bool orphan)
 	return err;
 }
 
-static int commit_kill(struct tux3_inode *inode, const struct tux3_attr *attr)
+/*
+ * It has no name any more.  Everything else is as the tree has it, and not as it became in this delta: data that was cut off
+ * in it, for one, goes with the rest.
+ */
+static int commit_nameless(struct tux3_inode *inode)
+{
+	struct record_attr record = { .ino = cpu_to_le64(inode->ino) };
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	int err = tree_lookup(inode->vol, &key, &record.attr, sizeof(record.attr));
+
+	if (err != sizeof(record.attr))
+		return err < 0 ? err : -EIO;
+	record.attr.nlink = 0;
+	tree_edit_begin(inode->vol);
+	err = log_record(inode->vol, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+	tree_edit_end(inode->vol);
+	return err;
+}
+
+static int commit_kill(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 	int is_long, err;
@@ -87,7 +106,7 @@ static int commit_kill(struct tux3_inode *inode, const struct tux3_attr *attr)
 	err = min(is_long, 0);
 	/* Of a long delete no slice may get its turn in this commit: the tree must say that there is no name. */
 	if (!err && !inode->orphan_in_tree && is_long)
-		err = commit_attr(inode, attr);
+		err = commit_nameless(inode);
 	if (!err)
 		err = delete_inode(vol, inode->ino, inode->blocks, is_long, inode->orphan_in_tree);
 	/* A long delete gives the number back when it is over. */
@@ -130,7 +149,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
 			err = name_commit(inode, delta);
-		return err ? err : commit_kill(inode, &attr);
+		return err ? err : commit_kill(inode);
 	}
 
 	if (dirty & INODE_DIRTY_NAMES)

@@ -38,14 +38,24 @@ limit_is_small() {
 	figure device_bandwidth && figure delta_limit_bytes && [ "$(figure delta_limit_bytes)" -le $((48 << 20)) ]
 }
 
+# What the kernel says of a process: its state; nothing when it is over.  A dead one that the shell has not asked for yet is, too.
+state() {
+	cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null | grep -v Z
+}
+
 gone() {	# PID...: within a minute, which is long beside what a kill takes
-	local n
+	local n pid left
 	for n in $(seq 600); do
-		kill -0 "$@" 2>/dev/null || return 0
+		left=
+		for pid in "$@"; do
+			left+=$(state "$pid")
+		done
+		[ -n "$left" ] || return 0
 		sleep 0.1
 	done
-	for n in "$@"; do
-		cat "/proc/$n/comm" "/proc/$n/stack" 2>/dev/null
+	for pid in "$@"; do
+		echo "$(cat "/proc/$pid/comm") $(state "$pid") $(cat "/proc/$pid/wchan")"
+		cat "/proc/$pid/stack"
 	done
 	return 1
 }
