@@ -86,10 +86,7 @@ static int commit_nameless(struct tux3_inode *inode)
 	if (err != sizeof(record.attr))
 		return err < 0 ? err : -EIO;
 	record.attr.nlink = 0;
-	tree_edit_begin(inode->vol);
-	err = log_record(inode->vol, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
-	tree_edit_end(inode->vol);
-	return err;
+	return log_record_at(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
 }
 
 static int commit_kill(struct tux3_inode *inode)
@@ -315,12 +312,11 @@ static struct llist_node *commit_read_ahead(struct volume *vol, struct llist_nod
 	prefetch_run(vol->ahead);
 	for (node = from; node != end && !prefetch_full(vol->ahead); node = node->next) {
 		struct tux3_inode *inode = llist_entry(node, struct tux3_inode, dirty_node[delta & 1]);
-
-		struct tree_key from = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
-		struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
+		struct tree_key first = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
+		struct tree_key last = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
 
 		if (commit_frees_blocks(inode, delta))
-			prefetch_add_items(vol->ahead, &from, &to);
+			prefetch_add_items(vol->ahead, &first, &last);
 	}
 	prefetch_run(vol->ahead);
 	return node == from ? from->next : node;
@@ -430,9 +426,8 @@ int commit_delta(struct volume *vol)
 			  ktime_get_ns() - start, err);
 	commit_done(vol, inodes, delta, err);
 	blocks = data + atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]) - blocks;
-	if (!err)
-		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
 	if (!err) {
+		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
 		trim_note(vol, &vol->log.freed);
 		err = balloc_release(vol, &vol->log.freed);
 	}

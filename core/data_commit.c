@@ -45,19 +45,6 @@ static int data_punch_part(struct data_commit *dc, u64 block, u64 count)
 
 #define PUNCH_PARTS 32u		/* of a file at most: their records fit into a block */
 
-struct punch_part {
-	u64 left;
-	u64 end;
-};
-
-static int punch_count(void *ctx, const struct tree_key *key, const void *data, u32 len)
-{
-	struct punch_part *part = ctx;
-
-	part->end = key->offset;
-	return !part->left--;
-}
-
 /*
  * A range may have very many extents.  It goes in parts: what each needs is read before the tree is locked for it, and
  * between them others can read the tree.
@@ -71,18 +58,18 @@ static int data_punch(struct data_commit *dc, u64 block, u64 count)
 	int more = dc->inode->blocks > extents, err = 0;
 
 	while (more && !err) {
-		struct punch_part part = { .left = extents };
+		struct tree_skip part = { .left = extents };
 
 		from = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, block);
-		more = tree_scan(vol, &from, &last, punch_count, &part);
+		more = tree_skip(vol, &from, &last, &part);
 		if (more < 0)
 			return more;
-		to = more ? tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, part.end - 1) : last;
+		to = more ? tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, part.next - 1) : last;
 		prefetch_add_items(vol->ahead, &from, &to);
 		prefetch_run(vol->ahead);
 		if (more) {
-			err = data_punch_part(dc, block, part.end - block);
-			block = part.end;
+			err = data_punch_part(dc, block, part.next - block);
+			block = part.next;
 			cond_resched();
 		}
 	}

@@ -117,31 +117,18 @@ bool delete_is_long(struct volume *vol, u64 blocks)
 	return blocks > 16ULL * vol->opts.slice_extents;
 }
 
-struct slice {
-	u32 left;
-	u64 end;
-};
-
-static int slice_count(void *ctx, const struct tree_key *key, const void *data, u32 len)
-{
-	struct slice *slice = ctx;
-
-	slice->end = key->offset;
-	return !slice->left--;
-}
-
-/* Has it, from this hash on, more xattrs than slice->left?  Then slice->end is the hash of the next one. */
-static int xattrs_look(struct volume *vol, u64 ino, u64 hash, struct slice *slice)
+/* Has it, from this hash on, more xattrs than slice->left?  Then slice->next is the hash of the next one. */
+static int xattrs_look(struct volume *vol, u64 ino, u64 hash, struct tree_skip *slice)
 {
 	struct tree_key from = tree_key(ino, TUX3_ITEM_XATTR, hash);
 	struct tree_key to = tree_key(ino, TUX3_ITEM_XATTR, U64_MAX);
 
-	return tree_scan(vol, &from, &to, slice_count, slice);
+	return tree_skip(vol, &from, &to, slice);
 }
 
 int delete_inode_is_long(struct tux3_inode *inode)
 {
-	struct slice slice = { .left = inode->vol->opts.slice_extents };
+	struct tree_skip slice = { .left = inode->vol->opts.slice_extents };
 
 	if (delete_is_long(inode->vol, inode->blocks))
 		return 1;
@@ -207,7 +194,7 @@ static int slice_punch(struct volume *vol, struct delete_work *work, u64 end)
 static int slice_xattrs(struct volume *vol, struct delete_work *work, u32 *left)
 {
 	u32 limit = min(vol->opts.slice_extents, *left);
-	struct slice slice = { .left = limit };
+	struct tree_skip slice = { .left = limit };
 	struct record_hashes record = { .ino = cpu_to_le64(work->ino), .first = cpu_to_le64(work->hash) };
 	int more = xattrs_look(vol, work->ino, work->hash, &slice), err;
 	struct tree_key from, to;
@@ -216,17 +203,17 @@ static int slice_xattrs(struct volume *vol, struct delete_work *work, u32 *left)
 		return more;
 	*left -= limit;
 	from = tree_key(work->ino, TUX3_ITEM_XATTR, work->hash);
-	to = tree_key(work->ino, TUX3_ITEM_XATTR, slice.end - 1);
+	to = tree_key(work->ino, TUX3_ITEM_XATTR, slice.next - 1);
 	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
-	record.last = cpu_to_le64(slice.end - 1);
+	record.last = cpu_to_le64(slice.next - 1);
 	vol->log.blocks_delta = 0;
 	tree_edit_begin(vol);
 	err = log_record(vol, TUX3_RECORD_XATTR_PUNCH, &record, sizeof(record), NULL, 0);
 	if (!err)
 		err = slice_attr(vol, work);
 	tree_edit_end(vol);
-	work->hash = slice.end;
+	work->hash = slice.next;
 	return err ? err : 1;
 }
 
@@ -250,20 +237,20 @@ static int slice_extents(struct volume *vol, struct delete_work *work, u32 *left
 	struct tree_key from = tree_key(work->ino, TUX3_ITEM_EXTENT, work->next);
 	struct tree_key to = tree_key(work->ino, TUX3_ITEM_EXTENT, U64_MAX);
 	u32 limit = min(vol->opts.slice_extents, *left);
-	struct slice slice = { .left = limit };
-	int more = tree_scan(vol, &from, &to, slice_count, &slice), err;
+	struct tree_skip slice = { .left = limit };
+	int more = tree_skip(vol, &from, &to, &slice), err;
 
 	if (more < 0)
 		return more;
 	*left -= more ? limit : limit - slice.left;
 	if (more)
-		to.offset = slice.end - 1;
+		to.offset = slice.next - 1;
 	else if (!work->next)
 		from = tree_key(work->ino, TUX3_ITEM_XATTR, 0);		/* few, and they go with it */
 	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
 	tree_edit_begin(vol);
-	err = more ? slice_punch(vol, work, slice.end) : slice_finish(vol, work);
+	err = more ? slice_punch(vol, work, slice.next) : slice_finish(vol, work);
 	tree_edit_end(vol);
 	return err;
 }

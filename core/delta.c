@@ -308,6 +308,15 @@ static int delta_throttle(struct volume *vol, bool surely)
 	return err;
 }
 
+bool delta_would_wait(struct volume *vol, u64 cost)
+{
+	u64 front = READ_ONCE(vol->delta.front);
+
+	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
+	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)READ_ONCE(vol->pace.commit_bytes) ||
+	       !delta_may_go_on(vol);
+}
+
 static void delta_wake_drain(struct delta_state *delta)
 {
 	smp_mb();		/* pairs with delta_transition(): it sees our count, or we see that it waits */

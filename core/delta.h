@@ -100,6 +100,11 @@ void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries);
  */
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags);
 void delta_leave(struct delta_op *op);
+/*
+ * Would an operation of this cost have to wait, or make others wait soon?  For what can be left out: a read does not wait for
+ * its atime.  A guess: it may have to all the same.
+ */
+bool delta_would_wait(struct volume *vol, u64 cost);
 /* Inside: the operation was charged for cost, but now turns out. */
 void delta_refund(struct delta_op *op, u64 cost, u64 now);
 /* Inside: memory was filled in op->delta that stays until it is durable.  Negative: replaced in the same delta. */

@@ -404,6 +404,23 @@ int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct
 	return scan(vol, from, to, fn, ctx, true);
 }
 
+static int skip_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct tree_skip *skip = ctx;
+
+	if (!skip->left) {
+		skip->next = key->offset;
+		return 1;
+	}
+	skip->left--;
+	return 0;
+}
+
+int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct tree_skip *skip)
+{
+	return scan(vol, from, to, skip_item, skip, false);
+}
+
 void tree_prefetch(struct volume *vol, const struct tree_key *key)
 {
 	struct node_key packed = node_key_pack(key);

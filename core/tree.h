@@ -253,6 +253,15 @@ int tree_walk(struct volume *vol, tree_node_fn fn, void *ctx);
 void tree_edit_begin(struct volume *vol);	/* down_write */
 void tree_edit_end(struct volume *vol);
 /* Bring the path to key into the cache, without the edit lock.  Errors are left for the edit to find. */
+/*
+ * Items of one kind in parts: pass over as many of the range as skip->left says.  1: there are more, the next one is at
+ * offset skip->next.  0: there are none, and skip->left is what was left to pass over.  -errno as tree_scan().
+ */
+struct tree_skip {
+	u64 left;
+	u64 next;
+};
+int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct tree_skip *skip);
 void tree_prefetch(struct volume *vol, const struct tree_key *key);
 
 /* All of these: between tree_edit_begin and tree_edit_end. */

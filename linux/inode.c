@@ -76,7 +76,6 @@ void node_evict(struct inode *inode)
 
 /* ---- VFS fields from the core's attributes ---- */
 
-/* core.lock held. */
 /*
  * What the VFS sets times from.  Where some filesystems have multigrain timestamps, that is the coarse clock, but never
  * before a fine time that any of them has given to an inode: with the coarse one alone, what is changed by us could be older
@@ -93,6 +92,7 @@ void vfs_now(struct volume *vol, struct timespec64 *now)
 		ktime_get_coarse_real_ts64(now);
 }
 
+/* core.lock held. */
 static void pull_times(struct inode *inode, const struct tux3_attr *attr)
 {
 	inode_set_atime_to_ts(inode, time_to_vfs(attr->atime));
@@ -765,15 +765,6 @@ int node_remove_privs_end(struct inode *inode)
 	return err;
 }
 
-/* Would an update have to wait?  A read does not, for its atime. */
-static bool would_wait(struct volume *vol, u64 cost)
-{
-	u64 front = READ_ONCE(vol->delta.front);
-
-	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
-	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)READ_ONCE(vol->pace.commit_bytes);
-}
-
 /*
  * With lazytime no delta knows of it.  The next one in which the inode is changed takes the time along; if there is
  * none, the VFS comes to node_dirty(): for fsync and sync, before the inode is evicted, and after dirtytime_expire_seconds.
@@ -802,7 +793,7 @@ void node_dirty(struct inode *inode, int flags)
 	u64 cost = space_cost_items(vol, 1);
 	struct delta_op op;
 
-	if (!(flags & I_DIRTY_TIME) || (current->flags & PF_MEMALLOC && would_wait(vol, cost)) ||
+	if (!(flags & I_DIRTY_TIME) || (current->flags & PF_MEMALLOC && delta_would_wait(vol, cost)) ||
 	    !node_grab_living(node))
 		return;
 	if (!delta_enter(vol, &op, cost, 0)) {
@@ -828,7 +819,7 @@ static int node_update_time(struct inode *inode, enum fs_update_time type, unsig
 		touch_atime_lazily(inode);
 		return 0;
 	}
-	if ((only_atime || flags & IOCB_NOWAIT) && would_wait(vol, cost))
+	if ((only_atime || flags & IOCB_NOWAIT) && delta_would_wait(vol, cost))
 		return only_atime ? 0 : -EAGAIN;
 	err = delta_enter(vol, &op, cost, 0);
 	if (err)

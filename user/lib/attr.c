@@ -359,15 +359,6 @@ static bool later_than(const struct tux3_time *a, const struct tux3_time *b)
 	return a->sec != b->sec ? a->sec > b->sec : a->nsec > b->nsec;
 }
 
-/* Would an update have to wait?  A read does not, for its atime. */
-static bool would_wait(struct volume *vol, u64 cost)
-{
-	u64 front = READ_ONCE(vol->delta.front);
-
-	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
-	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)READ_ONCE(vol->pace.commit_bytes);
-}
-
 /* As with mount -o relatime: if it is not newer than the last change, or a day old. */
 void node_touch_atime(struct tux3_node *node)
 {
@@ -386,7 +377,7 @@ void node_touch_atime(struct tux3_node *node)
 	if (later_than(&attr.atime, &attr.mtime) && later_than(&attr.atime, &attr.ctime) &&
 	    now.sec - attr.atime.sec < 24 * 60 * 60)
 		return;
-	if (would_wait(vol, cost) || delta_enter(vol, &op, cost, 0))
+	if (delta_would_wait(vol, cost) || delta_enter(vol, &op, cost, 0))
 		return;
 	live = inode_atime_begin(&op, &node->inode);
 	live->atime = now;

@@ -42,6 +42,19 @@ check() {
 	fi
 }
 
+refused() {
+	local name=$1 text=$2 output
+	shift 2
+	dmesg --clear
+	if output=$("$@" 2>&1); then
+		failed "$name" "it was not refused"
+	elif { echo "$output"; dmesg; } | grep -q -- "$text"; then
+		ok "$name"
+	else
+		failed "$name" "nothing says '$text': $output $(dmesg | tail -n 3)"
+	fi
+}
+
 checked_umount() {
 	local output
 	if ! output=$(umount "$MNT" 2>&1); then

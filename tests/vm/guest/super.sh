@@ -11,19 +11,6 @@ options() {	# as /proc/mounts shows them
 	awk -v mnt="$MNT" '$2 == mnt { print $4 }' /proc/mounts
 }
 
-refused() {	# NAME TEXT COMMAND...: it fails, and the kernel, or it, says so
-	local name=$1 text=$2 output
-	shift 2
-	dmesg --clear
-	if output=$("$@" 2>&1); then
-		failed "$name" "it was not refused"
-	elif { echo "$output"; dmesg; } | grep -q -- "$text"; then
-		ok "$name"
-	else
-		failed "$name" "nothing says '$text': $output $(dmesg | tail -n 3)"
-	fi
-}
-
 equal() {	# NAME GOT EXPECTED
 	[ "$2" = "$3" ] && ok "$1" || failed "$1" "'$2' instead of '$3'"
 }

@@ -17,19 +17,6 @@ USED=44			# of which this much is asked
 [ -e $GROUPS_AT/cgroup.controllers ] || mount -t cgroup2 none $GROUPS_AT || exit 2
 echo "+memory" >$GROUPS_AT/cgroup.subtree_control || exit 2
 
-refused() {	# NAME TEXT COMMAND...: it fails, and it or the kernel says so
-	local name=$1 text=$2 output
-	shift 2
-	dmesg --clear
-	if output=$("$@" 2>&1); then
-		failed "$name" "it was not refused"
-	elif { echo "$output"; dmesg; } | grep -q -- "$text"; then
-		ok "$name"
-	else
-		failed "$name" "$output; $(dmesg | tail -n 3)"
-	fi
-}
-
 # More memory than the container may have, with something in each page, twice changed and read; other files are written and
 # synced by others meanwhile.
 use_memory() {
