@@ -53,7 +53,7 @@ FUSE_LIBS := $(call pkg,fuse3,--libs)
 
 objects = $(patsubst %.c,$(OBJ)/%.o,$(1))
 
-CORE_SRC := $(wildcard core/*.c)
+CORE_SRC := $(wildcard core/*.c core/*/*.c)
 ENV_SRC := $(wildcard user/env/*.c)
 LIB_SRC := $(wildcard user/lib/*.c)
 FUSE_SRC := $(wildcard user/fuse/*.c)

@@ -6,7 +6,7 @@
 #ifndef TUX3_COUNTERS_H
 #define TUX3_COUNTERS_H
 
-#include "env.h"
+#include "core/env.h"
 
 #define TUX3_COUNTERS(X) \
 	X(OPS,		  "ops",	    "operations",   "front-end operations entered") \

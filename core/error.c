@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Words for error numbers: the kernel has none, and users do not know the numbers. */
-#include "env.h"
-#include "error.h"
+#include "core/env.h"
+#include "core/error.h"
 
 const char *error_text(int err)
 {

@@ -16,7 +16,7 @@
 #ifndef TUX3_HOST_H
 #define TUX3_HOST_H
 
-#include "env.h"
+#include "core/env.h"
 
 struct tux3_inode;
 struct volume;

@@ -5,8 +5,8 @@
  * The anchors are written last, after a flush, so that an interrupted mkfs leaves no volume.  Old
  * anchors are wiped first.
  */
-#include "error.h"
-#include "volume.h"
+#include "core/error.h"
+#include "core/volume.h"
 
 /* With less, what is kept for deleting and for the back end (space.c) leaves no space for a file. */
 #define MIN_BLOCKS 512ULL

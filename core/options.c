@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Values of mount options: see options.h. */
-#include "options.h"
+#include "core/options.h"
 
 #define AGE_MS_MAX (3600u * 1000)
 

@@ -6,7 +6,7 @@
 #ifndef TUX3_OPTIONS_H
 #define TUX3_OPTIONS_H
 
-#include "env.h"
+#include "core/env.h"
 
 enum option_kind {
 	OPTION_SECONDS,		/* u32, milliseconds; with a fraction */

@@ -8,7 +8,7 @@
 #ifndef TUX3_STATISTICS_TABLE_H
 #define TUX3_STATISTICS_TABLE_H
 
-#include "volume.h"
+#include "core/volume.h"
 
 static inline u64 statistics_space(struct volume *vol, unsigned int which)
 {

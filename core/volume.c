@@ -2,10 +2,10 @@
 /*
  * Opening and closing a volume: anchors, options, the order in which the parts of the core come to life.
  */
-#include "error.h"
-#include "volume.h"
-#include "apply.h"
-#include "prefetch.h"
+#include "core/error.h"
+#include "core/volume.h"
+#include "core/log/apply.h"
+#include "core/log/prefetch.h"
 
 #define DEFAULT_AGE_MS		5000u
 #define DEFAULT_DELTA_MS	1000u

@@ -12,21 +12,21 @@
 #ifndef TUX3_VOLUME_H
 #define TUX3_VOLUME_H
 
-#include "env.h"
-#include "format.h"
-#include "device.h"
-#include "host.h"
-#include "counters.h"
-#include "tree.h"
-#include "balloc.h"
-#include "log.h"
-#include "space.h"
-#include "pace.h"
-#include "delta.h"
-#include "unify.h"
-#include "trim.h"
-#include "name.h"
-#include "parent.h"
+#include "core/env.h"
+#include "core/format/format.h"
+#include "core/device/device.h"
+#include "core/host.h"
+#include "core/counters.h"
+#include "core/tree/tree.h"
+#include "core/space/balloc.h"
+#include "core/log/log.h"
+#include "core/delta/space.h"
+#include "core/delta/pace.h"
+#include "core/delta/delta.h"
+#include "core/commit/unify.h"
+#include "core/space/trim.h"
+#include "core/names/name.h"
+#include "core/names/parent.h"
 
 struct volume_options {
 	bool read_only;

@@ -13,7 +13,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 
-#include "core/format.h"
+#include "core/format/format.h"
 #include "linux/device.h"
 
 #define BDEV_BIOS 16u		/* reserve of each of the two sets: what is under way when there is no memory */

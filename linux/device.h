@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The block device as the core wants it (core/device.h), made of bios.
+ * The block device as the core wants it (core/device/device.h), made of bios.
  *
  * The core reads and writes metadata through the struct tux3_device.  The VFS binding's file data goes around
  * it, in bios of its own that it gets and submits here, so that it can end each folio's writeback itself:
@@ -25,7 +25,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 struct bdev_device {
 	struct tux3_device dev;

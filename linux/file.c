@@ -3,7 +3,7 @@
  * Regular files as the VFS calls them: the tables, and what is not reading, writing, mapping or resizing: open,
  * fsync, seek, fiemap.
  *
- * Where data is, for seek and fiemap, is core/data_look.c's: one order of looking for both hosts.  To seek,
+ * Where data is, for seek and fiemap, is core/data/data_look.c's: one order of looking for both hosts.  To seek,
  * preallocated blocks that were not written yet are holes.  Blocks that were written count as data whatever is in them.
  *
  * Locking: i_rwsem is held shared while we look, so that only the back end changes things.

@@ -52,7 +52,7 @@ struct folio_copy {
 
 /*
  * Which delta slot is meant is said by whoever asks: an operation of delta N uses dirty[N & 1], and the other slot is
- * that of the back delta N - 1 (or empty): see core/delta.h.  Rules and the reasons for them: folio.c (front end),
+ * that of the back delta N - 1 (or empty): see core/delta/delta.h.  Rules and the reasons for them: folio.c (front end),
  * writeback.c (back end).
  */
 struct folio_state {

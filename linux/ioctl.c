@@ -8,7 +8,7 @@
 #include <linux/compat.h>
 #include <linux/fileattr.h>
 #include <linux/mount.h>
-#include "core/trim.h"
+#include "core/space/trim.h"
 #include "linux/vfs.h"
 
 /* Other filesystems answer to this number too: tools for tests use it. */

@@ -96,8 +96,8 @@
 #include <linux/workqueue.h>
 
 #include "core/volume.h"
-#include "core/data.h"
-#include "core/xattr.h"
+#include "core/data/data.h"
+#include "core/inode/xattr.h"
 #include "linux/device.h"
 #include "linux/compat.h"
 
@@ -165,7 +165,7 @@ struct tux3_options {		/* options.c; numbers as in struct volume_options, 0: its
 	u64 snapshot_bytes;	/* writeback.c */
 	u64 names_cached;
 	bool norecovery;
-	bool acceptlast, cutlog;	/* for this mount: see core/log_end.c */
+	bool acceptlast, cutlog;	/* for this mount: see core/log/log_end.c */
 	bool discard;
 	bool noacl;
 };

@@ -17,7 +17,7 @@
 #define TUX3_SIM_DISK_H
 
 #include <pthread.h>
-#include "core/device.h"
+#include "core/device/device.h"
 #include "rng.h"
 
 #define DISK_PAGE	4096u

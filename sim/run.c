@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/falloc.h>
-#include "core/check.h"
+#include "core/check/check.h"
 #include "clock.h"
 #include "fault.h"
 #include "log.h"

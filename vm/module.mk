@@ -21,7 +21,7 @@ OTHER_SERIES := $(filter-out 6.12,$(SERIES))
 VM_BUILD := $(VM_CACHE)$(OTHER_SERIES:%=/series-%)/build
 KDIR ?= $(VM_BUILD)
 MODULE_OUT ?= build/module$(OTHER_SERIES:%=-%)
-MODULE_INPUT := $(sort $(wildcard core/*.[ch] linux/*.[ch] linux/*/*.[ch] linux/*.mk))
+MODULE_INPUT := $(sort $(wildcard core/*.[ch] core/*/*.[ch] linux/*.[ch] linux/*/*.[ch] linux/*.mk))
 
 # -Wextra without what the kernel's own headers do everywhere.
 MODULE_WARNINGS := -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \

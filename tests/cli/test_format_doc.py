@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""doc/FORMAT.md against the code: its tables against core/format.h, and a reader written from it against real images."""
+"""doc/FORMAT.md against the code: its tables against core/format/format.h, and a reader written from it against real images."""
 import hashlib
 import os
 import random
@@ -45,7 +45,7 @@ def test_tables_have_no_gaps():
 
 
 def test_tables_are_those_of_the_header():
-    tables, header = doc_tables(), (ROOT / "core/format.h").read_text()
+    tables, header = doc_tables(), (ROOT / "core/format/format.h").read_text()
     sizes = re.findall(r"TUX3_ASSERT_SIZE\((\w+), (\d+)\)", header)
     assert len(sizes) > 15
     for name, size in sizes:
@@ -66,7 +66,7 @@ def test_tables_are_those_of_the_header():
 
 @pytest.mark.parametrize("table, struct", [("TUX3_ITEMS", "item"), ("TUX3_RECORDS", "record")])
 def test_numbers_are_those_of_the_header(table, struct):
-    header = (ROOT / "core/format.h").read_text()
+    header = (ROOT / "core/format/format.h").read_text()
     body = re.search(rf"#define {table}\(X\) \\\n(.*?)\n\n", header, re.S)[1]
     want = re.findall(r"X\((\d+),\s*(\w+),", body)
     doc = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", (ROOT / "doc/FORMAT.md").read_text(), re.M)

@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 #include "tests/unit/support_image.h"
-#include "core/show.h"
-#include "core/tree_internal.h"
+#include "core/show/show.h"
+#include "core/tree/tree_internal.h"
 #include "user/lib/internal.h"
 #include "user/env/clock.h"
 #include "user/env/device_memory.h"

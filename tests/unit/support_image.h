@@ -7,7 +7,7 @@
 #define TUX3_SUPPORT_IMAGE_H
 
 #include "core/volume.h"
-#include "core/check.h"
+#include "core/check/check.h"
 
 #define IMAGE_BYTES (16u << 20)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "support_lib.h"
-#include "core/check.h"
+#include "core/check/check.h"
 
 void bed_assert_ok(long long result, const char *call, const char *file, int line)
 {

@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 #include <unistd.h>
-#include "core/check.h"
-#include "core/data.h"
+#include "core/check/check.h"
+#include "core/data/data.h"
 
 #define BLOCK 4096u
 

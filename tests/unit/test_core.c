@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "core/volume.h"
-#include "core/data.h"
-#include "core/xattr.h"
-#include "core/check.h"
+#include "core/data/data.h"
+#include "core/inode/xattr.h"
+#include "core/check/check.h"
 #include "user/env/device_memory.h"
 
 /* ---- host: inodes with counted references, and with one block of zeros as their data ---- */

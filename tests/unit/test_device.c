@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Devices: the front in core/device.c, files by both ways of writing, and memory.  Most tests run on each of
+ * Devices: the front in core/device/device.c, files by both ways of writing, and memory.  Most tests run on each of
  * three devices: a file through io_uring, a file through threads, memory.
  */
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "core/device.h"
+#include "core/device/device.h"
 #include "user/env/device_file.h"
 #include "user/env/device_memory.h"
 #include "user/env/fault.h"

@@ -7,7 +7,7 @@
 
 #include <linux/falloc.h>
 
-#include "core/check.h"
+#include "core/check/check.h"
 
 #define BLOCK 4096u
 

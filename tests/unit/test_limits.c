@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <linux/log2.h>
-#include "core/data.h"
-#include "core/file_range.h"
-#include "core/xattr.h"
+#include "core/data/data.h"
+#include "core/inode/file_range.h"
+#include "core/inode/xattr.h"
 
 #define BLOCK 4096u
 

@@ -6,7 +6,7 @@
 #include "support_lib.h"
 #include "user/env/device_slow.h"
 #include <unistd.h>
-#include "core/data.h"
+#include "core/data/data.h"
 #include "user/lib/lib.h"
 
 #define VOLUME_BYTES	(64ULL << 20)

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "core/prefetch.h"
+#include "core/log/prefetch.h"
 #include "support_tree.h"
 #include "user/env/device_slow.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "core/show.h"
+#include "core/show/show.h"
 
 #define TEXT_MAX 65536u
 

@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "core/tree_internal.h"
+#include "core/tree/tree_internal.h"
 #include "support_tree.h"
 #include "user/env/device_memory.h"
 #include "user/env/fault.h"

@@ -2,7 +2,7 @@
 /*
  * Files and block devices as devices, through the page cache: reads by pread(), writes by
  * write_queue.c, flushes by fdatasync().  A completed write is in the page cache, which is
- * the volatile cache that core/device.h speaks of.
+ * the volatile cache that core/device/device.h speaks of.
  *
  * Two programs must not write one volume.  Open-file-description locks over the whole file say who uses
  * it (not flock(): udev takes that on block devices for a moment at any time); for a block device O_EXCL also

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A file or block device as the device of core/device.h.  Close it with dev->ops->close(dev). */
+/* A file or block device as the device of core/device/device.h.  Close it with dev->ops->close(dev). */
 #ifndef TUX3_DEVICE_FILE_H
 #define TUX3_DEVICE_FILE_H
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 #define DEVICE_OPEN_WRITE	(1u << 0)	/* else the device is read_only */
 #define DEVICE_OPEN_SYNC_IO	(1u << 1)	/* pwritev(2) in threads, not io_uring */

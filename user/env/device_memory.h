@@ -3,7 +3,7 @@
 #ifndef TUX3_DEVICE_MEMORY_H
 #define TUX3_DEVICE_MEMORY_H
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 /*
  * All zeros, and memory only for what was written.  NULL: out of memory.  volatile_cache is true: set it

@@ -6,7 +6,7 @@
 #ifndef TUX3_DEVICE_PLAN_H
 #define TUX3_DEVICE_PLAN_H
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 /* On target, which is not touched yet and may become size_bytes large before the plan is applied.  NULL: no memory. */
 struct tux3_device *device_plan_create(struct tux3_device *target, u64 size_bytes);

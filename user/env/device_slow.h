@@ -3,7 +3,7 @@
 #ifndef TUX3_DEVICE_SLOW_H
 #define TUX3_DEVICE_SLOW_H
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 /*
  * Over another device, which it closes when it is closed.  Each read takes latency_ns of the clock, and those made at

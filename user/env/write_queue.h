@@ -3,7 +3,7 @@
 #ifndef TUX3_WRITE_QUEUE_H
 #define TUX3_WRITE_QUEUE_H
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 struct write_queue;
 

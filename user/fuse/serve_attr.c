@@ -12,7 +12,7 @@
 
 #include "helper.h"
 #include "tux3_fuse.h"
-#include "core/inode.h"
+#include "core/inode/inode.h"
 #include "user/lib/statistics.h"
 
 #define XATTR_ACL_ACCESS "system.posix_acl_access"

@@ -23,7 +23,7 @@
 
 #include "ring.h"
 #include "tux3_fuse.h"
-#include "core/format.h"
+#include "core/format/format.h"
 #include "user/lib/internal.h"
 
 #define OPCODE_STATX 52u

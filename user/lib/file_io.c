@@ -7,7 +7,7 @@
  * from the first to the last, so readers see all of it or nothing.
  *
  * A batch: reserve memory, read the blocks that change in part; enter; make the blocks dirty, copy;
- * leave.  What else gets dirty with it (core/data.h): the block the old end of the file is in when the
+ * leave.  What else gets dirty with it (core/data/data.h): the block the old end of the file is in when the
  * file grows beyond it, and block 0 if the data may be inline.
  */
 #include "lib.h"

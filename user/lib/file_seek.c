@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * SEEK_DATA and SEEK_HOLE.  Where data is, is core/data_look.c's.  Preallocated blocks that were not written yet are
+ * SEEK_DATA and SEEK_HOLE.  Where data is, is core/data/data_look.c's.  Preallocated blocks that were not written yet are
  * holes.  Blocks that were written count as data whatever is in them.
  */
 #include "lib.h"

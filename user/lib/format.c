@@ -8,7 +8,7 @@
  * for this is removed.
  */
 #include "internal.h"
-#include "core/label.h"
+#include "core/format/label.h"
 #include "device_file.h"
 #include "device_plan.h"
 #include "signatures.h"

@@ -41,8 +41,8 @@
 #define TUX3_LIB_H
 
 #include "internal.h"
-#include "core/data.h"
-#include "core/xattr.h"
+#include "core/data/data.h"
+#include "core/inode/xattr.h"
 #include <linux/wait.h>
 #include <sys/stat.h>
 
@@ -298,7 +298,7 @@ int perm_check_flags(const struct tux3_attr *attr, enum inode_use use);
 
 /* ---- file_io.c, file_size.c ---- */
 
-/* Could the data be inline, so that block 0 must be made dirty by any change?  See core/data.h. */
+/* Could the data be inline, so that block 0 must be made dirty by any change?  See core/data/data.h. */
 bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr);
 /* With node->lock held for writing. */
 /* set: what else, of attr, goes into the same delta (OP_ATTR_...). */

@@ -14,7 +14,7 @@ int command_image(int argc, char **argv);
 extern const char show_help[], stat_help[], graph_help[], image_help[];
 
 /*
- * Output that goes on for long: printers of core/show.h write to out, which is emptied to stdout
+ * Output that goes on for long: printers of core/show/show.h write to out, which is emptied to stdout
  * between elements.  In JSON, all elements together are one list.
  */
 struct stream {

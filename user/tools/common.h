@@ -6,7 +6,7 @@
 #define TUX3_TOOLS_COMMON_H
 
 #include "core/volume.h"
-#include "core/show.h"
+#include "core/show/show.h"
 
 /* Exit codes, as fsck(8) has them. */
 #define EXIT_CLEAN	0

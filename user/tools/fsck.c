@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "common.h"
-#include "core/check.h"
+#include "core/check/check.h"
 #include "user/env/streams.h"
 #include "tux3.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "common.h"
-#include "core/label.h"
+#include "core/format/label.h"
 #include "user/env/device_wait.h"
 #include "user/env/streams.h"
 #include "tux3.h"

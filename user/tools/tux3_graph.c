@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "commands.h"
-#include "core/freemap.h"
-#include "core/tree_internal.h"
+#include "core/space/freemap.h"
+#include "core/tree/tree_internal.h"
 
 const char graph_help[] =
 "tux3 graph IMAGE [--svg] [-o FILE] [--limit NUMBER]\n"

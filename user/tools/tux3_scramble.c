@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "commands.h"
 #include "scramble.h"
-#include "core/tree_internal.h"
+#include "core/tree/tree_internal.h"
 #include "user/env/device_file.h"
 
 #define UNIFY_NODES 4096u	/* write to disk when so many nodes are dirty */

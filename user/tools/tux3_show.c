@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "commands.h"
-#include "core/freemap.h"
-#include "core/tree_internal.h"
+#include "core/space/freemap.h"
+#include "core/tree/tree_internal.h"
 
 const char show_help[] =
 "tux3 show IMAGE [OBJECT] [--json]\n"

@@ -105,7 +105,7 @@ group_readonly() {
 	equal "readonly: nothing was written again" "$(device_sum)" "$sum"
 	# The device can be written after all, while it is mounted.
 	check "readonly: mount once more" mount -o ro -t tux3 "$DEVICE" "$MNT"
-	cat "$MNT/core/tree.c" >/dev/null
+	cat "$MNT/core/tree/tree.c" >/dev/null
 	blockdev --setrw "$DEVICE"
 	check "readonly: made writable" mount -o remount,rw "$MNT"
 	check "readonly: written" bash -c "echo three >$MNT/three && rm $MNT/one && sync -f $MNT"
@@ -525,9 +525,9 @@ group_nfs() {
 			"cd /tmp/nfs && mv core moved && ln moved/tree.c link && rm moved/tree.c && rm -r moved"
 		exec 5</tmp/nfs/link
 		echo 3 >/proc/sys/vm/drop_caches
-		check "nfs: an open file without a cached inode" cmp core/tree.c /dev/fd/5
+		check "nfs: an open file without a cached inode" cmp core/tree/tree.c /dev/fd/5
 		rm /tmp/nfs/link
-		check "nfs: removed while open" cmp core/tree.c - <&5
+		check "nfs: removed while open" cmp core/tree/tree.c - <&5
 		exec 5<&-
 		check "nfs: xattrs" bash -c \
 			"touch /tmp/nfs/x && setfattr -n user.a -v b /tmp/nfs/x && getfattr -n user.a /tmp/nfs/x"

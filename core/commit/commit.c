@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Committing a delta: what the back end does with a group of finished changes.
+ *
+ *	transition	the delta is frozen (delta.c)
+ *	place		for each dirty inode: blocks for its data, submitted at once; its records logged
+ *			and applied to the tree in memory (so mappings exist before pages turn clean)
+ *	log		the log blocks are submitted beside the data
+ *	durable		all writes completed, one flush
+ *	done		committed moves; overlays of the delta are dropped, what it freed may be reused
+ *
+ * A delta with more than DATA_FIRST_BYTES of data, or a volume without data checksums, has its data
+ * flushed before its log is written (two flushes): otherwise replay recognises by the checksums
+ * that data of the last commit is missing.
+ *
+ * Any error on the way aborts: the volume becomes read-only and every waiter hears of it.
+ * What was applied in memory by then is never written, since no unify starts after an error.  Nor does another commit:
+ * the aborted delta stays the back delta until the volume is closed.  So its removed ranges, names, xattrs, attributes
+ * and cached data go on covering the tree, which holds some of them and not others, and readers see what the front
+ * end has made of the volume.
+ *
+ * commit_mutex held throughout.
+ */
+#include "core/volume.h"
+#include "core/log/prefetch.h"
+#include "core/data/data.h"
+#include "core/inode/xattr.h"
+
+#define DATA_FIRST_BYTES (4u << 20)
+#define COMMIT_SMALL_BLOCKS 1024u
+
+/* Read the inode's state at the end of the delta.  Returns its dirty bits. */
+static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr)
+{
+	struct inode_slot *slot = &inode->slot[delta & 1];
+	u32 dirty;
+
+	spin_lock(&inode->lock);
+	*attr = slot->frozen ? inode->frozen : inode->attr;
+	slot->taken = true;
+	dirty = slot->dirty;
+	spin_unlock(&inode->lock);
+	return dirty;
+}
+
+/* Its leaf was read ahead by commit_read_ahead(). */
+static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
+{
+	struct record_attr record = { .ino = cpu_to_le64(inode->ino) };
+	int err;
+
+	attr_to_disk(&record.attr, attr, inode->blocks);
+	tree_edit_begin(inode->vol);
+	err = log_record(inode->vol, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+	tree_edit_end(inode->vol);
+	if (!err && !inode->in_tree) {
+		inode->in_tree = true;
+		ialloc_settle(inode->vol, inode->ino);
+	}
+	return err;
+}
+
+/* An inode without a name but still in use must be found at mount, should the machine crash. */
+static int commit_orphan(struct tux3_inode *inode, bool orphan)
+{
+	int err;
+
+	if (inode->orphan_in_tree == orphan)
+		return 0;
+	err = delete_mark_orphan(inode->vol, inode->ino, orphan ? TUX3_ORPHAN_DELETE : 0, 0);
+	if (!err)
+		inode->orphan_in_tree = orphan;
+	return err;
+}
+
+/*
+ * It has no name any more.  Everything else is as the tree has it, and not as it became in this delta: data that was cut off
+ * in it, for one, goes with the rest.
+ */
+static int commit_nameless(struct tux3_inode *inode)
+{
+	struct record_attr record = { .ino = cpu_to_le64(inode->ino) };
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	int err = tree_lookup(inode->vol, &key, &record.attr, sizeof(record.attr));
+
+	if (err != sizeof(record.attr))
+		return err < 0 ? err : -EIO;
+	record.attr.nlink = 0;
+	return log_record_at(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+}
+
+static int commit_kill(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	int is_long, err;
+
+	inode->deleted = true;
+	if (!inode->in_tree) {
+		count_add(vol, TUX3_COUNT_INODES_VANISHED, 1);
+		return 0;
+	}
+	is_long = delete_inode_is_long(inode);
+	err = min(is_long, 0);
+	/* Of a long delete no slice may get its turn in this commit: the tree must say that there is no name. */
+	if (!err && !inode->orphan_in_tree && is_long)
+		err = commit_nameless(inode);
+	if (!err)
+		err = delete_inode(vol, inode->ino, inode->blocks, is_long, inode->orphan_in_tree);
+	/* A long delete gives the number back when it is over. */
+	inode->number_returned = is_long && !err;
+	return err;
+}
+
+/* See inode.h: the volume became writable with this object in memory. */
+static int commit_refresh_blocks(struct tux3_inode *inode)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	struct disk_attr disk;
+	int len = inode->in_tree ? tree_lookup(inode->vol, &key, &disk, sizeof(disk)) : 0;
+
+	if (len < 0)
+		return len;
+	spin_lock(&inode->lock);
+	if (len == sizeof(disk))
+		inode->blocks = le64_to_cpu(disk.blocks);
+	inode->blocks_epoch = inode->vol->blocks_epoch;
+	spin_unlock(&inode->lock);
+	return 0;
+}
+
+static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
+{
+	struct volume *vol = inode->vol;
+	struct tux3_attr attr;
+	u32 dirty = commit_take_attr(inode, delta, &attr);
+	int err = 0;
+
+	if (inode->deleted)
+		return 0;
+	if (unlikely(inode->blocks_epoch != vol->blocks_epoch))
+		err = commit_refresh_blocks(inode);
+	if (err)
+		return err;
+	/* No name at the end of this delta, and none given since. */
+	if (!attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode)) {
+		/* What was moved out of a directory before it went: the parent pointers must go. */
+		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
+			err = name_commit(inode, delta);
+		return err ? err : commit_kill(inode);
+	}
+
+	if (dirty & INODE_DIRTY_NAMES)
+		err = name_commit(inode, delta);
+	vol->log.blocks_delta = 0;
+	if (!err && dirty & INODE_DIRTY_XATTRS)
+		err = xattr_commit(inode, delta, wait);
+	/* Before data: a long truncate puts an item of its own where an orphan's is. */
+	if (!err)
+		err = commit_orphan(inode, !attr.nlink);
+	if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
+		err = data_commit(inode, delta, &attr, wait);
+	if (err)
+		return err;
+	if (vol->log.blocks_delta) {
+		spin_lock(&inode->lock);
+		inode->blocks += vol->log.blocks_delta;
+		spin_unlock(&inode->lock);
+	}
+	err = commit_attr(inode, &attr);
+	count_add(vol, TUX3_COUNT_INODES_COMMITTED, 1);
+	return err;
+}
+
+/* The delta is durable, or the volume is closed after an error: its slots are free again. */
+static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
+{
+	struct volume *vol = inode->vol;
+	struct inode_slot *slot = &inode->slot[delta & 1];
+	struct rb_root removed, prealloc;
+	u32 dirty = slot->dirty;
+	bool last;
+
+	/* Before the host drops clean data: what was removed and then written again is in the tree, not a hole. */
+	spin_lock(&inode->lock);
+	removed = slot->removed;
+	slot->removed = RB_ROOT;
+	spin_unlock(&inode->lock);
+	if (dirty & INODE_DIRTY_NAMES)
+		name_done(inode, delta);
+	if (dirty & INODE_DIRTY_XATTRS)
+		xattr_done(inode, delta);
+	if (dirty & INODE_DIRTY_DATA)
+		vol->host->data_done(inode, delta, err);
+	spin_lock(&inode->lock);
+	slot->dirty = 0;
+	slot->frozen = false;
+	slot->taken = false;
+	slot->cut = DATA_END;
+	prealloc = slot->prealloc;
+	slot->prealloc = RB_ROOT;
+	slot->unchecked = slot->unchecked_end = 0;
+	slot->extra = 0;
+	slot->paid = 0;
+	inode->given_back = false;
+	last = !inode->slot[~delta & 1].dirty;
+	spin_unlock(&inode->lock);
+	file_ranges_free(&removed);
+	file_ranges_free(&prealloc);
+	if (inode->deleted && last && !inode->number_returned) {
+		inode->number_returned = true;
+		ialloc_free(vol, inode->ino);
+	}
+	vol->host->inode_release(inode);
+}
+
+/* Flush, unless the device needs none.  Everything completed before is durable then. */
+static int commit_flush(struct volume *vol, u64 *io_ns)
+{
+	u64 start = ktime_get_ns(), ns;
+	int err = unify_poll(vol);	/* what a unify has completed by now, this flush makes durable too */
+
+	if (err || !vol->dev->volatile_cache)
+		return err;
+	if (!vol->opts.drop_flush)
+		err = device_flush(vol->dev);
+	ns = ktime_get_ns() - start;
+	*io_ns += ns;
+	count_add(vol, TUX3_COUNT_FLUSHES, 1);
+	count_add(vol, TUX3_COUNT_DEVICE_NS, ns);
+	if (!err)
+		unify_flushed(vol);
+	return err;
+}
+
+static int commit_wait_io(struct volume *vol, struct io_wait *wait, struct blk_plug *plug, u64 *io_ns)
+{
+	u64 start = ktime_get_ns();
+	int err;
+
+	device_kick(vol->dev);
+	blk_finish_plug(plug);
+	err = io_wait_finish(wait);
+	*io_ns += io_busy_ns(wait->busy);
+	count_add(vol, TUX3_COUNT_DEVICE_NS, ktime_get_ns() - start);
+	return err;
+}
+
+/*
+ * Data and log have been placed: make them durable.  err: what went wrong before, if anything.  *io_ns: how long the device
+ * was busy with it.
+ */
+static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, struct blk_plug *plug, u64 data_blocks,
+			int err, u64 *io_ns)
+{
+	struct io_busy *busy = wait->busy;
+	bool data_first = data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
+					  !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM));
+	int io_err;
+
+	if (data_first) {
+		io_err = commit_wait_io(vol, wait, plug, io_ns);
+		io_wait_init(wait);
+		io_wait_measure(wait, busy);
+		blk_start_plug(plug);
+		if (!err)
+			err = io_err;
+		if (!err)
+			err = commit_flush(vol, io_ns);
+	}
+	if (!err)
+		err = log_write_commit(vol, delta, data_first ? TUX3_COMMIT_DATA_FLUSHED : 0, wait);
+	io_err = commit_wait_io(vol, wait, plug, io_ns);
+	if (!err)
+		err = io_err;
+	return err ? err : commit_flush(vol, io_ns);
+}
+
+#define COMMIT_AHEAD 256u	/* inodes */
+
+/*
+ * Will the commit free blocks of this inode, in maps not in memory?  Of a large file that goes on it does so here and
+ * there: not looked for.  What goes in parts is looked for in parts (delete.c, data_commit.c).
+ */
+static bool commit_frees_blocks(struct tux3_inode *inode, u64 delta)
+{
+	bool frees;
+
+	spin_lock(&inode->lock);
+	frees = inode->in_tree && inode->blocks &&
+		((!inode->attr.nlink && !delete_is_long(inode->vol, inode->blocks)) ||
+		 (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA && inode->blocks <= COMMIT_SMALL_BLOCKS &&
+		  !balloc_all_loaded(inode->vol)));
+	spin_unlock(&inode->lock);
+	return frees;
+}
+
+/*
+ * Bring into memory what the next inodes of the list need of the tree and of the free maps, many reads at once, so that
+ * nothing is read while the tree is locked.  Returns the first inode that was left out.
+ */
+static struct llist_node *commit_read_ahead(struct volume *vol, struct llist_node *from, u64 delta)
+{
+	struct llist_node *end = from, *node;
+	u32 n;
+
+	for (n = 0; end && n < COMMIT_AHEAD && !prefetch_full(vol->ahead); n++, end = end->next) {
+		struct tux3_inode *inode = llist_entry(end, struct tux3_inode, dirty_node[delta & 1]);
+		struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+
+		prefetch_add_key(vol->ahead, &key);
+	}
+	prefetch_run(vol->ahead);
+	for (node = from; node != end && !prefetch_full(vol->ahead); node = node->next) {
+		struct tux3_inode *inode = llist_entry(node, struct tux3_inode, dirty_node[delta & 1]);
+		struct tree_key first = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
+		struct tree_key last = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
+
+		if (commit_frees_blocks(inode, delta))
+			prefetch_add_items(vol->ahead, &first, &last);
+	}
+	prefetch_run(vol->ahead);
+	return node == from ? from->next : node;
+}
+
+/* Everything that the delta changed, as records; data is submitted on the way. */
+static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta, struct io_wait *wait,
+			s64 *charged)
+{
+	struct tux3_inode *inode, *next;
+	struct llist_node *ahead = inodes;
+	int err = 0;
+
+	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1]) {
+		if (&inode->dirty_node[delta & 1] == ahead)
+			ahead = commit_read_ahead(vol, ahead, delta);
+		err = commit_inode(inode, delta, wait);
+		if (err)
+			return err;
+		cond_resched();
+	}
+	return delete_continue(vol, charged);
+}
+
+/* The inodes stay dirty in their slot, where commit_give_up() finds them: the front delta has the other one. */
+static void commit_keep_aborted(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
+{
+	struct tux3_inode *inode;
+
+	llist_for_each_entry(inode, inodes, dirty_node[delta & 1])
+		if (vol->host->data_aborted && inode->slot[delta & 1].dirty & INODE_DIRTY_DATA)
+			vol->host->data_aborted(inode, delta, err);
+	WRITE_ONCE(vol->delta.dirty[delta & 1].first, inodes);
+}
+
+static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
+{
+	struct delta_state *state = &vol->delta;
+	struct tux3_inode *inode, *next;
+
+	/* First the counts, so that who waits for committed finds them right. */
+	atomic64_set(&state->dirty_bytes[delta & 1], 0);
+	atomic64_set(&state->value_bytes[delta & 1], 0);
+	atomic64_set(&state->extra[delta & 1], 0);
+	atomic64_set(&state->changes[delta & 1], 0);
+	atomic64_set(&state->leaves[delta & 1], 0);
+	atomic64_set(&state->first_change_ns[delta & 1], 0);
+	if (err) {
+		commit_keep_aborted(vol, inodes, delta, err);
+	} else {
+		llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1])
+			commit_inode_done(inode, delta, 0);
+	}
+	delete_done(vol, err);
+	ialloc_settle_all(vol);
+	parent_done(vol, delta);
+	if (!err)
+		WRITE_ONCE(state->committed, delta);
+}
+
+int commit_delta(struct volume *vol)
+{
+	u64 start = ktime_get_ns(), delta, data, log, blocks, io_ns = 0;
+	s64 taken = vol->balloc.taken;
+	bool alone;
+	struct llist_node *inodes;
+	struct blk_plug plug;
+	struct io_busy busy;
+	struct io_wait wait;
+	s64 charged;
+	int err = volume_error(vol);
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (err)	/* and perhaps a delta was aborted, whose slot would be the next front delta's */
+		return err;
+	delta = delta_transition(vol, &charged);
+	inodes = llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1]));
+	vol->delta.applying = delta;
+	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
+	log = vol->log.length;
+	blocks = atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]);
+	alone = vol->unify.phase == UNIFY_IDLE;
+	io_wait_init(&wait);
+	io_wait_measure(&wait, &busy);
+	log_begin_commit(vol);
+
+	/* Neighbours on the disk become one request: data of small files, and the log. */
+	blk_start_plug(&plug);
+	err = commit_place(vol, inodes, delta, &wait, &charged);
+	if (!err && vol->unify.follows)
+		err = tree_place(vol);
+	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
+	if (!err && !vol->log.records && !vol->log.must_write) {
+		blk_finish_plug(&plug);
+		err = io_wait_finish(&wait);
+		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
+	} else {
+		err = commit_write(vol, delta, &wait, &plug, data, err, &io_ns);
+		count_add(vol, TUX3_COUNT_DELTAS, 1);
+	}
+	log_end_commit(vol);
+	if (err)
+		volume_abort(vol, err, "a commit failed");
+	else
+		vol->log.must_write = false;
+	trace_tux3_commit(vol, delta, atomic64_read(&vol->delta.changes[delta & 1]), data, vol->log.length - log,
+			  ktime_get_ns() - start, err);
+	commit_done(vol, inodes, delta, err);
+	blocks = data + atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]) - blocks;
+	if (!err) {
+		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
+		trim_note(vol, &vol->log.freed);
+		err = balloc_release(vol, &vol->log.freed);
+	}
+	if (!err) {
+		space_check_commit(vol, charged, taken);
+		space_settle(vol, charged);
+	}
+	count_add(vol, TUX3_COUNT_COMMIT_NS, ktime_get_ns() - start);
+	wake_up_all(&vol->delta.commit_queue);
+	if (!err)
+		err = unify_poll(vol);
+	/* What long deletes wait for; not within that unify. */
+	if (!err && unlikely(delete_is_starved(vol)) && !vol->unify.follows)
+		err = delta_unify_committed(vol);
+	return err;
+}
+
+void commit_give_up(struct volume *vol, unsigned int slot)
+{
+	struct llist_node *inodes = llist_del_all(&vol->delta.dirty[slot]);
+	struct tux3_inode *inode, *next;
+
+	llist_for_each_entry_safe(inode, next, inodes, dirty_node[slot])
+		commit_inode_done(inode, slot, -ESHUTDOWN);
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Committing file data: the back end finds blocks for what is dirty in a delta, submits it and logs
+ * the mappings.
+ *
+ * In this order: ranges removed in the delta go from the tree; extents that are to be unchecked lose their checksums; then
+ * dirty data is mapped; then what is still a hole in preallocated ranges gets unwritten extents.  So the newest of several
+ * changes to a block wins, whatever their order within the delta was: a block removed and then written is dirty, one
+ * written and then removed is not dirty any more.
+ *
+ * Data goes to newly allocated blocks, but for blocks of unwritten extents, which nobody can read
+ * before the commit.  Small files without extents go inline into the tree.
+ *
+ * commit_mutex held.
+ */
+#include "core/volume.h"
+#include "core/data/data.h"
+#include "core/log/prefetch.h"
+
+struct data_commit {
+	struct tux3_inode *inode;
+	struct volume *vol;
+	u64 delta;
+	struct tux3_attr *attr;
+	struct io_wait *wait;
+	bool was_inline;	/* the tree has an INLINE item */
+};
+
+static int data_record(struct data_commit *dc, enum tux3_record_type type, const void *payload, u32 len,
+		       const void *tail, u32 tail_len, u8 item, u64 offset)
+{
+	struct tree_key key = tree_key(dc->inode->ino, item, offset);
+
+	return log_record_at(dc->vol, &key, type, payload, len, tail, tail_len);
+}
+
+static int data_punch_part(struct data_commit *dc, u64 block, u64 count)
+{
+	struct record_extent record = {
+		.ino = cpu_to_le64(dc->inode->ino), .block = cpu_to_le64(block), .count = cpu_to_le64(count),
+	};
+
+	return data_record(dc, TUX3_RECORD_EXTENT_PUNCH, &record, sizeof(record), NULL, 0, TUX3_ITEM_EXTENT, block);
+}
+
+#define PUNCH_PARTS 32u		/* of a file at most: their records fit into a block */
+
+/*
+ * A range may have very many extents.  It goes in parts: what each needs is read before the tree is locked for it, and
+ * between them others can read the tree.
+ */
+static int data_punch(struct data_commit *dc, u64 block, u64 count)
+{
+	struct volume *vol = dc->vol;
+	u64 end = count > DATA_END - block ? DATA_END : block + count;
+	u64 extents = max_t(u64, vol->opts.slice_extents, dc->inode->blocks / PUNCH_PARTS);
+	struct tree_key from, to, last = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, end - 1);
+	int more = dc->inode->blocks > extents, err = 0;
+
+	while (more && !err) {
+		struct tree_skip part = { .left = extents };
+
+		from = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, block);
+		more = tree_skip(vol, &from, &last, &part);
+		if (more < 0)
+			return more;
+		to = more ? tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, part.next - 1) : last;
+		prefetch_add_items(vol->ahead, &from, &to);
+		prefetch_run(vol->ahead);
+		if (more) {
+			err = data_punch_part(dc, block, part.next - block);
+			block = part.next;
+			cond_resched();
+		}
+	}
+	return err ? err : data_punch_part(dc, block, end == DATA_END ? DATA_END : end - block);
+}
+
+/* ---- inline ---- */
+
+static int inline_store(struct data_commit *dc, u64 at, const void *data, u32 len)
+{
+	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_INLINE, at);
+	struct record_item record;
+
+	tree_key_to_disk(&record.key, &key);
+	return data_record(dc, TUX3_RECORD_ITEM_SET, &record, sizeof(record), data, len, TUX3_ITEM_INLINE, at);
+}
+
+static int inline_delete(struct data_commit *dc)
+{
+	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_INLINE, 0);
+	struct record_item record;
+
+	dc->was_inline = false;
+	tree_key_to_disk(&record.key, &key);
+	return data_record(dc, TUX3_RECORD_ITEM_DELETE, &record, sizeof(record), NULL, 0, TUX3_ITEM_INLINE, 0);
+}
+
+static int symlink_store(struct data_commit *dc)
+{
+	u32 at, len, size = dc->attr->size;
+	int err = 0;
+
+	for (at = 0; at < size && !err; at += len) {
+		len = min(size - at, TUX3_SYMLINK_PIECE);
+		err = inline_store(dc, at, dc->inode->target + at, len);
+	}
+	return err;
+}
+
+/* How the file is stored is the back end's part of the attributes, in the live ones too. */
+static void data_set_flag(struct data_commit *dc, u32 flag, bool set)
+{
+	struct tux3_inode *inode = dc->inode;
+
+	dc->attr->flags = set ? dc->attr->flags | flag : dc->attr->flags & ~flag;
+	spin_lock(&inode->lock);
+	WRITE_ONCE(inode->attr.flags, set ? inode->attr.flags | flag : inode->attr.flags & ~flag);
+	spin_unlock(&inode->lock);
+}
+
+/* ---- extents ---- */
+
+static int data_map_run(struct data_commit *dc, u64 block, u64 addr, u32 count, u32 flags)
+{
+	struct record_extent *record = dc->vol->log.extent;
+	u32 len = sizeof(*record);
+
+	record->ino = cpu_to_le64(dc->inode->ino);
+	record->block = cpu_to_le64(block);
+	record->count = cpu_to_le64(count);
+	record->addr = cpu_to_le64(addr);
+	record->flags = cpu_to_le32(flags);
+	record->spare = 0;
+	if (flags & TUX3_EXTENT_CSUM)
+		len += count * sizeof(__le32);
+	return data_record(dc, TUX3_RECORD_EXTENT_MAP, record, len, NULL, 0, TUX3_ITEM_EXTENT, block);
+}
+
+static u32 data_csum_flag(struct volume *vol)
+{
+	return vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM ? TUX3_EXTENT_CSUM : 0;
+}
+
+/* Blocks for up to count file blocks from block on: those of an unwritten extent, or new ones. */
+static int data_place(struct data_commit *dc, u64 block, u64 count, u64 *addr, u32 *run)
+{
+	struct data_extent extent = { .block = block, .count = count };
+	int err;
+
+	if (dc->attr->flags & TUX3_ATTR_PREALLOC) {
+		err = data_map_tree(dc->inode, &extent, NULL, 0);
+		if (err)
+			return err;
+		if (extent.kind == DATA_UNWRITTEN) {
+			*addr = extent.addr;
+			*run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS);
+			return 0;
+		}
+		if (extent.kind == DATA_HOLE || extent.kind == DATA_MAPPED)
+			count = min(count, extent.count);
+	}
+	err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, min_t(u64, count, LOG_EXTENT_BLOCKS), addr, run);
+	if (!err)
+		dc->inode->goal = *addr + *run;
+	return err;
+}
+
+static int data_write_run(struct data_commit *dc, u64 block, u64 count)
+{
+	u32 flags = data_csum_flag(dc->vol), run;
+	u64 addr;
+	int err = 0;
+
+	while (count && !err) {
+		err = data_place(dc, block, count, &addr, &run);
+		if (!err)
+			err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
+							flags ? dc->vol->log.extent->csum : NULL, dc->wait);
+		if (!err)
+			err = data_map_run(dc, block, addr, run, flags);
+		count_add(dc->vol, TUX3_COUNT_DATA_BLOCKS, run);
+		block += run;
+		count -= run;
+	}
+	return err;
+}
+
+static int data_write_dirty(struct data_commit *dc)
+{
+	u64 block = 0, count;
+	int err;
+
+	for (;;) {
+		err = dc->vol->host->data_next(dc->inode, dc->delta, block, &block, &count);
+		if (err)
+			return err == -ENOENT ? 0 : err;
+		err = data_write_run(dc, block, count);
+		if (err)
+			return err;
+		block += count;
+	}
+}
+
+/* What the tree holds inline becomes block 0; its buffer lives until the end of the commit. */
+static int inline_to_extent(struct data_commit *dc, u32 len)
+{
+	struct volume *vol = dc->vol;
+	u32 flags = data_csum_flag(vol), run;
+	void *data = log_commit_buffer(vol, vol->block_size);
+	u64 addr;
+	int err, found;
+
+	if (!data)
+		return -ENOMEM;
+	found = data_read_inline(dc->inode, data, len);
+	if (found < 0)
+		return found;
+	err = balloc_alloc(vol, BALLOC_DATA, dc->inode->goal, 1, 1, &addr, &run);
+	if (err)
+		return err;
+	dc->inode->goal = addr + 1;
+	vol->log.extent->csum[0] = cpu_to_le32(crc32c(~0u, data, vol->block_size));
+	device_write(vol->dev, addr, data, 1, 0, dc->wait);
+	count_add(vol, TUX3_COUNT_DATA_BLOCKS, 1);
+	return data_map_run(dc, 0, addr, 1, flags);
+}
+
+/* ---- the parts of a commit ---- */
+
+/* The end of a file goes: at once, or in slices if it is long. */
+static int data_commit_cut(struct data_commit *dc, u64 block)
+{
+	struct tux3_inode *inode = dc->inode;
+	u64 cut = inode->slot[dc->delta & 1].cut;
+	int err = 0;
+
+	if (!inode->in_tree || !dc->attr->nlink || cut == DATA_END) {
+		if (cut != DATA_END)
+			WRITE_ONCE(inode->cutting, false);
+		return inode->in_tree ? data_punch(dc, block, DATA_END) : 0;
+	}
+	if (block < cut)	/* an earlier truncate; data written since then may be there */
+		err = data_punch(dc, block, cut - block);
+	return err ? err : delete_cut(inode, cut);
+}
+
+static int data_commit_removed(struct data_commit *dc)
+{
+	const struct rb_root *removed = &dc->inode->slot[dc->delta & 1].removed;
+	struct file_range *range;
+	int err = 0;
+
+	/* The set is that of the back delta: nobody changes it. */
+	for (range = file_ranges_first(removed); range; range = file_ranges_next(range)) {
+		if (dc->was_inline && !range->block)
+			err = inline_delete(dc);
+		if (err)
+			break;
+		if (range->count >= DATA_END - range->block)
+			err = data_commit_cut(dc, range->block);
+		else if (dc->inode->in_tree)
+			err = data_punch(dc, range->block, range->count);
+		if (err)
+			break;
+	}
+	return err;
+}
+
+static int data_commit_prealloc(struct data_commit *dc)
+{
+	struct file_range *range;
+	u32 run;
+	u64 addr;
+	int err = 0;
+
+	for (range = file_ranges_first(&dc->inode->slot[dc->delta & 1].prealloc); range; range = file_ranges_next(range)) {
+		struct data_extent extent = { .block = range->block };
+		u64 end = range->block + range->count;
+
+		while (!err && extent.block < end) {
+			extent.count = end - extent.block;
+			err = data_map_tree(dc->inode, &extent, NULL, 0);
+			if (err)
+				return err;
+			run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS * 16);
+			if (extent.kind == DATA_HOLE) {
+				err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, run, &addr, &run);
+				if (!err) {
+					dc->inode->goal = addr + run;
+					err = data_map_run(dc, extent.block, addr, run, TUX3_EXTENT_UNWRITTEN);
+				}
+			} else {
+				run = extent.count;
+			}
+			extent.block += run;
+		}
+	}
+	return err;
+}
+
+/* The same blocks are mapped again, without checksums: what is there may be changed by others from now on. */
+static int data_commit_unchecked(struct data_commit *dc)
+{
+	const struct inode_slot *slot = &dc->inode->slot[dc->delta & 1];
+	struct data_extent extent = { .block = slot->unchecked };
+	u32 run;
+	int err = 0;
+
+	while (!err && extent.block < slot->unchecked_end) {
+		extent.count = slot->unchecked_end - extent.block;
+		extent.has_csum = false;
+		err = data_map_tree(dc->inode, &extent, NULL, 0);
+		if (err)
+			break;
+		run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS);
+		if (extent.kind == DATA_MAPPED && extent.has_csum)
+			err = data_map_run(dc, extent.block, extent.addr, run, TUX3_EXTENT_UNCHECKED);
+		extent.block += run;
+	}
+	return err;
+}
+
+/* May the file live inline at the end of this delta?  alone: no block but the first has data. */
+static bool data_fits_inline(struct data_commit *dc, bool alone)
+{
+	return S_ISREG(dc->attr->mode) && alone && dc->attr->size <= data_inline_max(dc->vol->block_size) &&
+	       dc->attr->size && !(dc->attr->flags & TUX3_ATTR_PREALLOC);
+}
+
+static int data_commit_inline(struct data_commit *dc)
+{
+	u8 *data = log_commit_buffer(dc->vol, dc->attr->size);
+	int err;
+
+	if (!data)
+		return -ENOMEM;
+	err = dc->vol->host->data_copy(dc->inode, dc->delta, 0, data, dc->attr->size);
+	if (!err && dc->inode->in_tree && dc->inode->blocks)
+		err = data_punch(dc, 0, DATA_END);
+	if (!err)
+		err = inline_store(dc, 0, data, dc->attr->size);
+	if (!err)
+		data_set_flag(dc, TUX3_ATTR_INLINE, true);
+	return err;
+}
+
+/* The file was inline, and its block 0 is not dirty: the size alone may have moved. */
+static int data_keep_inline(struct data_commit *dc, bool others_dirty)
+{
+	u32 max = data_inline_max(dc->vol->block_size);
+	u8 *data;
+	int len;
+
+	data = log_commit_buffer(dc->vol, max);
+	if (!data)
+		return -ENOMEM;
+	len = data_read_inline(dc->inode, data, max);
+	if (len < 0)
+		return len;
+	if (data_fits_inline(dc, !others_dirty))
+		return len == dc->attr->size ? 0 : inline_store(dc, 0, data, dc->attr->size);
+	len = min_t(u64, len, dc->attr->size);
+	if (len) {
+		int err = inline_to_extent(dc, len);
+
+		if (err)
+			return err;
+	}
+	return inline_delete(dc);
+}
+
+static int data_commit_dirty(struct data_commit *dc)
+{
+	u64 first = 0, count = 0, next;
+	bool dirty0, alone;
+	int err = dc->vol->host->data_next(dc->inode, dc->delta, 0, &first, &count);
+
+	if (err && err != -ENOENT)
+		return err;
+	dirty0 = !err && !first;
+	alone = dirty0 && count == 1 &&
+		dc->vol->host->data_next(dc->inode, dc->delta, 1, &next, &count) == -ENOENT;
+	if (data_fits_inline(dc, alone))
+		return data_commit_inline(dc);
+	if (dc->was_inline)
+		err = dirty0 ? inline_delete(dc) : data_keep_inline(dc, !err);
+	else
+		err = 0;
+	if (err)
+		return err;
+	data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
+	return data_write_dirty(dc);
+}
+
+int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait)
+{
+	struct data_commit dc = {
+		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .wait = wait,
+		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE,
+	};
+	int err;
+
+	if (S_ISLNK(attr->mode))
+		return inode->in_tree || !inode->target ? 0 : symlink_store(&dc);
+	err = data_commit_removed(&dc);
+	if (!err)
+		err = data_commit_unchecked(&dc);
+	if (!err)
+		err = data_commit_dirty(&dc);
+	if (!err)
+		err = data_commit_prealloc(&dc);
+	return err;
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Unify: dirty tree nodes and free maps go to disk, the anchor moves, the log starts afresh.
+ *
+ * The state diagram is in unify.h; unify_step() makes each transition.  Free maps have fixed slots; dirty nodes get
+ * their blocks before it starts (tree_place), of those promised to them when they became dirty.
+ *
+ * Invariants
+ *  1. The snapshot is taken right after a commit became durable, so the log on disk holds all that
+ *     it holds, and names every group whose free map it writes (GROUP_TOUCHED).  So after a crash
+ *     half-way the next unify writes those groups again, and slots left behind here never count.
+ *  2. The anchor is written only after everything it leads to is durable.
+ *  3. Blocks that only the old anchor needs (node_frees, old log blocks) are released only when the
+ *     new one is durable.
+ *  4. An anchor is written twice, so that one bad block does not lose it; never over the newest durable one.
+ */
+#include "core/volume.h"
+#include "core/log/apply.h"
+
+void unify_init(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+
+	INIT_LIST_HEAD(&unify->nodes);
+	INIT_LIST_HEAD(&unify->maps);
+	range_list_init(&unify->node_frees);
+	unify->phase = UNIFY_IDLE;
+	atomic64_set(&unify->pending, 0);
+	unify->since_delta = le64_to_cpu(vol->anchor.delta);
+}
+
+void unify_exit(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+
+	if (unify->phase == UNIFY_WRITING || unify->phase == UNIFY_ANCHORING)
+		io_wait_finish(&unify->wait);
+	if (!list_empty(&unify->nodes))
+		tree_snapshot_done(vol, &unify->nodes, false);
+	balloc_snapshot_done(vol, &unify->maps, false);
+	range_list_exit(&unify->node_frees);
+	kvfree(unify->anchor_block[0]);
+	kvfree(unify->anchor_block[1]);
+	unify->anchor_block[0] = unify->anchor_block[1] = NULL;
+	unify->phase = UNIFY_IDLE;
+}
+
+bool unify_wanted(struct volume *vol)
+{
+	/* A hint for those without commit_mutex. */
+	return READ_ONCE(vol->log.length) >= vol->opts.log_blocks ||
+	       READ_ONCE(vol->tree.dirty_count) >= vol->opts.dirty_nodes;
+}
+
+static void unify_fill_anchor(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	struct disk_anchor *anchor = &unify->anchor;
+	struct timespec64 now;
+
+	ktime_get_real_ts64(&now);
+	*anchor = vol->anchor;
+	unify->slot = !(vol->anchor_slot & 1);	/* of the pair that the present anchor is not in */
+	anchor->generation = cpu_to_le64(le64_to_cpu(vol->anchor.generation) + 1);
+	anchor->delta = cpu_to_le64(vol->delta.committed);
+	anchor->root_addr = cpu_to_le64(vol->tree.root_addr);
+	anchor->root_birth = cpu_to_le64(vol->tree.root_birth);
+	anchor->root_level = cpu_to_le32(vol->tree.root_level);
+	anchor->log_addr = cpu_to_le64(vol->log.next_addr);
+	anchor->log_after = cpu_to_le64(vol->log.after_addr);
+	anchor->log_seq = cpu_to_le64(vol->log.next_seq);
+	anchor->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.disk_used));
+	anchor->data_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
+	anchor->unwritten_blocks = cpu_to_le64(vol->space.unwritten);
+	anchor->inodes = cpu_to_le64(vol->tree_inodes);
+	memcpy(anchor->label, vol->label, sizeof(anchor->label));
+	anchor->written_ns = cpu_to_le64(now.tv_sec * 1000000000ULL + now.tv_nsec);
+}
+
+static int node_order(void *priv, const struct list_head *a, const struct list_head *b)
+{
+	u64 x = list_entry(a, struct node_buffer, lru_link)->addr;
+	u64 y = list_entry(b, struct node_buffer, lru_link)->addr;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Submit all nodes, runs of neighbours as one write. */
+static void unify_write_nodes(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	struct node_buffer *node;
+	struct kvec vec[32];
+	u32 count = 0;
+	u64 start = 0;
+
+	list_sort(NULL, &unify->nodes, node_order);
+	list_for_each_entry(node, &unify->nodes, lru_link) {
+		node_seal(vol, node->data);
+		if (count && (count == ARRAY_SIZE(vec) || node->addr != start + count)) {
+			device_writev(vol->dev, start, vec, count, 0, &unify->wait);
+			count = 0;
+		}
+		if (!count)
+			start = node->addr;
+		vec[count].iov_base = node->data;
+		vec[count++].iov_len = vol->block_size;
+	}
+	if (count)
+		device_writev(vol->dev, start, vec, count, 0, &unify->wait);
+}
+
+int unify_start(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	struct blk_plug plug;
+	struct map_write *map;
+	unsigned int i;
+	int err;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (WARN_ON_ONCE(unify->phase != UNIFY_IDLE))
+		return -EBUSY;
+	for (i = 0; i < 2; i++) {
+		if (!unify->anchor_block[i])
+			unify->anchor_block[i] = kvzalloc(vol->block_size, GFP_NOFS);
+		if (!unify->anchor_block[i])
+			return -ENOMEM;
+	}
+	err = balloc_snapshot(vol, vol->delta.committed, &unify->maps);
+	if (err) {
+		balloc_snapshot_done(vol, &unify->maps, false);
+		return err;
+	}
+	tree_edit_begin(vol);
+	tree_snapshot(vol, &unify->nodes, &unify->node_count);
+	atomic64_set(&unify->pending, unify->node_count);
+	unify_fill_anchor(vol);
+	vol->log.after_snapshot = true;
+	tree_edit_end(vol);
+	range_list_move(&unify->node_frees, &vol->balloc.node_frees);
+	range_list_move(&vol->log.old_blocks, &vol->log.blocks);
+	unify->since_delta = vol->delta.committed;
+
+	io_wait_init(&unify->wait);
+	blk_start_plug(&plug);
+	unify_write_nodes(vol);
+	list_for_each_entry(map, &unify->maps, link) {
+		device_write(vol->dev, map->addr, map->data, 1, 0, &unify->wait);
+		count_add(vol, TUX3_COUNT_MAP_BLOCKS, 1);
+	}
+	device_kick(vol->dev);
+	blk_finish_plug(&plug);
+	count_add(vol, TUX3_COUNT_NODE_BLOCKS, unify->node_count);
+	unify->phase = UNIFY_WRITING;
+	trace_tux3_unify_begin(vol, unify->since_delta, unify->node_count, vol->log.length);
+	return 0;
+}
+
+/* Both copies, at the two ends of the volume. */
+static void unify_write_anchor(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	unsigned int i;
+
+	io_wait_init(&unify->wait);
+	for (i = 0; i < 2; i++) {
+		u64 offset = anchor_slot_offset(vol->total_blocks << vol->block_shift, unify->slot + 2 * i);
+
+		unify->anchor.slot_offset = cpu_to_le64(offset);
+		anchor_seal(&unify->anchor);
+		memcpy(unify->anchor_block[i], &unify->anchor, sizeof(unify->anchor));
+		device_write(vol->dev, offset >> vol->block_shift, unify->anchor_block[i], 1,
+			     vol->dev->has_fua ? DEVICE_FUA : 0, &unify->wait);
+		count_add(vol, TUX3_COUNT_ANCHOR_BLOCKS, 1);
+	}
+	device_kick(vol->dev);
+	unify->phase = UNIFY_ANCHORING;
+}
+
+/* The anchor is durable: what only its predecessor needed may be used again. */
+static int unify_anchored(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	int err;
+
+	vol->anchor = unify->anchor;
+	vol->anchor_slot = unify->slot;
+	balloc_snapshot_done(vol, &unify->maps, true);
+	WRITE_ONCE(vol->log.length, vol->log.length - vol->log.old_blocks.blocks);
+	err = balloc_release(vol, &vol->log.old_blocks);
+	if (!err)
+		err = balloc_release(vol, &unify->node_frees);
+	unify->phase = UNIFY_IDLE;
+	atomic64_set(&unify->pending, 0);
+	count_add(vol, TUX3_COUNT_UNIFIES, 1);
+	space_settle(vol, 0);
+	trace_tux3_unify_end(vol, unify->since_delta, err);
+	return err;
+}
+
+static bool unify_durable(struct volume *vol)
+{
+	return vol->unify.flushes > vol->unify.flushes_seen || !vol->dev->volatile_cache;
+}
+
+/* Is the I/O of this phase over?  Its first error in *err.  wait: block until it is. */
+static bool unify_io_over(struct volume *vol, bool wait, int *err)
+{
+	if (!wait)
+		return io_wait_done(&vol->unify.wait, err);
+	*err = io_wait_finish(&vol->unify.wait);
+	return true;
+}
+
+/* One transition if it is possible now (or, with wait, once the I/O under way is over): 1, else 0; or -errno. */
+static int unify_step(struct volume *vol, bool wait)
+{
+	struct unify *unify = &vol->unify;
+	int err = 0;
+
+	switch (unify->phase) {
+	case UNIFY_IDLE:
+		return 0;
+	case UNIFY_WRITING:
+		if (!unify_io_over(vol, wait, &err))
+			return 0;
+		tree_edit_begin(vol);
+		tree_snapshot_done(vol, &unify->nodes, !err);
+		tree_edit_end(vol);
+		unify->phase = UNIFY_WRITTEN;
+		unify->flushes_seen = unify->flushes;
+		return err ? err : 1;
+	case UNIFY_WRITTEN:
+		if (!unify_durable(vol))
+			return 0;
+		unify_write_anchor(vol);
+		return 1;
+	case UNIFY_ANCHORING:
+		if (!unify_io_over(vol, wait, &err))
+			return 0;
+		unify->phase = UNIFY_ANCHORED;
+		unify->flushes_seen = unify->flushes - !!vol->dev->has_fua;	/* FUA: durable as it is */
+		return err ? err : 1;
+	case UNIFY_ANCHORED:
+		if (!unify_durable(vol))
+			return 0;
+		err = unify_anchored(vol);
+		return err ? err : 1;
+	}
+	return 0;
+}
+
+static int unify_advance(struct volume *vol, bool wait)
+{
+	int err;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	do {
+		err = volume_error(vol) ? volume_error(vol) : unify_step(vol, wait);
+	} while (err > 0);
+	if (err && !volume_error(vol))
+		volume_abort(vol, err, "writing tree nodes, free maps or the anchor failed");
+	if (err)
+		trace_tux3_unify_end(vol, vol->unify.since_delta, err);
+	return err;
+}
+
+int unify_poll(struct volume *vol)
+{
+	return unify_advance(vol, false);
+}
+
+void unify_flushed(struct volume *vol)
+{
+	vol->unify.flushes++;
+}
+
+int unify_finish(struct volume *vol)
+{
+	struct unify *unify = &vol->unify;
+	int err;
+
+	for (;;) {
+		err = unify_advance(vol, true);
+		if (err || unify->phase == UNIFY_IDLE)
+			return err;
+		err = device_flush(vol->dev);
+		count_add(vol, TUX3_COUNT_FLUSHES, 1);
+		if (err) {
+			volume_abort(vol, err, "a flush failed");
+			return err;
+		}
+		unify_flushed(vol);
+	}
+}

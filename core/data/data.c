@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Where file data is: the front end's view.  Described in data.h.
+ *
+ * A block removed in a delta that is not applied yet is a hole, whatever the tree says: so the ranges
+ * removed are looked at first, the tree second.  (The other way round could see the old extent, then
+ * find that the removal has been applied and forgotten.)
+ */
+#include "core/volume.h"
+#include "core/data/data.h"
+#include "core/log/apply.h"
+
+/* ---- the newest state: removed ranges, then the tree ---- */
+
+static bool data_removed(struct tux3_inode *inode, u64 block, u64 *count)
+{
+	bool removed = false;
+	u64 here;
+	int i;
+
+	*count = DATA_END - block;
+	spin_lock(&inode->lock);
+	for (i = 0; i < 2; i++) {
+		bool in = file_ranges_find(&inode->slot[i].removed, block, &here);
+
+		if (in && !removed)
+			*count = here;		/* the first set that has it decides how far */
+		else if (in)
+			*count = max(*count, here);
+		else if (!removed)
+			*count = min(*count, here);
+		removed |= in;
+	}
+	spin_unlock(&inode->lock);
+	return removed;
+}
+
+/* The extent in the tree at or after block.  1: *extent filled, *start is its first file block; 0: none. */
+static int extent_at(struct tux3_inode *inode, u64 block, struct disk_extent *extent, u64 *start)
+{
+	struct volume *vol = inode->vol;
+	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_EXTENT, 0), found;
+	struct tree_key at = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
+	u32 size = TUX3_ITEM_MAX(vol->block_size);
+	int len = tree_lookup_before(vol, &at, &first, &found, extent, size);
+
+	if (len == -ENOENT || (len > 0 && !extent_check(vol, extent, len) &&
+			       found.offset + le32_to_cpu(extent->len) <= block))
+		return 0;
+	if (len < 0)
+		return len;
+	if (extent_check(vol, extent, len)) {
+		volume_warn(vol, "file %llu: the extent at block %llu is not valid", (unsigned long long)inode->ino,
+			    (unsigned long long)found.offset);
+		return -EIO;
+	}
+	*start = found.offset;
+	return 1;
+}
+
+struct next_extent {
+	u64 block;
+	bool found;
+	bool unwritten;
+	u64 len;
+};
+
+static int next_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct next_extent *next = ctx;
+	struct disk_extent extent;
+
+	if (len < sizeof(extent))
+		return -EIO;
+	memcpy(&extent, data, sizeof(extent));	/* items are not aligned */
+	next->block = key->offset;
+	next->unwritten = le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN;
+	next->len = le32_to_cpu(extent.len);
+	next->found = true;
+	return 1;
+}
+
+/* The first extent that starts at or after block. */
+static int extent_after(struct tux3_inode *inode, u64 block, struct next_extent *next)
+{
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
+	int err;
+
+	next->found = false;
+	err = tree_scan(inode->vol, &from, &to, next_item, next);
+	return err < 0 ? err : 0;
+}
+
+static void map_fill(struct data_extent *out, const struct disk_extent *extent, u64 start, __le32 *csum, u32 csum_max)
+{
+	u64 skip = out->block - start, left = le32_to_cpu(extent->len) - skip;
+	u32 flags = le32_to_cpu(extent->flags);
+
+	out->kind = flags & TUX3_EXTENT_UNWRITTEN ? DATA_UNWRITTEN : DATA_MAPPED;
+	out->addr = le64_to_cpu(extent->addr) + skip;
+	out->count = min(out->count, left);
+	out->has_csum = flags & TUX3_EXTENT_CSUM;
+	if (out->has_csum && csum_max)
+		memcpy(csum, extent->csum + skip, min_t(u64, out->count, csum_max) * sizeof(__le32));
+}
+
+/* What the tree says, for up to out->count blocks from out->block on. */
+int data_map_tree(struct tux3_inode *inode, struct data_extent *out, __le32 *csum, u32 csum_max)
+{
+	struct disk_extent *extent = kvmalloc(TUX3_ITEM_MAX(inode->vol->block_size), GFP_COMMIT);
+	struct next_extent next;
+	u64 start;
+	int err;
+
+	if (!extent)
+		return -ENOMEM;
+	err = extent_at(inode, out->block, extent, &start);
+	if (err == 1) {
+		map_fill(out, extent, start, csum, csum_max);
+		err = 0;
+	} else if (!err) {
+		out->kind = DATA_HOLE;
+		err = extent_after(inode, out->block, &next);
+		if (!err && next.found)
+			out->count = min(out->count, next.block - out->block);
+	}
+	kvfree(extent);
+	return err;
+}
+
+int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max)
+{
+	u64 count;
+	bool is_inline;
+
+	memset(extent, 0, sizeof(*extent));
+	extent->block = block;
+	extent->kind = DATA_HOLE;
+	if (data_removed(inode, block, &count)) {
+		extent->count = min(count, max);
+		return 0;
+	}
+	extent->count = min(count, max);
+	spin_lock(&inode->lock);
+	is_inline = inode->attr.flags & TUX3_ATTR_INLINE;
+	spin_unlock(&inode->lock);
+	if (is_inline) {
+		extent->kind = block ? DATA_HOLE : DATA_INLINE;
+		extent->count = block ? extent->count : 1;
+		return 0;
+	}
+	return data_map_tree(inode, extent, csum, csum_max);
+}
+
+int data_read_inline(struct tux3_inode *inode, void *data, u32 size)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_INLINE, 0);
+
+	return tree_lookup(inode->vol, &key, data, size);
+}
+
+int data_verify(struct tux3_inode *inode, u64 block, u64 addr, const void *data, __le32 csum)
+{
+	struct volume *vol = inode->vol;
+	u32 found = crc32c(~0u, data, vol->block_size);
+
+	if (likely(found == le32_to_cpu(csum)))
+		return 0;
+	count_add(vol, TUX3_COUNT_CSUM_ERRORS, 1);
+	volume_warn(vol, "file %llu, offset %llu: block %llu has checksum %08x instead of %08x; the read fails",
+		    (unsigned long long)inode->ino, (unsigned long long)block << vol->block_shift,
+		    (unsigned long long)addr, found, le32_to_cpu(csum));
+	return -EIO;
+}
+
+/* ---- changes, inside a delta ---- */
+
+void data_dirty(struct delta_op *op, struct tux3_inode *inode)
+{
+	inode_mark_dirty(op, inode, INODE_DIRTY_DATA);
+}
+
+/* inode->lock held. */
+static void data_add_extra(struct delta_op *op, struct tux3_inode *inode, s64 blocks)
+{
+	lockdep_assert_held(&inode->lock);
+	inode->slot[op->delta & 1].extra += blocks;
+	atomic64_add(blocks, &op->vol->delta.extra[op->delta & 1]);
+}
+
+/* What a range takes with it, as far as that is known without reading the tree. */
+static void data_remove_extra(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
+{
+	struct inode_slot *slot = &inode->slot[op->delta & 1];
+	u64 end = count > DATA_END - block ? DATA_END : block + count, promised = 0, here;
+
+	lockdep_assert_held(&inode->lock);
+	if (!block && count == DATA_END) {	/* all there is, and what the delta before brings */
+		data_add_extra(op, inode, -(s64)inode->blocks - slot->extra - inode->slot[~op->delta & 1].extra);
+		atomic64_add(slot->paid, &op->vol->delta.extra[op->delta & 1]);
+		slot->paid = 0;
+		return;
+	}
+	for (; slot->extra > (s64)promised && block < end; block += here) {
+		bool in = file_ranges_find(&slot->prealloc, block, &here);
+
+		here = min(here, end - block);
+		promised += in ? here : 0;
+	}
+	if (promised)
+		data_add_extra(op, inode, -min_t(s64, promised, slot->extra));
+}
+
+int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
+{
+	struct file_range *add = kmalloc(sizeof(*add), GFP_NOFS), *cut = kmalloc(sizeof(*cut), GFP_NOFS);
+	struct inode_slot *slot = &inode->slot[op->delta & 1];
+
+	if (!add || !cut) {
+		kfree(add);
+		kfree(cut);
+		return -ENOMEM;
+	}
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
+	if (count == DATA_END && inode->attr.nlink && delete_is_long(inode->vol, inode->blocks)) {
+		slot->cut = block;
+		WRITE_ONCE(inode->cutting, true);
+	}
+	data_remove_extra(op, inode, block, count);
+	add = file_ranges_add(&slot->removed, block, count, add);
+	if (!add)
+		delta_add_change(op, sizeof(*add));
+	cut = file_ranges_cut(&slot->prealloc, block, count, cut);
+	spin_unlock(&inode->lock);
+	kfree(add);
+	kfree(cut);
+	return 0;
+}
+
+int data_cut_wait(struct tux3_inode *inode)
+{
+	int err = 0;
+
+	while (unlikely(READ_ONCE(inode->cutting)) && !err)
+		err = READ_ONCE(inode->vol->delta.paused) ? -EBUSY : delta_commit_surely(inode->vol);
+	return err;
+}
+
+int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes)
+{
+	struct file_range *add = kmalloc(sizeof(*add), GFP_NOFS);
+	struct inode_slot *slot = &inode->slot[op->delta & 1];
+
+	if (!add)
+		return -ENOMEM;
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
+	WRITE_ONCE(inode->attr.flags, inode->attr.flags | TUX3_ATTR_PREALLOC);
+	add = file_ranges_add(&slot->prealloc, block, count, add);
+	if (!add)
+		delta_add_change(op, sizeof(*add));
+	data_add_extra(op, inode, holes);
+	spin_unlock(&inode->lock);
+	kfree(add);
+	return 0;
+}
+
+void data_uncheck(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
+{
+	struct inode_slot *slot = &inode->slot[op->delta & 1];
+
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, INODE_DIRTY_DATA);
+	/* One range from the first to the last: what is between comes too, or has no checksums. */
+	slot->unchecked = slot->unchecked_end ? min(slot->unchecked, block) : block;
+	slot->unchecked_end = max(slot->unchecked_end, block + count);
+	spin_unlock(&inode->lock);
+}
+
+void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks)
+{
+	if (likely(!blocks))
+		return;
+	spin_lock(&inode->lock);
+	inode->slot[op->delta & 1].paid += blocks;
+	spin_unlock(&inode->lock);
+	atomic64_sub(blocks, &op->vol->delta.extra[op->delta & 1]);
+}
+
+void data_forget(struct tux3_inode *inode, u64 dirty)
+{
+	struct delta_state *delta = &inode->vol->delta;
+	unsigned int slot = READ_ONCE(delta->front) & 1;
+	s64 blocks;
+
+	spin_lock(&inode->lock);
+	if (!inode->given_back) {
+		inode->given_back = true;
+		if (!inode->slot[slot].dirty && inode->slot[!slot].dirty)
+			slot = !slot;		/* its commit will delete the inode */
+		blocks = inode->blocks + dirty + inode->slot[0].extra + inode->slot[1].extra -
+			 inode->slot[0].paid - inode->slot[1].paid;
+		inode->slot[slot].extra -= blocks;
+		atomic64_sub(blocks, &delta->extra[slot]);
+	}
+	spin_unlock(&inode->lock);
+}
+
+u64 data_blocks(struct tux3_inode *inode, u64 dirty)
+{
+	s64 placed, extra, most;
+	u64 paid;
+
+	spin_lock(&inode->lock);
+	placed = inode->blocks;
+	extra = inode->slot[0].extra + inode->slot[1].extra;
+	paid = inode->slot[0].paid + inode->slot[1].paid;
+	most = (inode->attr.size + inode->vol->block_size - 1) >> inode->vol->block_shift;
+	spin_unlock(&inode->lock);
+	most = max(most + max(extra, (s64)0), placed + min(extra, (s64)0));
+	return clamp(placed + (s64)(dirty - min(dirty, paid)) + extra, (s64)0, max(most, (s64)0));
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Where file data is.  The host caches it; see host.h for who keeps what.
+ *
+ * A write by the host:
+ *	get the blocks into its cache (read those it will change in part), outside a delta;
+ *	delta_enter(vol, &op, space_cost_data(vol, blocks, blocks), 0);
+ *	copy the bytes, mark each block dirty in op.delta (private copies: see host.h); delta_refund() blocks
+ *	    that were dirty in op.delta already; delta_add_dirty_bytes(newly dirty);
+ *	data_dirty(&op, inode); attr = inode_change_begin(); size, mtime, ctime; inode_change_end();
+ *	delta_leave(&op);
+ * At most DATA_BATCH_MAX blocks in one operation.
+ *
+ * If attr.flags has TUX3_ATTR_INLINE, block 0 must be in the cache and dirtied by every operation that
+ * changes the file's data or size.  (Clearing and setting the flag is the back end's.)
+ *
+ * A truncate: delta_enter(.., space_cost_items(vol, 3), DELTA_FREES); data_remove(from the first block
+ * beyond the new end, ~0); the host drops its cached blocks there and zeroes the rest of the last one
+ * in its cache (without making it dirty); size and times; leave; data_cut_wait().  Whoever moves the end of a file
+ * forward from within a block makes that block dirty, if it is not a hole, so that the zeros beyond the old end reach the disk.
+ */
+#ifndef TUX3_DATA_H
+#define TUX3_DATA_H
+
+#include "core/env.h"
+#include "core/inode/inode.h"
+
+struct io_wait;
+
+#define DATA_BATCH_MAX 256u
+#define DATA_END (~0ULL)
+
+static inline u32 data_inline_max(u32 block_size)	/* files up to this many bytes live in the tree */
+{
+	return block_size / 8;
+}
+
+enum data_kind { DATA_HOLE, DATA_UNWRITTEN, DATA_MAPPED, DATA_INLINE };
+
+struct data_extent {
+	enum data_kind kind;
+	u64 block;		/* file block asked for */
+	u64 count;		/* blocks from there on of this kind, contiguous on disk if MAPPED */
+	u64 addr;		/* MAPPED, UNWRITTEN: disk block of block */
+	bool has_csum;		/* MAPPED: csum[] filled for the first min(count, csum_max) blocks */
+};
+
+/*
+ * What is at file block `block`, for up to max blocks, as the newest state that is not in the host's
+ * cache.  Outside a delta or not, any thread; reads the tree.  0, -EIO, -ENOMEM.
+ */
+int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent,
+	     __le32 *csum, u32 csum_max);
+/* The same from the tree alone, for extent->count blocks from extent->block on: for the back end. */
+int data_map_tree(struct tux3_inode *inode, struct data_extent *extent, __le32 *csum, u32 csum_max);
+/* Inline data: copies up to size bytes, returns the length. */
+int data_read_inline(struct tux3_inode *inode, void *data, u32 size);
+/* Check one block read from disk; on mismatch prints file, block, address, expected and found; -EIO. */
+int data_verify(struct tux3_inode *inode, u64 block, u64 addr, const void *data, __le32 csum);
+
+/*
+ * A walk through a part of a file: where data is in the newest state, with what is dirty in the host's cache or
+ * preallocated, and not committed yet (data_look.c).  The caller holds the file's lock, shared at least; outside a delta.
+ */
+struct data_look {
+	/* What data_look_next() found: count blocks from block on. */
+	u64 block, count;
+	u64 addr;		/* MAPPED, UNWRITTEN: disk block of block; 0: not placed yet */
+	enum data_kind kind;
+	bool delayed;		/* MAPPED: dirty; UNWRITTEN: preallocated by a delta that is not committed */
+	/* Its own. */
+	struct tux3_inode *inode;
+	u64 next, end;
+	u64 window;
+	u64 dirty, dirty_end;	/* a run of dirty blocks; what is before it, or behind it and before known, is clean */
+	u64 known;
+};
+
+void data_look_begin(struct data_look *look, struct tux3_inode *inode, u64 block, u64 end);
+/* 1: the next run, which may be of the same kind as the last one; 0: there is no more; -EIO, -ENOMEM. */
+int data_look_next(struct data_look *look);
+/* Is this run data to SEEK_DATA?  What is preallocated and was never written is a hole there. */
+bool data_look_is_data(const struct data_look *look);
+/* Goes on to the next run with data (or with none, hole true): its first block, or DATA_END.  -EINTR: killed. */
+int data_look_seek(struct data_look *look, bool hole, u64 *found);
+/* What these blocks are: holes, preallocated and never written, dirty (and so in need of a new place anyway). */
+struct data_count {
+	u64 holes, unwritten, dirty;
+};
+int data_look_count(struct tux3_inode *inode, u64 block, u64 count, struct data_count *counts);
+
+/* Inside a delta. */
+void data_dirty(struct delta_op *op, struct tux3_inode *inode);
+/* These blocks are gone (count DATA_END: to the end).  -ENOMEM, and then nothing changed. */
+int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
+/*
+ * After a truncate, outside the delta, the file still locked: if many blocks are to be freed, wait until they are.
+ * Nobody may change the file meanwhile.  0, or the volume's error.
+ */
+int data_cut_wait(struct tux3_inode *inode);
+/*
+ * Holes in these blocks, so many, become allocated and read as zeros.  The operation was charged
+ * space_cost_prealloc(vol, holes).  -ENOMEM.  Sets TUX3_ATTR_PREALLOC.
+ */
+int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes);
+/*
+ * These blocks, an extent of the tree that is not dirty, stay where they are and lose their checksums: from the commit on
+ * others may write to them behind the filesystem's back.  Charged space_cost_items(vol, DATA_UNCHECK_ITEMS).  Nobody writes
+ * to the file until that commit is durable.
+ */
+#define DATA_UNCHECK_ITEMS 3u
+void data_uncheck(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
+/*
+ * Of the blocks that the operation made dirty, so many were preallocated and never written: they take no new space.  If
+ * that is all of them, it entered with DELTA_PAID.  (A block that is dirty already may need a new place, but no second
+ * one in this delta: a write to nothing but these and dirty ones is one that DELTA_KEEPS.)
+ */
+void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks);
+/* How a write that was priced with these counts enters its delta. */
+static inline unsigned int data_write_flags(u64 blocks, const struct data_count *counts)
+{
+	if (counts->unwritten + counts->dirty < blocks)
+		return 0;
+	return counts->dirty ? DELTA_KEEPS : DELTA_PAID;
+}
+/*
+ * The inode has no name and no user: for statfs its blocks, and those dirty in the host's cache, are free from now on.
+ * Outside a delta or not; again does no harm.
+ */
+void data_forget(struct tux3_inode *inode, u64 dirty);
+/*
+ * For stat: what the file takes in the newest state, in blocks.  dirty: how many are dirty in the host's cache.  Dirty
+ * blocks may replace placed ones, and nobody looks which: so they count only as far as the size asks for them.
+ */
+u64 data_blocks(struct tux3_inode *inode, u64 dirty);
+
+/*
+ * Back end (data_commit.c): place, submit and log what is dirty in delta.  attr: the copy that will be
+ * logged; the flags that say how the file is stored are changed in it.
+ */
+int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait);
+
+#endif

@@ -1,0 +1,851 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Entering and leaving deltas, who commits them and when.  The picture is in delta.h.
+ *
+ * Triggers of a commit: the age of the front delta, its dirty data, its number of changes, somebody who
+ * needs one (sync, space), and long deletes that go on.  Of a unify: log length, dirty nodes, idle
+ * time, somebody who needs space.  The volume's thread looks at them; without it (manual) the
+ * operation that finds one does the work before it enters.
+ */
+#include "core/error.h"
+#include "core/volume.h"
+
+#define CONFIRM_BLOCKS 2	/* charged for it: a log block, and some slack */
+#define IDLE_UNIFY_MS	15000u	/* nothing happened for so long: unify, so that the next mount has no log */
+#define POLL_MS		10u	/* while a unify has I/O in flight */
+
+static struct lock_class_key delta_inside_key;
+
+int delta_init(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	int i, cpu;
+
+	mutex_init(&delta->commit_mutex);
+	lockdep_init_map(&delta->inside.dep_map, "tux3_delta", &delta_inside_key, 0);
+	init_waitqueue_head(&delta->commit_queue);
+	init_waitqueue_head(&delta->drain_queue);
+	init_waitqueue_head(&delta->gate_queue);
+	init_waitqueue_head(&delta->thread_queue);
+	INIT_LIST_HEAD(&delta->deletes);
+	INIT_LIST_HEAD(&delta->cuts);
+	INIT_LIST_HEAD(&delta->deletes_done);
+	for (i = 0; i < 2; i++) {
+		init_llist_head(&delta->dirty[i]);
+		atomic64_set(&delta->dirty_bytes[i], 0);
+		atomic64_set(&delta->value_bytes[i], 0);
+		atomic64_set(&delta->extra[i], 0);
+		atomic64_set(&delta->changes[i], 0);
+		atomic64_set(&delta->leaves[i], 0);
+		atomic64_set(&delta->first_change_ns[i], 0);
+	}
+	delta->cpu = alloc_percpu(struct delta_cpu);
+	if (!delta->cpu)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu) {
+		struct delta_cpu *counts = per_cpu_ptr(delta->cpu, cpu);
+
+		for (i = 0; i < 2; i++) {
+			atomic64_set(&counts->entered[i], 0);
+			atomic64_set(&counts->left[i], 0);
+			atomic64_set(&counts->charged[i], 0);
+		}
+		counts->leaf_hint = 0;
+	}
+	return 0;
+}
+
+void delta_exit(struct volume *vol)
+{
+	free_percpu(vol->delta.cpu);
+}
+
+void delta_lock(struct volume *vol)
+{
+	lockdep_assert_not_held(&vol->delta.inside);
+	mutex_lock(&vol->delta.commit_mutex);
+	vol->delta.nofs = memalloc_nofs_save();
+}
+
+int delta_lock_killable(struct volume *vol)
+{
+	lockdep_assert_not_held(&vol->delta.inside);
+	if (mutex_lock_killable(&vol->delta.commit_mutex))
+		return -EINTR;
+	vol->delta.nofs = memalloc_nofs_save();
+	return 0;
+}
+
+void delta_unlock(struct volume *vol)
+{
+	unsigned int nofs = vol->delta.nofs;
+
+	mutex_unlock(&vol->delta.commit_mutex);
+	wake_up_all(&vol->delta.commit_queue);
+	memalloc_nofs_restore(nofs);
+}
+
+static void delta_wake_thread(struct volume *vol)
+{
+	if (vol->delta.thread)
+		wake_up(&vol->delta.thread_queue);
+}
+
+void delta_request(struct volume *vol)
+{
+	if (!atomic_read(&vol->delta.wanted)) {
+		atomic_set(&vol->delta.wanted, 1);
+		delta_wake_thread(vol);
+	}
+}
+
+#define OVERLAY_LIMIT_FACTOR 8	/* writers wait when the front delta has so many times what makes a commit due */
+
+/* What writing the delta of this slot takes, in bytes, where that counts. */
+static s64 delta_slot_bytes(struct volume *vol, unsigned int slot, s64 changes)
+{
+	return atomic64_read(&vol->delta.dirty_bytes[slot]) + changes * READ_ONCE(vol->pace.change_bytes);
+}
+
+/* A commit is due. */
+static bool delta_slot_due(struct volume *vol, unsigned int slot)
+{
+	s64 changes = atomic64_read(&vol->delta.changes[slot]);
+
+	return changes >= (s64)vol->opts.overlay_entries ||
+	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.commit_bytes);
+}
+
+/* Writers wait. */
+static bool delta_slot_full(struct volume *vol, unsigned int slot)
+{
+	s64 changes = atomic64_read(&vol->delta.changes[slot]);
+
+	return changes >= (s64)(vol->opts.overlay_entries * OVERLAY_LIMIT_FACTOR) ||
+	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.limit_bytes);
+}
+
+#define SURELY_TURN_MS	5000u	/* so often a wait that nothing ends shows the kernel that it is not stuck */
+
+/* Wait for a condition, which may also be that an error makes waiting senseless.  -EINTR: the caller was killed. */
+#define delta_wait(queue, condition, surely) __extension__ ({						\
+	int wait_err = 0;										\
+													\
+	if (surely)											\
+		while (!wait_event_timeout(queue, condition, msecs_to_jiffies(SURELY_TURN_MS)))		\
+			;										\
+	else												\
+		wait_err = wait_event_killable(queue, condition) ? -EINTR : 0;				\
+	wait_err; })
+
+#define LARGE_BYTES (4u << 20)
+
+/* Would committing this delta, the front one, take long?  And the thread can do it. */
+static bool delta_is_large(struct volume *vol, u64 target)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return delta->thread && READ_ONCE(delta->front) == target && !READ_ONCE(delta->paused) &&
+	       atomic64_read(&delta->dirty_bytes[target & 1]) >= LARGE_BYTES;
+}
+
+/*
+ * Become the back end, unless target becomes durable before: 0 then, or when the volume had an error; else 1.  Who waits
+ * for a commit that somebody else makes so never waits for the one after it.  -EINTR: the caller was killed.
+ *
+ * Who makes a commit cannot be killed.  So a large one is left to the thread, and only waited for.
+ */
+static int delta_lock_for(struct volume *vol, u64 target, bool surely)
+{
+	struct delta_state *delta = &vol->delta;
+	bool locked = false;
+	int err;
+
+	if (delta_is_large(vol, target) && !surely) {
+		delta_request(vol);
+		return delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
+						       READ_ONCE(delta->paused), false);
+	}
+	err = delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
+					      (locked = mutex_trylock(&delta->commit_mutex)), surely);
+	if (locked)
+		delta->nofs = memalloc_nofs_save();
+	return err ? err : locked;
+}
+
+/* ---- how long would a recovery take? ---- */
+
+#define RECOVERY_LOOKS 256u	/* so often at least on the way to the limit */
+
+/*
+ * A mount after a crash reads the log, and each leaf that it changes.  Both are bounded: writers wait before they get
+ * longer than what is replayed in a few seconds on a slow disk (replay_nodes), and a unify is due at half of that.
+ *
+ * What the front delta will touch is only guessed.  Inodes with neighbouring numbers share leaves, new ones are neighbours;
+ * names in large directories, being sorted by hash, share none.  No more leaves can be touched than there are.
+ */
+void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries)
+{
+	atomic64_t *leaves = &op->vol->delta.leaves[op->delta & 1];
+
+	if (first && READ_ONCE(op->cpu->leaf_hint) != ino >> DELTA_LEAF_SHIFT) {
+		WRITE_ONCE(op->cpu->leaf_hint, ino >> DELTA_LEAF_SHIFT);
+		atomic64_inc(leaves);
+	}
+	if (entries > DELTA_LARGE_DIR)
+		atomic64_inc(leaves);
+}
+
+struct delta_recovery {
+	u64 nodes, blocks;	/* tree nodes and log blocks that a mount would read */
+};
+
+static struct delta_recovery delta_guess_front(struct volume *vol, unsigned int slot)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 changes = atomic64_read(&delta->changes[slot]);
+	s64 nodes = atomic64_read(&vol->balloc.disk_used) - atomic64_read(&vol->balloc.data_used);
+	s64 leaves = atomic64_read(&delta->leaves[slot]) +
+		     (atomic64_read(&delta->dirty_bytes[slot]) >> (vol->block_shift + 4));
+
+	/* On a damaged volume the counts may be anything: a guess below 0 would be the largest of all. */
+	leaves = clamp_t(s64, leaves, 0, max_t(s64, nodes, 0));
+	return (struct delta_recovery){ leaves + changes / 16, changes << 8 >> vol->block_shift };
+}
+
+/* Is so much of the limit reached?  share 1: all, 4: a quarter. */
+static bool recovery_is_long(struct volume *vol, const struct delta_recovery *recovery, unsigned int share)
+{
+	u64 blocks_max = max_t(u64, LOG_BYTES_MAX >> vol->block_shift, 2 * vol->opts.log_blocks);
+
+	return recovery->nodes >= vol->opts.replay_nodes / share || recovery->blocks >= blocks_max / share;
+}
+
+static bool delta_recovery_long(struct volume *vol, const struct delta_recovery *front)
+{
+	struct delta_recovery all = {
+		front->nodes + READ_ONCE(vol->tree.dirty_count) + atomic64_read(&vol->unify.pending),
+		front->blocks + READ_ONCE(vol->log.length),
+	};
+
+	return recovery_is_long(vol, &all, 1);
+}
+
+static bool delta_may_go_on(struct volume *vol)
+{
+	struct delta_recovery front = delta_guess_front(vol, READ_ONCE(vol->delta.front) & 1);
+
+	return !delta_recovery_long(vol, &front) || volume_error(vol) || READ_ONCE(vol->delta.paused) ||
+	       READ_ONCE(vol->read_only);
+}
+
+/* A commit and a unify; the back end holds no lock that a waiting writer could have. */
+static int delta_relieve(struct volume *vol, bool surely)
+{
+	struct delta_state *delta = &vol->delta;
+	int err;
+
+	if (delta_may_go_on(vol))
+		return volume_error(vol);
+	if (!delta->thread)
+		return delta_commit_unify(vol);
+	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
+	atomic_inc(&delta->pressed);
+	delta_request(vol);
+	err = delta_wait(delta->gate_queue, delta_may_go_on(vol), surely);
+	atomic_dec(&delta->pressed);
+	if (!err)
+		err = volume_error(vol);
+	trace_tux3_enter(vol, READ_ONCE(delta->front), 0, 0, err);
+	return err;
+}
+
+/*
+ * The guess is a sum over counters that others write: while they are far from any limit, only some operations make it.
+ * What single changes add is small beside the limits.
+ */
+static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return !delta->thread || atomic_read(&delta->pressed) ||
+	       !(atomic64_read(&delta->changes[slot]) & delta->look_mask) ||
+	       atomic64_read(&delta->dirty_bytes[slot]) >= (s64)READ_ONCE(vol->opts.dirty_bytes) / 2;
+}
+
+/* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
+static int delta_throttle(struct volume *vol, bool surely)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 front = READ_ONCE(delta->front), start;
+	int err;
+
+	if (unlikely(delta_look_at_recovery(vol, front & 1))) {
+		struct delta_recovery guess = delta_guess_front(vol, front & 1);
+
+		if (unlikely(recovery_is_long(vol, &guess, 4)) && delta->thread)
+			delta_request(vol);
+		if (unlikely(delta_recovery_long(vol, &guess))) {
+			err = delta_relieve(vol, surely);
+			if (err)
+				return err;
+			front = READ_ONCE(delta->front);
+		}
+	}
+	if (likely(!delta_slot_due(vol, front & 1)))
+		return 0;
+	if (!delta->thread)
+		return delta_commit(vol);
+	delta_request(vol);
+	if (!delta_slot_full(vol, front & 1))
+		return 0;
+	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
+	start = ktime_get_ns();
+	err = delta_wait(delta->gate_queue, READ_ONCE(delta->front) != front || volume_error(vol), surely);
+	if (!err)
+		err = volume_error(vol);
+	trace_tux3_enter(vol, front, 0, ktime_get_ns() - start, err);
+	return err;
+}
+
+bool delta_would_wait(struct volume *vol, u64 cost)
+{
+	u64 front = READ_ONCE(vol->delta.front);
+
+	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
+	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)READ_ONCE(vol->pace.commit_bytes) ||
+	       !delta_may_go_on(vol);
+}
+
+static void delta_wake_drain(struct delta_state *delta)
+{
+	smp_mb();		/* pairs with delta_transition(): it sees our count, or we see that it waits */
+	if (unlikely(atomic_read(&delta->draining)))
+		wake_up(&delta->drain_queue);
+}
+
+/* Become one of the operations of the front delta.  0, or -EINTR. */
+static int delta_count_in(struct volume *vol, struct delta_op *op, bool surely)
+{
+	struct delta_state *delta = &vol->delta;
+	int err;
+
+	op->cpu = raw_cpu_ptr(delta->cpu);
+	for (;;) {
+		op->delta = READ_ONCE(delta->front);
+		atomic64_inc(&op->cpu->entered[op->delta & 1]);
+		smp_mb();	/* pairs with delta_transition(): it sees us, or we see its new front */
+		if (likely(READ_ONCE(delta->front) == op->delta && !atomic_read(&delta->draining)))
+			return 0;
+		atomic64_inc(&op->cpu->left[op->delta & 1]);
+		delta_wake_drain(delta);
+		err = delta_wait(delta->gate_queue, !atomic_read(&delta->draining), surely);
+		if (err)
+			return err;
+	}
+}
+
+static void delta_count_out(struct delta_op *op)
+{
+	smp_mb();		/* our changes are visible before we count as gone */
+	atomic64_inc(&op->cpu->left[op->delta & 1]);
+	delta_wake_drain(&op->vol->delta);
+}
+
+/* What went wrong is told to who waits for a commit.  Changes are refused as on any volume that cannot be changed. */
+static int delta_enter_error(struct volume *vol, int err)
+{
+	return volume_error(vol) ? -EROFS : err;
+}
+
+int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
+{
+	bool surely = flags & DELTA_MUST;
+	unsigned int attempt = 0;
+	int err = volume_error(vol);
+	u64 blocks, start;
+
+	if (!err)
+		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol, surely);
+	op->vol = vol;
+	lockdep_assert_not_held(&vol->delta.inside);
+	while (!err) {
+		err = delta_count_in(vol, op, surely);
+		if (unlikely(err))
+			break;
+		if (unlikely(READ_ONCE(vol->read_only))) {	/* now that volume_set_read_only() sees us */
+			delta_count_out(op);
+			return -EROFS;
+		}
+		blocks = space_price(vol, op->delta, cost);
+		if (likely(space_charge(vol, blocks, flags))) {
+			atomic64_add(blocks, &op->cpu->charged[op->delta & 1]);
+			if (flags & DELTA_FREES)	/* that the volume is full is to be found out anew */
+				atomic64_inc(&vol->space.freed);
+			count_add(vol, TUX3_COUNT_OPS, 1);
+			op->nofs = memalloc_nofs_save();
+			rwsem_acquire_read(&vol->delta.inside.dep_map, 0, 0, _THIS_IP_);
+			return 0;
+		}
+		delta_count_out(op);
+		start = ktime_get_ns();
+		err = space_wait(vol, blocks, flags, attempt++);
+		trace_tux3_enter(vol, op->delta, blocks, ktime_get_ns() - start, err);
+	}
+	return delta_enter_error(vol, err);
+}
+
+void delta_leave(struct delta_op *op)
+{
+	struct delta_state *delta = &op->vol->delta;
+
+	rwsem_release(&delta->inside.dep_map, _THIS_IP_);
+	memalloc_nofs_restore(op->nofs);
+	delta_count_out(op);
+	if (unlikely(delta_slot_due(op->vol, op->delta & 1)))
+		delta_request(op->vol);
+	else if (unlikely(atomic_read(&delta->sleeping)) && atomic_cmpxchg(&delta->sleeping, 1, 0) == 1)
+		delta_wake_thread(op->vol);
+}
+
+void delta_refund(struct delta_op *op, u64 cost, u64 now)
+{
+	u64 was = space_price(op->vol, op->delta, cost), is = space_price(op->vol, op->delta, now);
+	u64 blocks = was > is ? was - is : 0;
+
+	atomic64_sub(blocks, &op->cpu->charged[op->delta & 1]);
+	space_uncharge(op->vol, blocks);
+}
+
+void delta_add_dirty_bytes(struct delta_op *op, s64 bytes)
+{
+	atomic64_add(bytes, &op->vol->delta.dirty_bytes[op->delta & 1]);
+}
+
+void delta_add_change(struct delta_op *op, s64 bytes)
+{
+	atomic64_inc(&op->vol->delta.changes[op->delta & 1]);
+	delta_add_dirty_bytes(op, bytes);
+}
+
+/* Has everybody who entered the delta of this slot left?  left[] is summed first: see delta.h. */
+static bool delta_drained(struct delta_state *delta, unsigned int slot)
+{
+	s64 left = 0, entered = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		left += atomic64_read(&per_cpu_ptr(delta->cpu, cpu)->left[slot]);
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		entered += atomic64_read(&per_cpu_ptr(delta->cpu, cpu)->entered[slot]);
+	return left == entered;
+}
+
+/* The front delta becomes the back delta; returns its number and what it was charged. */
+u64 delta_transition(struct volume *vol, s64 *charged)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 back = delta->front, start = ktime_get_ns(), ns;
+	int cpu;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	space_open_delta(vol, back + 1);
+	atomic_set(&delta->draining, 1);
+	smp_mb();		/* who sees the new front also sees that the old one is being drained */
+	WRITE_ONCE(delta->front, back + 1);
+	smp_mb();		/* pairs with delta_count_in() and delta_wake_drain() */
+	rwsem_acquire(&delta->inside.dep_map, 0, 0, _THIS_IP_);		/* this waits for who is inside */
+	rwsem_release(&delta->inside.dep_map, _THIS_IP_);
+	wait_event(delta->drain_queue, delta_drained(delta, back & 1));
+	atomic_set(&delta->draining, 0);
+	wake_up_all(&delta->gate_queue);
+	ns = ktime_get_ns() - start;
+	count_add(vol, TUX3_COUNT_DRAIN_NS, ns);
+	*charged = space_close_delta(vol, back);
+	for_each_possible_cpu(cpu)
+		*charged += atomic64_xchg(&per_cpu_ptr(delta->cpu, cpu)->charged[back & 1], 0);
+	trace_tux3_transition(vol, back, *charged, ns);
+	return back;
+}
+
+static bool delta_has_dirty(struct delta_state *delta)
+{
+	return !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1]);
+}
+
+bool delta_has_changes(struct volume *vol)
+{
+	return delta_has_dirty(&vol->delta) || delete_under_way(vol);
+}
+
+/*
+ * The log must name every group whose free map a unify writes: after a replay, or with the nodes now placed in others,
+ * it may not yet.
+ */
+static int delta_unify_start(struct volume *vol)
+{
+	int err = tree_place(vol);
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (err == -EIO || err == -ENOSPC)
+		volume_abort(vol, err, "the free maps have no blocks for tree nodes");
+	if (!err && !list_empty(&vol->balloc.untold)) {
+		vol->log.must_write = true;
+		vol->unify.follows = true;
+		err = commit_delta(vol);
+		vol->unify.follows = false;
+	}
+	return err ? err : unify_start(vol);
+}
+
+/* In manual mode nobody else looks after the unify. */
+static int delta_unify_inline(struct volume *vol)
+{
+	int err = unify_poll(vol);
+
+	if (!err && vol->unify.phase == UNIFY_IDLE && unify_wanted(vol))
+		err = delta_unify_start(vol);
+	return err;
+}
+
+/* All deltas up to this one, the front one or older, are durable on return 0.  -EINTR: the caller was killed. */
+static int delta_commit_to(struct volume *vol, u64 target, bool surely)
+{
+	struct delta_state *delta = &vol->delta;
+	int err = 0, got;
+
+	lockdep_assert_not_held(&vol->delta.inside);
+	if (READ_ONCE(vol->read_only))
+		return volume_error(vol);
+	got = delta_lock_for(vol, target, surely);
+	if (got <= 0)
+		return got ? got : volume_error(vol);
+	if (volume_error(vol))
+		err = volume_error(vol);
+	else if (!delta->paused && delta->front == target && delta_has_changes(vol))
+		err = commit_delta(vol);
+	if (!err && !delta->paused && !delta->thread) {
+		err = delta_unify_inline(vol);
+		trim_collect(vol);
+		trim_background(vol);
+	}
+	delta_unlock(vol);
+	if (delta->thread && unify_wanted(vol))
+		delta_request(vol);
+	return err;
+}
+
+int delta_commit(struct volume *vol)
+{
+	return delta_commit_to(vol, READ_ONCE(vol->delta.front), false);
+}
+
+int delta_commit_surely(struct volume *vol)
+{
+	return delta_commit_to(vol, READ_ONCE(vol->delta.front), true);
+}
+
+int delta_commit_inode(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	bool in_front, in_back;
+	u64 front;
+
+	/* What was changed before the call is in this front delta or an older one, even if front moves on. */
+	spin_lock(&inode->lock);
+	front = READ_ONCE(vol->delta.front);
+	in_front = inode->slot[front & 1].dirty;
+	in_back = inode->slot[~front & 1].dirty;
+	spin_unlock(&inode->lock);
+	if (!in_front && !in_back)
+		return volume_error(vol);
+	return delta_commit_to(vol, in_front ? front : front - 1, false);
+}
+
+int delta_unify_committed(struct volume *vol)
+{
+	int err = unify_finish(vol);		/* one that was under way */
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (!err && (vol->tree.dirty_count || vol->log.length ||
+		     memcmp(vol->label, vol->anchor.label, sizeof(vol->label)))) {
+		err = delta_unify_start(vol);
+		if (!err)
+			err = unify_finish(vol);
+	}
+	return err;
+}
+
+int delta_unify_all(struct volume *vol)
+{
+	int err = volume_error(vol);
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	while (!err && delta_has_changes(vol))
+		err = commit_delta(vol);
+	return err ? err : delta_unify_committed(vol);
+}
+
+/*
+ * The same while others go on: of what they change, only that of the present front delta.  On a slow device they have
+ * always changed more by the time it is committed, and each commit takes blocks for its log.
+ */
+static int delta_unify_present(struct volume *vol)
+{
+	u64 front = vol->delta.front;
+	int err = 0;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	while (!err && (vol->delta.front == front ? delta_has_changes(vol) : delete_under_way(vol)))
+		err = commit_delta(vol);
+	return err ? err : delta_unify_committed(vol);
+}
+
+int delta_commit_unify(struct volume *vol)
+{
+	int err;
+
+	if (READ_ONCE(vol->read_only))
+		return volume_error(vol);
+	delta_lock(vol);
+	err = vol->delta.paused ? -EBUSY : delta_unify_all(vol);
+	delta_unlock(vol);
+	return err;
+}
+
+int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int attempt)
+{
+	int err = 0;
+
+	if (flags & DELTA_MUST)
+		delta_lock(vol);
+	else
+		err = delta_lock_killable(vol);
+	if (err)
+		return err;
+	err = volume_error(vol);
+	if (!err && vol->delta.paused)
+		err = -EBUSY;
+	vol->space.want_tight = attempt > 0;
+	if (!err && attempt > 1)
+		err = delta_unify_present(vol);
+	/* Even without changes: the next delta may be opened with another standing charge. */
+	if (!err)
+		err = commit_delta(vol);
+	delta_unlock(vol);
+	return err;
+}
+
+/* Deletes that are under way go on after the pause: each commit leaves the volume whole. */
+int delta_pause(struct volume *vol)
+{
+	int err;
+
+	if (READ_ONCE(vol->read_only))
+		return volume_error(vol);
+	err = delta_lock_killable(vol);
+	if (err)
+		return err;
+	err = volume_error(vol);
+	if (!err && delta_has_dirty(&vol->delta))
+		err = commit_delta(vol);
+	if (!err)
+		err = delta_unify_committed(vol);
+	if (!err)
+		WRITE_ONCE(vol->delta.paused, true);
+	delta_unlock(vol);
+	wake_up_all(&vol->delta.gate_queue);	/* nothing is left to recover, and the thread wakes nobody now */
+	if (!err)
+		trim_wait(vol);
+	return err;
+}
+
+void delta_resume(struct volume *vol)
+{
+	delta_lock(vol);
+	WRITE_ONCE(vol->delta.paused, false);
+	delta_unlock(vol);
+	delta_request(vol);
+}
+
+/* ---- the back-end thread ---- */
+
+/* How long after the last commit: one second of the five that a change waits by default. */
+static u64 delta_confirm_ms(struct volume *vol)
+{
+	return READ_ONCE(vol->opts.age_ms) / 5 + 1;
+}
+
+/*
+ * Nothing follows the last commit, it seems.  A commit without records confirms it: its flush is over.  So damage to it can
+ * be told from its not having been complete (log_end.c).  Only where a block can be spared, and once.
+ */
+static void delta_confirm(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 age = ktime_get_ns() - vol->log.commit_ns;
+
+	if (READ_ONCE(vol->read_only) || !vol->log.length)	/* nothing is written any more, or the anchor holds it all */
+		vol->log.unconfirmed = false;
+	if (!vol->log.unconfirmed || age < delta_confirm_ms(vol) * 1000000ULL || volume_error(vol) || delta_has_changes(vol))
+		return;
+	vol->log.unconfirmed = false;
+	if (!space_charge(vol, CONFIRM_BLOCKS, 0))
+		return;
+	atomic64_add(CONFIRM_BLOCKS, &raw_cpu_ptr(delta->cpu)->charged[delta->front & 1]);
+	vol->log.must_write = true;
+	commit_delta(vol);
+}
+
+static u64 delta_age_ns(struct volume *vol)
+{
+	u64 first = atomic64_read(&vol->delta.first_change_ns[vol->delta.front & 1]);
+	u64 now = ktime_get_ns();
+
+	return first && now > first ? now - first : 0;
+}
+
+/* What the thread does when it wakes up. */
+static void delta_work(struct volume *vol, u64 *idle_since)
+{
+	struct delta_state *delta = &vol->delta;
+	bool wanted = atomic_xchg(&delta->wanted, 0), pressed = atomic_read(&delta->pressed), idle = false;
+
+	delta_lock(vol);
+	if (delta->paused) {
+		delta_unlock(vol);
+		return;
+	}
+	if (!volume_error(vol) && delta_has_changes(vol)) {
+		*idle_since = ktime_get_ns();
+		if (wanted || pressed || delete_under_way(vol) ||
+		    delta_age_ns(vol) >= READ_ONCE(vol->opts.age_ms) * 1000000ULL)
+			commit_delta(vol);
+	} else if (ktime_get_ns() - *idle_since > IDLE_UNIFY_MS * 1000000ULL) {
+		idle = true;
+	}
+	if (!volume_error(vol) && !unify_poll(vol)) {
+		if (vol->unify.phase == UNIFY_WRITTEN || vol->unify.phase == UNIFY_ANCHORED) {
+			if (!delta_has_changes(vol) || idle)
+				unify_finish(vol);	/* no commit will flush for us soon */
+		} else if (vol->unify.phase == UNIFY_IDLE &&
+			   (unify_wanted(vol) || (idle && (vol->tree.dirty_count || vol->log.length)))) {
+			int err = delta_unify_start(vol);
+
+			if (err)
+				volume_warn(vol, "unify put off (%s)", error_text(err));
+		}
+	}
+	if (pressed) {
+		if (!delta_may_go_on(vol))
+			delta_unify_committed(vol);
+		wake_up_all(&delta->gate_queue);
+	}
+	delta_confirm(vol);
+	trim_collect(vol);
+	delta_unlock(vol);
+	trim_background(vol);
+}
+
+/* How long the thread may sleep, in ms; 0: until woken. */
+static u64 delta_sleep_ms(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	if (volume_error(vol) || delta->paused)
+		return 0;
+	if (vol->unify.phase != UNIFY_IDLE)
+		return POLL_MS;
+	if (delete_under_way(vol) || trim_pending(vol))
+		return 1;
+	if (!llist_empty(&delta->dirty[delta->front & 1])) {
+		u64 age_ms = delta_age_ns(vol) / 1000000, limit_ms = READ_ONCE(vol->opts.age_ms);
+
+		/* Who syncs does not wake us, but leaves a commit to be confirmed. */
+		return age_ms < limit_ms ? min(limit_ms - age_ms + 1, delta_confirm_ms(vol)) : 1;
+	}
+	if (vol->log.unconfirmed)
+		return delta_confirm_ms(vol) / 2 + 1;
+	return vol->log.length || vol->tree.dirty_count ? IDLE_UNIFY_MS / 4 : 0;
+}
+
+static bool delta_thread_must_wake(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return atomic_read(&delta->stopping) || atomic_read(&delta->wanted) || atomic_read(&delta->pressed) ||
+	       kthread_should_stop();
+}
+
+static bool delta_thread_has_news(struct volume *vol)
+{
+	return delta_thread_must_wake(vol) || !atomic_read(&vol->delta.sleeping) ||
+	       (!volume_error(vol) && !READ_ONCE(vol->delta.paused) && delta_has_dirty(&vol->delta));
+}
+
+static int delta_thread(void *data)
+{
+	struct volume *vol = data;
+	struct delta_state *delta = &vol->delta;
+	u64 idle_since = ktime_get_ns();
+
+	set_freezable();
+	while (!kthread_should_stop()) {
+		u64 ms;
+
+		try_to_freeze();
+		delta_work(vol, &idle_since);
+		delta_lock(vol);
+		ms = delta_sleep_ms(vol);
+		delta_unlock(vol);
+		if (ms && (volume_error(vol) || delta_has_dirty(delta))) {
+			wait_event_freezable_timeout(delta->thread_queue, delta_thread_must_wake(vol),
+						     msecs_to_jiffies(ms));
+			continue;
+		}
+		/* Nothing has changed: the first change wakes us, so that its age counts from then on. */
+		atomic_set(&delta->sleeping, 1);
+		smp_mb();	/* a change made before this is seen by the condition, one after it wakes us */
+		if (ms)
+			wait_event_freezable_timeout(delta->thread_queue, delta_thread_has_news(vol),
+						     msecs_to_jiffies(ms));
+		else
+			wait_event_freezable(delta->thread_queue, delta_thread_has_news(vol));
+		atomic_set(&delta->sleeping, 0);
+	}
+	return 0;
+}
+
+int delta_start(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	delta->front = delta->committed + 1;
+	delta->look_mask = rounddown_pow_of_two(max_t(u64, vol->opts.replay_nodes / RECOVERY_LOOKS, 1)) - 1;
+	if (vol->opts.read_only || vol->opts.manual)
+		return 0;
+	atomic_set(&delta->stopping, 0);
+	delta->thread = kthread_run(delta_thread, vol, "tux3-back");
+	if (IS_ERR(delta->thread)) {
+		int err = PTR_ERR(delta->thread);
+
+		delta->thread = NULL;
+		return err;
+	}
+	return 0;
+}
+
+void delta_stop(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+
+	if (!delta->thread)
+		return;
+	/* What it is writing may take long, and kthread_stop() sleeps in one piece. */
+	delta_wait(delta->commit_queue, !mutex_is_locked(&delta->commit_mutex), true);
+	atomic_set(&delta->stopping, 1);
+	wake_up(&delta->thread_queue);
+	kthread_stop(delta->thread);
+	delta->thread = NULL;
+}

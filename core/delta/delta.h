@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The delta machine: what separates the front end from the back end.
+ *
+ * Front end: delta_enter() - change memory - delta_leave().  All that happens in between becomes
+ * durable as part of one delta, or not at all.  Inside, never wait for I/O, for a commit, or for a
+ * lock whose holder may do so.  Allocate memory before entering where that can fail; inside, whatever is allocated
+ * is allocated without calling back into filesystems (memalloc_nofs).
+ *
+ *	delta.front = N		operations enter N
+ *	  -- transition (back end): front = N + 1, wait until all that entered N have left, let others in -->
+ *	N is the back delta	its changes are frozen: the front end only writes the slots of N + 1
+ *	  -- commit: place data, log, apply to the tree, one flush -->
+ *	delta.committed = N	durable; overlay slots of N are free for N + 2
+ *
+ * delta & 1 chooses the slot: of the per-CPU counts, of an inode's attributes and ranges, of a name.
+ * Who holds commit_mutex is the back end: the volume's thread, or a caller who needs a commit now.
+ *
+ * While the last operations of N leave, those that come wait for them (they are memory operations: microseconds).  So no
+ * operation of N runs beside one of N + 1: on one inode, in whatever locks, changes of N come before those of N + 1,
+ * and copying the attributes when N + 1 first changes them catches all of N.
+ *
+ * The counts follow the scheme of SRCU: an operation adds to entered[slot] of its CPU and then looks
+ * at front again; the back end changes front and then sums left[] before entered[] over all CPUs.
+ */
+#ifndef TUX3_DELTA_H
+#define TUX3_DELTA_H
+
+#include "core/env.h"
+
+struct volume;
+struct tux3_inode;
+
+struct delta_cpu {
+	atomic64_t entered[2];
+	atomic64_t left[2];
+	atomic64_t charged[2];	/* blocks, see space.h */
+	u64 leaf_hint;		/* ino >> DELTA_LEAF_SHIFT of the last inode that became dirty here */
+};
+
+struct delta_op {
+	struct volume *vol;
+	struct delta_cpu *cpu;	/* where this operation was counted */
+	u64 delta;
+	unsigned int nofs;	/* memalloc_nofs_save() */
+};
+
+/* Not a lock, but lockdep looks at it as one: who is inside a delta must not wait for what the back end has. */
+struct delta_inside {
+	struct lockdep_map dep_map;
+};
+
+struct delta_state {
+	u64 front;		/* written with commit_mutex held, read anywhere */
+	u64 committed;		/* likewise; the newest durable delta */
+	u64 applying;		/* delta whose records go to the tree now; commit_mutex */
+	struct delta_cpu __percpu *cpu;
+	struct mutex commit_mutex;	/* by delta_lock() */
+	unsigned int nofs;	/* memalloc_nofs_save() of who holds it */
+	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
+	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
+	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
+	atomic64_t value_bytes[2];	/* of these, values of xattrs that get blocks of their own: see xattr.c */
+	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
+	atomic64_t changes[2];		/* dirty inodes; changed names, xattrs and ranges of files */
+	atomic64_t leaves[2];		/* leaves that the delta touches, guessed: delta_guess_leaf() */
+	u64 look_mask;			/* constant: at which numbers of changes the length of a recovery is guessed */
+	atomic_t pressed;		/* writers who wait until a recovery would take less time */
+	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
+	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
+	struct list_head deletes, cuts, deletes_done;
+	u32 starved;			/* commits in a row for which no slice could be charged; commit_mutex */
+	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
+	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
+	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device (pace.c) */
+	atomic_t draining;
+	wait_queue_head_t thread_queue;
+	struct task_struct *thread;	/* NULL: manual */
+	atomic_t wanted;		/* somebody wants a commit soon */
+	atomic_t sleeping;		/* the thread sleeps without a timeout: wake it on the first change */
+	atomic_t stopping;
+	struct delta_inside inside;	/* read by operations, from delta_enter() to delta_leave() */
+};
+
+#define DELTA_LEAF_SHIFT	4	/* so many inodes with numbers next to each other share a leaf, more or less */
+#define DELTA_LARGE_DIR		4096u	/* entries: names changed in a larger one are each in another leaf */
+/* Inside: an inode became dirty, or a name in a directory of so many entries changed. */
+void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries);
+
+/* What the operation does to space in the end, and so how far below zero it may bring the balance (space.c). */
+#define DELTA_FREES	1u	/* frees */
+#define DELTA_KEEPS	2u	/* takes no more than it gives back, or little */
+#define DELTA_PAID	4u	/* writes to preallocated blocks only: paid for by who preallocated them */
+/* And, with DELTA_FREES, for an operation that nobody would make a second time: a caller who was killed waits, too. */
+#define DELTA_MUST	8u
+
+/*
+ * Enter the front delta; may first wait (for space, or because writers outran the device).
+ * cost: from space.h.  0, -ENOSPC, -EROFS, -EINTR (the caller was killed while it waited), or the volume's error.
+ */
+int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags);
+void delta_leave(struct delta_op *op);
+/*
+ * Would an operation of this cost have to wait, or make others wait soon?  For what can be left out: a read does not wait for
+ * its atime.  A guess: it may have to all the same.
+ */
+bool delta_would_wait(struct volume *vol, u64 cost);
+/* Inside: the operation was charged for cost, but now turns out. */
+void delta_refund(struct delta_op *op, u64 cost, u64 now);
+/* Inside: memory was filled in op->delta that stays until it is durable.  Negative: replaced in the same delta. */
+void delta_add_dirty_bytes(struct delta_op *op, s64 bytes);
+/* The same, and it means a record more for the commit. */
+void delta_add_change(struct delta_op *op, s64 bytes);
+
+/*
+ * Everything changed before the call is durable on return 0.  Not inside a delta.  -EINTR: the caller was killed; it will
+ * be committed all the same.
+ */
+int delta_commit(struct volume *vol);
+/* The same for those who cannot go on without: nothing ends the wait. */
+int delta_commit_surely(struct volume *vol);
+/* The same for what was changed of one inode; names: of a directory those in it.  For fsync. */
+int delta_commit_inode(struct tux3_inode *inode);
+/* Ask for a commit soon, do not wait. */
+void delta_request(struct volume *vol);
+/* For space.c: a commit; from the second attempt on, a unify too. */
+int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int attempt);
+/* Commit, then unify until the anchor holds everything. */
+int delta_commit_unify(struct volume *vol);
+
+/*
+ * For freezing: everything is committed and unified, and until delta_resume() nothing is written to the device, not by
+ * the back end either.  The host lets no operations begin that somebody could wait for: delta_commit() then finds
+ * nothing to do and returns 0.  What is changed nevertheless (a file without a name goes out of use) stays in memory;
+ * it gets -EBUSY if it would need a commit to get space.  No lock is held between pause and resume.
+ */
+int delta_pause(struct volume *vol);
+void delta_resume(struct volume *vol);
+
+/* Become the back end: takes commit_mutex; what is allocated meanwhile is allocated without calling back into us. */
+void delta_lock(struct volume *vol);
+int delta_lock_killable(struct volume *vol);	/* 0, or -EINTR */
+void delta_unlock(struct volume *vol);
+
+int delta_start(struct volume *vol);	/* state at open: delta.committed is known; starts the thread */
+void delta_stop(struct volume *vol);	/* stops the thread */
+int delta_init(struct volume *vol);
+void delta_exit(struct volume *vol);
+
+/* Commit all there is, and unify; commit_mutex held. */
+int delta_unify_all(struct volume *vol);
+/* Unify what is committed; commit_mutex held. */
+int delta_unify_committed(struct volume *vol);
+
+/* The front delta becomes the back delta; waits until its operations have left.  commit_mutex held. */
+u64 delta_transition(struct volume *vol, s64 *charged);
+/* commit.c: commit the delta that is now the front one; commit_mutex held. */
+int commit_delta(struct volume *vol);
+/* At the end of a volume that is abandoned: release the inodes dirty in this slot. */
+void commit_give_up(struct volume *vol, unsigned int slot);
+bool delta_has_changes(struct volume *vol);	/* the front delta, or long deletes */
+
+/* delete.c: deleting inodes, long ones in slices; commit_mutex held. */
+int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree);
+int delete_inode_is_long(struct tux3_inode *inode);	/* it goes in slices: 1, else 0, or -errno */
+/* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
+int delete_continue(struct volume *vol, s64 *charged);
+void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
+bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */
+/* The ORPHAN item of an inode, kind 0: none.  Between tree edits. */
+int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
+int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
+bool delete_under_way(struct volume *vol);
+bool delete_cuts_left(struct volume *vol);
+bool delete_is_starved(struct volume *vol);	/* they wait for a unify; commit_mutex */
+int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
+void delete_exit(struct volume *vol);
+
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * How much a delta may hold, from what the device achieves.
+ *
+ * Who wants a commit now (fsync, sync, umount, reclaim) waits for the rest of the one under way, and for one of what the
+ * front delta holds.  So a delta should hold no more than the device writes in opts.delta_ms, about a second: then they
+ * wait two at most.  Writers wait when the front delta holds that much (delta_throttle); a commit is due at half of it.
+ * The back end then always finds the next delta full when it comes back from a commit, and never waits for a writer.
+ *
+ * A device that writes as much as the options allow a delta to hold in that time sets no limit at all: there it is
+ * the options that count, as if nothing were measured.
+ *
+ * What is measured.  The bytes of a commit, data and log, over the time during which writes of it were in flight or a
+ * flush was under way.  Time in which the device had nothing to do is not in it, so a back end that is short of CPU, or
+ * of work, does not make the device look slow; and the flush is in it, so a cache does not make it look fast.
+ *
+ * What is fixed about a commit (a flush of nothing, a turn of the disk) says nothing of the bandwidth: it is learned from
+ * commits that write next to nothing, and taken off.  But never most of the time, since it may be out of date.
+ *
+ * The average is one over time, not over commits: bandwidth is the sum of bytes over the sum of times, and both sums
+ * fade by as much as is added to the time.  So small commits weigh little, one that took long weighs much, a device that
+ * becomes slow is noticed by the first commit that shows it, and one that becomes fast in a few seconds of writing.
+ *
+ * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
+ * is no limit then: deltas end where the options say, every time in the same place.
+ */
+#include "core/volume.h"
+
+#define PACE_SMALL_BYTES	(64u << 10)	/* a commit of so little takes what any commit takes */
+#define PACE_LEARN_BYTES	(512u << 10)	/* one of so much tells of the bandwidth */
+#define PACE_WINDOW_US		(3u * 1000 * 1000)	/* of I/O: over so much the average goes */
+#define PACE_BASE_SHARE		8u		/* of a larger time than before goes into base_ns */
+#define PACE_BYTES_MAX		(1ULL << 36)	/* a commit's, and bytes per us, so that the sums fit */
+#define PACE_FASTEST		(1u << 17)
+
+/* What the device writes in opts.delta_ms. */
+static u64 pace_target(struct volume *vol)
+{
+	u64 bandwidth = min_t(u64, READ_ONCE(vol->pace.bandwidth), S64_MAX / U32_MAX);
+
+	return max_t(u64, bandwidth * vol->opts.delta_ms / 1000, PACE_MIN_BYTES);
+}
+
+void pace_update(struct volume *vol)
+{
+	u64 commit = READ_ONCE(vol->opts.dirty_bytes), limit = READ_ONCE(vol->opts.dirty_limit_bytes);
+	struct pace *pace = &vol->pace;
+	bool limited = false;
+
+	if (!vol->opts.manual && vol->opts.delta_ms != U32_MAX) {
+		u64 target = READ_ONCE(pace->bandwidth) ? pace_target(vol) : 2 * PACE_FIRST_BYTES;
+
+		limited = target < limit;
+		limit = min(limit, target);
+		commit = min(commit, max_t(u64, target / 2, PACE_MIN_BYTES));
+	}
+	WRITE_ONCE(pace->change_bytes, limited ? PACE_CHANGE_BYTES : 0);
+	WRITE_ONCE(pace->commit_bytes, commit);
+	WRITE_ONCE(pace->limit_bytes, limit);
+}
+
+static void pace_learn_base(struct pace *pace, u64 ns)
+{
+	if (!pace->base_ns || ns < pace->base_ns)
+		pace->base_ns = ns;
+	else
+		pace->base_ns += (ns - pace->base_ns) / PACE_BASE_SHARE;
+}
+
+void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone)
+{
+	struct pace *pace = &vol->pace;
+	u64 us, keep;
+
+	if (bytes && bytes <= PACE_SMALL_BYTES && alone)
+		pace_learn_base(pace, ns);
+	if (bytes < PACE_LEARN_BYTES)
+		return;
+	bytes = min(bytes, PACE_BYTES_MAX);
+	us = max((ns - min(pace->base_ns, ns / 4 * 3)) / 1000, bytes / PACE_FASTEST) + 1;
+	if (us > PACE_WINDOW_US) {		/* one that fills the window, and more, is all there is in it */
+		bytes = bytes * PACE_WINDOW_US / us;
+		us = PACE_WINDOW_US;
+	}
+	keep = PACE_WINDOW_US - us;
+	pace->bytes = pace->bytes * keep / PACE_WINDOW_US + bytes;
+	pace->us = pace->us * keep / PACE_WINDOW_US + us;
+	WRITE_ONCE(pace->bandwidth, max_t(u64, pace->bytes * 1000000 / pace->us, 1));
+	pace_update(vol);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * How much a delta may hold: what the device writes in about a second.  The essay is in pace.c.
+ */
+#ifndef TUX3_PACE_H
+#define TUX3_PACE_H
+
+#include "core/env.h"
+
+struct volume;
+
+#define PACE_MIN_BYTES		(4u << 20)	/* a delta may always hold so much */
+#define PACE_FIRST_BYTES	(16u << 20)	/* a commit is due at that while nothing is known of the device */
+#define PACE_CHANGE_BYTES	256u		/* of log: what a change that is not data is taken for */
+
+struct pace {
+	/* What commits have written and how long that took, the newer the heavier; commit_mutex. */
+	u64 bytes, us;
+	u64 base_ns;		/* what a commit takes that has next to nothing to write; commit_mutex */
+	/* Derived from these by pace_update(); read anywhere, without a lock. */
+	u64 bandwidth;		/* bytes per second; 0: not known yet */
+	u64 commit_bytes;	/* a commit is due when the front delta holds so much */
+	u64 limit_bytes;	/* writers wait when it holds so much */
+	u32 change_bytes;	/* what each of its changes counts for beside its data; 0 if the device sets no limit */
+};
+
+/*
+ * From the options and what was learned so far: at open, and when options change.  Beside a commit what it sets may be
+ * out of date until the next one.
+ */
+void pace_update(struct volume *vol);
+/*
+ * Back end, after a commit: it wrote so many bytes, and for so long writes were in flight or a flush under way.
+ * alone: nothing else of ours was.
+ */
+void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone);
+
+#endif

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Inode numbers: which are in use, and which one a new inode gets.
+ *
+ * Bitmaps of windows of 4096 numbers, in memory only.  A window is filled from the tree when it is
+ * needed.  Every number for which the tree has any item counts as used, so that an inode never inherits stray items.
+ *
+ * A number is *held* while it is used whatever the tree says: from being handed out until its inode is in the tree
+ * (ialloc_settle), and from before its items go from there until it is given back (ialloc_hold, ialloc_free), when that
+ * is durable and the inode object is gone.  Of a window in which none is held the tree knows all, so it may go:
+ * the least recently used ones do when there are more than windows_max.
+ *
+ * Invariants
+ *  1. Numbers below TUX3_INO_FIRST are set in window 0.
+ *  2. A number can only be handed out while its window is in memory and filled.
+ *  3. A window with numbers held is in memory, filled or not.  So what is held need not be looked for in the tree, and
+ *     the bitmap may be filled without the lock.  Held numbers are set in the bitmap of a filled window.
+ *     A window stays while somebody reads the tree to fill it: another one may fill it first and hand out numbers, of
+ *     which what was read does not know.
+ *  4. A number given back while its window is being filled must not stay set.  ialloc_free() counts
+ *     such cases in frees_missed; who sees the count move fills the window again.
+ *
+ * Directories go to stretches of 32 numbers of which none is in use, each behind the one before, from the
+ * highest number of the tree on; files to the next free number after their parent or its last child.
+ *
+ * Locking: ialloc->lock; the tree is read without it.  Any thread.
+ */
+#include "core/volume.h"
+
+#define WINDOW_SHIFT	12
+#define WINDOW_NUMBERS	(1u << WINDOW_SHIFT)
+#define WINDOW_LAST	(TUX3_INO_MAX >> WINDOW_SHIFT)
+#define DIR_STRETCH	32u
+#define FILL_ITEMS	48u	/* items of one inode looked at before skipping to the next inode */
+#define FILL_TRIES	8u
+#define LIMIT_TRIES	16u	/* windows looked at when one is added */
+
+struct ialloc_window {
+	struct rb_node node;
+	struct list_head lru;
+	u64 index;
+	u64 skip;		/* a search that found this window full went on there; 0: nothing is known */
+	u32 free;
+	u32 held_count;
+	u32 fillers;		/* threads that read the tree for it, without the lock: it stays */
+	bool filled;
+	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* filled; set: used */
+	unsigned long held[WINDOW_NUMBERS / BITS_PER_LONG];	/* used, though the tree may not say so */
+};
+
+void ialloc_init(struct volume *vol)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+
+	memset(ialloc, 0, sizeof(*ialloc));
+	mutex_init(&ialloc->lock);
+	ialloc->windows = RB_ROOT;
+	INIT_LIST_HEAD(&ialloc->lru);
+	ialloc->windows_max = IALLOC_WINDOWS_MAX;
+}
+
+void ialloc_exit(struct volume *vol)
+{
+	struct ialloc_window *window, *next;
+
+	rbtree_postorder_for_each_entry_safe(window, next, &vol->ialloc.windows, node)
+		kfree(window);
+	vol->ialloc.windows = RB_ROOT;
+	vol->ialloc.count = 0;
+}
+
+static struct ialloc_window *window_find(struct ialloc *ialloc, u64 index)
+{
+	struct rb_node *node = ialloc->windows.rb_node;
+
+	lockdep_assert_held(&ialloc->lock);
+	while (node) {
+		struct ialloc_window *window = rb_entry(node, struct ialloc_window, node);
+
+		if (index == window->index)
+			return window;
+		node = index < window->index ? node->rb_left : node->rb_right;
+	}
+	return NULL;
+}
+
+static void window_insert(struct ialloc *ialloc, struct ialloc_window *window)
+{
+	struct rb_node **place = &ialloc->windows.rb_node, *parent = NULL;
+
+	lockdep_assert_held(&ialloc->lock);
+	while (*place) {
+		struct ialloc_window *other = rb_entry(*place, struct ialloc_window, node);
+
+		parent = *place;
+		place = window->index < other->index ? &parent->rb_left : &parent->rb_right;
+	}
+	rb_link_node(&window->node, parent, place);
+	rb_insert_color(&window->node, &ialloc->windows);
+	list_add_tail(&window->lru, &ialloc->lru);
+	ialloc->count++;
+}
+
+static void window_drop(struct ialloc *ialloc, struct ialloc_window *window)
+{
+	lockdep_assert_held(&ialloc->lock);
+	rb_erase(&window->node, &ialloc->windows);
+	list_del(&window->lru);
+	ialloc->count--;
+	kfree(window);
+}
+
+/* Some windows of which the tree knows all go, if there are too many; not this one. */
+static void windows_limit(struct ialloc *ialloc, struct ialloc_window *keep)
+{
+	u32 tries = LIMIT_TRIES;
+
+	while (ialloc->count > ialloc->windows_max && tries--) {
+		struct ialloc_window *window = list_first_entry(&ialloc->lru, struct ialloc_window, lru);
+
+		if (window->held_count || window->fillers || window == keep)
+			list_move_tail(&window->lru, &ialloc->lru);
+		else
+			window_drop(ialloc, window);
+	}
+}
+
+static void number_hold(struct ialloc_window *window, u32 bit)
+{
+	if (!test_bit(bit, window->held)) {
+		__set_bit(bit, window->held);
+		window->held_count++;
+	}
+}
+
+/* The tree knows about this number.  May drop the window. */
+static void number_unhold(struct ialloc *ialloc, struct ialloc_window *window, u32 bit)
+{
+	if (!test_bit(bit, window->held))
+		return;
+	__clear_bit(bit, window->held);
+	if (!--window->held_count && !window->fillers && (!window->filled || ialloc->count > ialloc->windows_max))
+		window_drop(ialloc, window);
+}
+
+struct window_fill {
+	struct ialloc_window *window;
+	u64 ino;		/* the last one seen */
+	u32 items;		/* of it */
+};
+
+static int window_fill_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct window_fill *fill = ctx;
+
+	if (key->ino != fill->ino) {
+		fill->ino = key->ino;
+		fill->items = 0;
+		__set_bit(key->ino % WINDOW_NUMBERS, fill->window->bits);
+	}
+	return ++fill->items >= FILL_ITEMS;
+}
+
+/* All inodes of the window in one scan, but for those with many items, which are skipped by a new scan. */
+static int window_fill(struct volume *vol, struct ialloc_window *window)
+{
+	u64 first = window->index << WINDOW_SHIFT;
+	u64 last = first + WINDOW_NUMBERS - 1;
+	struct window_fill fill = { .window = window };
+	u64 from = max_t(u64, first, TUX3_INO_FIRST);
+	int more;
+
+	bitmap_zero(window->bits, WINDOW_NUMBERS);
+	if (first < TUX3_INO_FIRST)
+		bitmap_set(window->bits, first, TUX3_INO_FIRST - first);
+	do {
+		struct tree_key low = tree_key(from, 0, 0);
+		struct tree_key high = tree_key(last, U8_MAX, U64_MAX);
+
+		more = tree_scan(vol, &low, &high, window_fill_item, &fill);
+		if (more < 0)
+			return more;
+		from = fill.ino + 1;
+	} while (more && from <= last);
+	window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
+	return 0;
+}
+
+/* What was found in the tree, and what is held besides; unless somebody else was first.  The lock held. */
+static void window_take(struct ialloc *ialloc, struct ialloc_window *window, const struct ialloc_window *found)
+{
+	u32 i;
+
+	lockdep_assert_held(&ialloc->lock);
+	if (!window->filled) {
+		for (i = 0; i < ARRAY_SIZE(window->bits); i++)
+			window->bits[i] = found->bits[i] | window->held[i];
+		window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
+	}
+	window->filled = true;
+	windows_limit(ialloc, window);
+}
+
+/* A window that is not to be filled yet. */
+static struct ialloc_window *window_add(struct ialloc *ialloc, u64 index, gfp_t gfp)
+{
+	struct ialloc_window *window = kzalloc(sizeof(*window), gfp);
+
+	if (window) {
+		window->index = index;
+		window_insert(ialloc, window);
+		windows_limit(ialloc, window);
+	}
+	return window;
+}
+
+/* Read the tree for a window that is in memory; the lock is dropped meanwhile. */
+static int window_read(struct volume *vol, struct ialloc_window *window)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *found;
+	u64 missed = ialloc->frees_missed;
+	u32 tries;
+	int err;
+
+	window->fillers++;
+	mutex_unlock(&ialloc->lock);
+	found = kzalloc(sizeof(*found), GFP_NOFS);
+	err = found ? 0 : -ENOMEM;
+	for (tries = 0; !err; tries++) {
+		found->index = window->index;
+		err = window_fill(vol, found);
+		mutex_lock(&ialloc->lock);
+		/* At worst, numbers given back just now stay used until the next mount. */
+		if (err || missed == ialloc->frees_missed || tries >= FILL_TRIES)
+			break;
+		missed = ialloc->frees_missed;
+		mutex_unlock(&ialloc->lock);
+	}
+	if (!found)
+		mutex_lock(&ialloc->lock);
+	window->fillers--;
+	if (!err)
+		window_take(ialloc, window, found);
+	else if (!window->filled && !window->held_count && !window->fillers)
+		window_drop(ialloc, window);
+	kfree(found);
+	return err;
+}
+
+/* With the lock held: the window, or NULL after it was dropped and taken again, to look anew; or an error. */
+static struct ialloc_window *window_get(struct volume *vol, u64 index)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window = window_find(ialloc, index);
+	int err;
+
+	lockdep_assert_held(&vol->ialloc.lock);
+	if (window && window->filled) {
+		list_move_tail(&window->lru, &ialloc->lru);
+		return window;
+	}
+	if (!window)
+		window = window_add(ialloc, index, GFP_NOFS);
+	err = window ? window_read(vol, window) : -ENOMEM;
+	return err ? ERR_PTR(err) : NULL;
+}
+
+/* With the lock held, which is dropped for a while if the window is not in memory. */
+static int window_load(struct volume *vol, u64 index, struct ialloc_window **window)
+{
+	do {
+		*window = window_get(vol, index);
+	} while (!*window);
+	return IS_ERR(*window) ? PTR_ERR(*window) : 0;
+}
+
+/* The first of stretch free numbers, aligned to it, from this one of the window on; or WINDOW_NUMBERS. */
+static u32 window_search(struct ialloc_window *window, u32 from, u32 stretch)
+{
+	if (window->free < stretch)
+		return WINDOW_NUMBERS;
+	if (stretch == 1)
+		return find_next_zero_bit(window->bits, WINDOW_NUMBERS, from);
+	for (from = roundup(from, stretch); from < WINDOW_NUMBERS; from += stretch)
+		if (find_next_bit(window->bits, from + stretch, from) == from + stretch)
+			return from;
+	return WINDOW_NUMBERS;
+}
+
+/* From this number on to the highest, and then from the first. */
+static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
+{
+	struct ialloc_window *window;
+	u64 index, turn, full = U64_MAX;
+	u32 at;
+	int err;
+
+	from = clamp_t(u64, from, TUX3_INO_FIRST, TUX3_INO_MAX);
+	index = from >> WINDOW_SHIFT;
+	at = from % WINDOW_NUMBERS;
+	for (turn = 0; turn <= WINDOW_LAST + 1; turn++) {
+		err = window_load(vol, index, &window);
+		if (err)
+			return err;
+		at = window_search(window, at, stretch);
+		if (at < WINDOW_NUMBERS) {
+			__set_bit(at, window->bits);
+			number_hold(window, at);
+			window->free--;
+			*ino = (index << WINDOW_SHIFT) + at;
+			window = full == U64_MAX || stretch > 1 ? NULL : window_find(&vol->ialloc, full);
+			if (window)
+				window->skip = index;
+			return 0;
+		}
+		if (!window->free && full == U64_MAX)
+			full = index;
+		index = stretch == 1 && !window->free && window->skip > index ? window->skip : index + 1;
+		if (index > WINDOW_LAST)
+			index = 0;
+		at = 0;
+	}
+	return -ENOSPC;
+}
+
+/* Where directories begin after a mount: behind the highest number of the tree. */
+static int ialloc_find_next_dir(struct volume *vol, u64 *next)
+{
+	struct tree_key at = tree_key(TUX3_INO_MAX, U8_MAX, U64_MAX);
+	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), found;
+	int len = tree_lookup_before(vol, &at, &from, &found, NULL, 0);
+
+	if (len < 0 && len != -ENOENT)
+		return len;
+	*next = roundup(len < 0 ? TUX3_INO_FIRST : found.ino + 1, DIR_STRETCH);
+	if (*next > TUX3_INO_MAX)
+		*next = TUX3_INO_FIRST;
+	return 0;
+}
+
+int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	u64 next = 0;
+	int err;
+
+	mutex_lock(&ialloc->lock);
+	if (!is_dir) {
+		err = ialloc_search(vol, (hint ? hint : parent) + 1, 1, ino);
+		goto out;
+	}
+	if (!ialloc->next_dir) {
+		mutex_unlock(&ialloc->lock);
+		err = ialloc_find_next_dir(vol, &next);
+		mutex_lock(&ialloc->lock);
+		if (err)
+			goto out;
+		/* Files made meanwhile may lie behind it: the search passes over them. */
+		if (!ialloc->next_dir)
+			ialloc->next_dir = next;
+	}
+	err = ialloc_search(vol, ialloc->next_dir, DIR_STRETCH, ino);
+	if (!err)	/* behind the last number it begins anew */
+		ialloc->next_dir = *ino + DIR_STRETCH > TUX3_INO_MAX ? TUX3_INO_FIRST : *ino + DIR_STRETCH;
+	else if (err == -ENOSPC)
+		err = ialloc_search(vol, parent + 1, 1, ino);
+out:
+	mutex_unlock(&ialloc->lock);
+	return err;
+}
+
+void ialloc_free(struct volume *vol, u64 ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+	u32 bit = ino % WINDOW_NUMBERS;
+
+	if (WARN_ON_ONCE(ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX))
+		return;
+	mutex_lock(&ialloc->lock);
+	window = window_find(ialloc, ino >> WINDOW_SHIFT);
+	if (!window || !window->filled)
+		ialloc->frees_missed++;
+	if (window && window->filled && test_bit(bit, window->bits)) {
+		__clear_bit(bit, window->bits);
+		window->free++;
+	}
+	if (window)
+		number_unhold(ialloc, window, bit);
+	mutex_unlock(&ialloc->lock);
+}
+
+void ialloc_settle(struct volume *vol, u64 ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+
+	ialloc->settled[ialloc->settled_count++] = ino;
+	if (ialloc->settled_count == IALLOC_SETTLE_BATCH)
+		ialloc_settle_all(vol);
+}
+
+void ialloc_settle_all(struct volume *vol)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+
+	if (!ialloc->settled_count)
+		return;
+	mutex_lock(&ialloc->lock);
+	while (ialloc->settled_count) {
+		u64 ino = ialloc->settled[--ialloc->settled_count];
+
+		window = window_find(ialloc, ino >> WINDOW_SHIFT);
+		if (window)
+			number_unhold(ialloc, window, ino % WINDOW_NUMBERS);
+	}
+	mutex_unlock(&ialloc->lock);
+}
+
+int ialloc_hold(struct volume *vol, u64 ino)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+	int err = 0;
+
+	mutex_lock(&ialloc->lock);
+	window = window_find(ialloc, ino >> WINDOW_SHIFT);
+	if (!window)		/* not to be filled for this: it only says what is held */
+		window = window_add(ialloc, ino >> WINDOW_SHIFT, GFP_COMMIT);
+	if (window)
+		number_hold(window, ino % WINDOW_NUMBERS);
+	else
+		err = -ENOMEM;
+	mutex_unlock(&ialloc->lock);
+	return err;
+}
+
+int ialloc_mark(struct volume *vol, u64 ino)
+{
+	struct ialloc_window *window;
+	int err;
+
+	if (!ino || ino > TUX3_INO_MAX)
+		return -EIO;
+	mutex_lock(&vol->ialloc.lock);
+	err = window_load(vol, ino >> WINDOW_SHIFT, &window);
+	if (!err && !__test_and_set_bit(ino % WINDOW_NUMBERS, window->bits))
+		window->free--;
+	if (!err)
+		number_hold(window, ino % WINDOW_NUMBERS);
+	mutex_unlock(&vol->ialloc.lock);
+	return err;
+}
+
+int ialloc_test(struct volume *vol, u64 ino)
+{
+	struct ialloc_window *window;
+	int result;
+
+	if (!ino || ino > TUX3_INO_MAX)
+		return 0;
+	mutex_lock(&vol->ialloc.lock);
+	result = window_load(vol, ino >> WINDOW_SHIFT, &window);
+	if (!result)
+		result = test_bit(ino % WINDOW_NUMBERS, window->bits);
+	mutex_unlock(&vol->ialloc.lock);
+	return result;
+}

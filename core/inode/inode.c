@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Inodes in memory: their attributes through two deltas, and how they become dirty.
+ *
+ * An inode that is dirty in a delta is on delta.dirty[slot], pinned by host->inode_grab, until the
+ * back end is done with that delta.
+ */
+#include "core/volume.h"
+#include "core/data/data.h"
+#include "core/inode/xattr.h"
+
+void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
+{
+	int i;
+
+	memset(inode, 0, sizeof(*inode));
+	inode->vol = vol;
+	inode->ino = ino;
+	inode->blocks_epoch = READ_ONCE(vol->blocks_epoch);
+	spin_lock_init(&inode->lock);
+	mutex_init(&inode->xattr_mutex);
+	inode->xattrs = RB_ROOT;
+	for (i = 0; i < 2; i++) {
+		inode->slot[i].removed = RB_ROOT;
+		inode->slot[i].prealloc = RB_ROOT;
+		inode->slot[i].cut = DATA_END;
+	}
+}
+
+void inode_exit(struct tux3_inode *inode)
+{
+	WARN_ON_ONCE(inode->slot[0].dirty || inode->slot[1].dirty);
+	name_dir_free(inode);
+	xattr_free(inode);
+	kfree(inode->target);
+}
+
+/* ---- flags ---- */
+
+static const struct {
+	u32 attr, ioctl;
+} attr_flags[] = {
+	{ TUX3_ATTR_IMMUTABLE,	0x10 },
+	{ TUX3_ATTR_APPEND,	0x20 },
+	{ TUX3_ATTR_NODUMP,	0x40 },
+	{ TUX3_ATTR_NOATIME,	0x80 },
+	{ TUX3_ATTR_PROJINHERIT, 0x20000000 },
+};
+
+u32 attr_flags_to_ioctl(u32 attr)
+{
+	u32 flags = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
+		if (attr & attr_flags[i].attr)
+			flags |= attr_flags[i].ioctl;
+	return flags;
+}
+
+bool attr_flags_from_ioctl(u32 flags, u32 *attr)
+{
+	int i;
+
+	*attr = 0;
+	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
+		if (flags & attr_flags[i].ioctl)
+			*attr |= attr_flags[i].attr;
+	return flags == attr_flags_to_ioctl(*attr);
+}
+
+void attr_inherit_project(struct tux3_attr *attr, struct tux3_inode *dir)
+{
+	/* Changed with the directory locked only, as the caller has it. */
+	if (!(READ_ONCE(dir->attr.flags) & TUX3_ATTR_PROJINHERIT))
+		return;
+	attr->projid = READ_ONCE(dir->attr.projid);
+	if (S_ISDIR(attr->mode))
+		attr->flags |= TUX3_ATTR_PROJINHERIT;
+}
+
+/* ---- attributes on disk ---- */
+
+static void time_to_disk(const struct tux3_time *time, __le64 *sec, __le32 *nsec)
+{
+	*sec = cpu_to_le64(time->sec);
+	*nsec = cpu_to_le32(time->nsec);
+}
+
+static void time_from_disk(struct tux3_time *time, __le64 sec, __le32 nsec)
+{
+	time->sec = le64_to_cpu(sec);
+	time->nsec = le32_to_cpu(nsec);
+}
+
+void attr_to_disk(struct disk_attr *disk, const struct tux3_attr *attr, u64 blocks)
+{
+	memset(disk, 0, sizeof(*disk));
+	disk->mode = cpu_to_le32(attr->mode);
+	disk->uid = cpu_to_le32(attr->uid);
+	disk->gid = cpu_to_le32(attr->gid);
+	disk->nlink = cpu_to_le32(attr->nlink);
+	disk->size = cpu_to_le64(attr->size);
+	disk->blocks = cpu_to_le64(blocks);
+	time_to_disk(&attr->atime, &disk->atime_sec, &disk->atime_nsec);
+	time_to_disk(&attr->mtime, &disk->mtime_sec, &disk->mtime_nsec);
+	time_to_disk(&attr->ctime, &disk->ctime_sec, &disk->ctime_nsec);
+	time_to_disk(&attr->btime, &disk->btime_sec, &disk->btime_nsec);
+	disk->rdev_major = cpu_to_le32(attr->rdev_major);
+	disk->rdev_minor = cpu_to_le32(attr->rdev_minor);
+	disk->flags = cpu_to_le32(attr->flags);
+	disk->generation = cpu_to_le32(attr->generation);
+	disk->projid = cpu_to_le32(attr->projid);
+	disk->change = cpu_to_le64(attr->change);
+}
+
+static bool mode_valid(u32 mode)
+{
+	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
+	       S_ISFIFO(mode) || S_ISSOCK(mode);
+}
+
+int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk)
+{
+	attr->mode = le32_to_cpu(disk->mode);
+	attr->uid = le32_to_cpu(disk->uid);
+	attr->gid = le32_to_cpu(disk->gid);
+	attr->nlink = le32_to_cpu(disk->nlink);
+	attr->size = le64_to_cpu(disk->size);
+	*blocks = le64_to_cpu(disk->blocks);
+	time_from_disk(&attr->atime, disk->atime_sec, disk->atime_nsec);
+	time_from_disk(&attr->mtime, disk->mtime_sec, disk->mtime_nsec);
+	time_from_disk(&attr->ctime, disk->ctime_sec, disk->ctime_nsec);
+	time_from_disk(&attr->btime, disk->btime_sec, disk->btime_nsec);
+	attr->rdev_major = le32_to_cpu(disk->rdev_major);
+	attr->rdev_minor = le32_to_cpu(disk->rdev_minor);
+	attr->flags = le32_to_cpu(disk->flags);
+	attr->generation = le32_to_cpu(disk->generation);
+	attr->projid = le32_to_cpu(disk->projid);
+	attr->change = le64_to_cpu(disk->change);
+	if (!mode_valid(attr->mode) || attr->size > TUX3_SIZE_MAX || attr->flags & ~TUX3_ATTR_KNOWN ||
+	    max(max(attr->atime.nsec, attr->mtime.nsec), max(attr->ctime.nsec, attr->btime.nsec)) > 999999999)
+		return -EIO;
+	return 0;
+}
+
+static int parent_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	u64 *parent = ctx;
+
+	if (len < sizeof(struct disk_parent))
+		return -EIO;
+	*parent = get_unaligned_le64(data);
+	return 1;
+}
+
+int inode_read(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_PARENT, 0);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_PARENT, U64_MAX);
+	struct disk_attr disk;
+	int len = tree_lookup(vol, &key, &disk, sizeof(disk)), err;
+
+	if (len < 0)
+		return len;
+	if (len != sizeof(disk) || attr_from_disk(&inode->attr, &inode->blocks, &disk)) {
+		volume_warn(vol, "the attributes of inode %llu are not valid", (unsigned long long)inode->ino);
+		return -EIO;
+	}
+	if (!inode->attr.nlink)		/* being deleted */
+		return -ENOENT;
+	inode->in_tree = true;
+	inode->many_names = inode->attr.nlink > 2;
+	if (inode->ino == TUX3_INO_ROOT) {
+		inode->parent = TUX3_INO_ROOT;
+	} else if (S_ISDIR(inode->attr.mode)) {
+		err = tree_scan(vol, &from, &to, parent_item, &inode->parent);
+		if (err != 1) {
+			volume_warn(vol, "directory %llu has no valid parent pointer",
+				    (unsigned long long)inode->ino);
+			return err < 0 ? err : -EIO;
+		}
+	}
+	return 0;
+}
+
+/*
+ * The clock of everybody who sets an inode's times: the VFS, and FUSE's kernel side, which set some of them by
+ * themselves, read the coarse one.  With a finer one here a change could get an earlier time than one before it.
+ */
+struct tux3_time inode_now(struct volume *vol)
+{
+	struct timespec64 now;
+
+	if (vol->host && vol->host->now)
+		vol->host->now(vol, &now);
+	else
+		ktime_get_coarse_real_ts64(&now);
+	return (struct tux3_time){ .sec = now.tv_sec, .nsec = now.tv_nsec };
+}
+
+void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr)
+{
+	spin_lock(&inode->lock);
+	*attr = inode->attr;
+	spin_unlock(&inode->lock);
+}
+
+/* ---- becoming dirty; inode->lock held ---- */
+
+void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
+{
+	struct delta_state *delta = &inode->vol->delta;
+	unsigned int n = op->delta & 1;
+	struct inode_slot *slot = &inode->slot[n], *back = &inode->slot[!n];
+
+	lockdep_assert_held(&inode->lock);
+	if (back->dirty && !back->frozen && !back->taken) {
+		inode->frozen = inode->attr;
+		back->frozen = true;
+	}
+	if (!slot->dirty || dirty & INODE_DIRTY_NAMES)
+		delta_guess_leaf(op, inode->ino, !slot->dirty, dirty & INODE_DIRTY_NAMES ? inode->attr.size : 0);
+	if (!slot->dirty) {
+		inode->vol->host->inode_grab(inode);
+		llist_add(&inode->dirty_node[n], &delta->dirty[n]);
+		atomic64_inc(&delta->changes[n]);
+		if (!atomic64_read(&delta->first_change_ns[n]))
+			atomic64_set(&delta->first_change_ns[n], ktime_get_ns());
+	}
+	slot->dirty |= dirty;
+	if (dirty != INODE_DIRTY_ATIME)
+		inode->attr.change++;
+}
+
+struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, INODE_DIRTY_ATTR);
+	return &inode->attr;
+}
+
+struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, INODE_DIRTY_ATIME);
+	return &inode->attr;
+}
+
+void inode_change_end(struct tux3_inode *inode)
+{
+	spin_unlock(&inode->lock);
+}
+
+void inode_mark_dirty(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
+{
+	spin_lock(&inode->lock);
+	inode_dirty_locked(op, inode, dirty);
+	spin_unlock(&inode->lock);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Inodes in memory: the part that the core keeps in each of the host's inode objects.
+ *
+ * attr is the live state, as the front end sees it.  When an inode that is dirty in the back delta is
+ * changed in the front delta, and the back end has not taken its attributes yet, they are first
+ * copied to frozen.  So the back end reads that if its slot says so, else attr; both under lock.
+ */
+#ifndef TUX3_INODE_H
+#define TUX3_INODE_H
+
+#include "core/env.h"
+#include "core/format/format.h"
+#include "core/delta/delta.h"
+#include "core/inode/file_range.h"
+
+struct volume;
+struct name_dir;
+
+struct tux3_time {
+	s64 sec;
+	u32 nsec;
+};
+
+struct tux3_attr {
+	u32 mode, uid, gid, nlink;
+	u64 size;
+	struct tux3_time atime, mtime, ctime, btime;
+	u32 rdev_major, rdev_minor;
+	u32 flags;		/* TUX3_ATTR_... */
+	u32 generation;
+	u32 projid;
+	u64 change;		/* rises with each change of whatever, but for atime that was only read */
+};
+
+struct inode_slot {
+	bool frozen;		/* inode->frozen holds the attributes at the end of the delta */
+	bool taken;		/* the back end has read the attributes of the delta */
+	u32 dirty;		/* INODE_DIRTY_... in the delta */
+	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
+	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
+	struct rb_root prealloc;	/* file_range: holes in these become unwritten extents */
+	u64 unchecked, unchecked_end;	/* extents in these blocks lose their checksums; end 0: none */
+	/* For stat and statfs, in blocks: */
+	s64 extra;		/* what the delta will take (or give back) besides its dirty blocks */
+	u64 paid;		/* dirty blocks that take nothing: they were preallocated */
+};
+
+#define INODE_DIRTY_ATTR	1u
+#define INODE_DIRTY_DATA	2u	/* ask the host for dirty blocks */
+#define INODE_DIRTY_NAMES	4u
+#define INODE_DIRTY_XATTRS	8u
+#define INODE_DIRTY_DELETE	16u	/* no name and out of use */
+#define INODE_DIRTY_ATIME	32u	/* alone: it was read; that is no change for who caches what it holds */
+
+struct tux3_inode {
+	struct volume *vol;
+	u64 ino;
+	spinlock_t lock;		/* attr, slots, blocks, parent */
+	struct tux3_attr attr;
+	struct tux3_attr frozen;	/* of the back delta, if its slot says so */
+	/*
+	 * As committed, in volume blocks; set by the back end.  Read from the tree while vol->blocks_epoch was that: it
+	 * moves when a volume becomes writable and a cut goes on, which does not know of the inode object.
+	 */
+	u64 blocks;
+	u32 blocks_epoch;
+	u64 parent;			/* directories: the inode number of .. */
+	struct inode_slot slot[2];
+	struct llist_node dirty_node[2];
+	bool in_tree;			/* has an ATTR item in the tree; back end */
+	bool orphan_in_tree;		/* has an ORPHAN item; back end */
+	bool given_back;		/* data_forget() was called, and no commit since */
+	bool cutting;			/* set by data_remove, cleared by the back end: a long truncate is under way */
+	bool number_returned;		/* back end: its number may be used again */
+	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */
+	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */
+	u64 goal;			/* back end: disk block after the file's last extent; 0: none */
+	u64 last_ino;			/* directories: hint for ialloc */
+	struct name_dir *dir;		/* directories: names in memory (name.c) */
+	char *target;			/* symlinks: set once, by op_create or the first symlink_read */
+	struct mutex xattr_mutex;
+	struct rb_root xattrs;		/* struct xattr_change (xattr.c); xattr_mutex */
+	u64 xattrs_done;		/* moves when changes have been applied and go; xattr_mutex */
+};
+
+/* For the host: the object is new, zeroed.  inode_exit before it is freed: nothing may be dirty. */
+void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino);
+void inode_exit(struct tux3_inode *inode);
+/* Fill attr, blocks, parent from the tree.  -ENOENT: no such inode.  -EIO. */
+int inode_read(struct tux3_inode *inode);
+
+void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr);	/* a consistent copy */
+
+/*
+ * Inside a delta: change attributes.  begin returns the live attributes with inode->lock held; the
+ * caller edits them at once and calls end.  Marks the inode dirty in op->delta.
+ */
+struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode);
+struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inode);	/* for a read: atime only */
+void inode_change_end(struct tux3_inode *inode);
+/* The same with inode->lock held already. */
+void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty);
+/* Inside a delta: dirty bits without an attribute change. */
+void inode_mark_dirty(struct delta_op *op, struct tux3_inode *inode, u32 dirty);
+
+struct tux3_time inode_now(struct volume *vol);
+
+/* The flags of chattr(1), as FS_IOC_GETFLAGS numbers them.  To an attribute: false if there are some that we do not have. */
+u32 attr_flags_to_ioctl(u32 attr_flags);
+bool attr_flags_from_ioctl(u32 flags, u32 *attr_flags);
+
+/* What a new inode, whose mode is set, takes over from its directory: the project, if that one says so. */
+void attr_inherit_project(struct tux3_attr *attr, struct tux3_inode *dir);
+
+void attr_to_disk(struct disk_attr *disk, const struct tux3_attr *attr, u64 blocks);
+int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk);
+
+/*
+ * ---- operations (ops.c): each is one delta ----
+ *
+ * The host holds the locks of the directories for writing (and of both inodes where names or link
+ * counts change), has checked permissions, and calls from outside a delta.  All set the times that
+ * POSIX asks for.  -ENOSPC, -EROFS, -ENOMEM, -EIO besides those named.
+ */
+
+/*
+ * A new inode with a name.  inode: fresh from inode_setup with ino from ialloc_new, attr.mode, uid, gid,
+ * rdev, flags, projid filled in; times, nlink, generation are set here.  symlink: its target
+ * (target_len bytes) or NULL.  -EEXIST.  On failure the host gives the number back with ialloc_free.
+ */
+int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
+	      const char *target, unsigned int target_len);
+/* The same without a name (O_TMPFILE): an orphan until op_link. */
+int op_tmpfile(struct tux3_inode *inode);
+/* -EEXIST -EMLINK; -EXDEV: the directory is for one project, the file belongs to another. */
+int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode);
+/* inode is what the name leads to, -ESTALE if not; directories must be empty: -ENOTEMPTY. */
+int op_unlink(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode);
+int op_rmdir(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode);
+
+#define OP_RENAME_NOREPLACE	1u
+#define OP_RENAME_EXCHANGE	2u
+#define OP_RENAME_WHITEOUT	4u
+struct op_rename {
+	struct tux3_inode *old_dir, *new_dir;
+	const char *old_name, *new_name;
+	unsigned int old_len, new_len;
+	struct tux3_inode *inode;	/* what old_name leads to */
+	struct tux3_inode *target;	/* what new_name leads to, or NULL */
+	struct tux3_inode *whiteout;	/* a new inode that takes old_name, or NULL */
+	unsigned int flags;
+};
+/* -EEXIST -ENOENT -ENOTEMPTY -EISDIR -ENOTDIR -EXDEV (as op_link).  That new_dir is not below inode is the host's check. */
+int op_rename(const struct op_rename *args);
+
+#define OP_ATTR_MODE	1u
+#define OP_ATTR_UID	2u
+#define OP_ATTR_GID	4u
+#define OP_ATTR_ATIME	8u
+#define OP_ATTR_MTIME	16u
+#define OP_ATTR_CTIME	32u	/* else ctime becomes now */
+#define OP_ATTR_FLAGS	64u
+#define OP_ATTR_PROJID	128u
+#define OP_ATTR_BTIME	256u
+/* Not the size: that is the host's, with data_remove and inode_change_begin in one delta. */
+int op_setattr(struct tux3_inode *inode, const struct tux3_attr *attr, u32 mask);
+/*
+ * For a host's own operation that sets attributes too (a truncate that takes away setuid), in its delta: between
+ * inode_change_begin() and _end().  Times are set only if the mask has them.  It costs attr_apply_cost() more.
+ */
+void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask);
+u64 attr_apply_cost(struct volume *vol, u32 mask);
+
+/*
+ * The host saw the last user of an inode with nlink 0 go: the back end deletes it.  Never fails
+ * (after an error of the volume it does nothing).  May commit, and so release the last pin: hold one.
+ */
+void op_forget(struct tux3_inode *inode);
+
+/* Symlink target: copies up to size bytes, returns its length. */
+int symlink_read(struct tux3_inode *inode, char *target, unsigned int size);
+
+#endif

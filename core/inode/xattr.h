@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Extended attributes: (name with its prefix, value up to TUX3_XATTR_SIZE_MAX bytes).
+ */
+#ifndef TUX3_XATTR_H
+#define TUX3_XATTR_H
+
+#include "core/env.h"
+#include "core/inode/inode.h"
+
+/* Copies up to size bytes, returns the length of the value; -ENODATA: no such attribute; -EIO. */
+int xattr_get(struct tux3_inode *inode, const char *name, void *value, size_t size);
+#define XATTR_OP_CREATE	 1u	/* -EEXIST if it is there */
+#define XATTR_OP_REPLACE 2u	/* -ENODATA if it is not */
+/*
+ * One delta.  value NULL: remove (-ENODATA).  -E2BIG, -ERANGE (name empty or too long), -ENOSPC.  new_mode: if not
+ * NULL, the inode's mode becomes this in the same delta (ACLs).
+ */
+int xattr_set(struct tux3_inode *inode, const char *name, const void *value, size_t size,
+	      unsigned int flags, const u32 *new_mode);
+/* Calls fn for each name, in no particular order; its return other than 0 stops and is returned. */
+typedef int (*xattr_fn)(void *ctx, const char *name, unsigned int len);
+int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx);
+
+/* Back end. */
+int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait);
+void xattr_done(struct tux3_inode *inode, u64 delta);
+void xattr_free(struct tux3_inode *inode);
+
+#endif

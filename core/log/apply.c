@@ -1,0 +1,729 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What log records do to the tree: the same code when a delta is committed and when its log is
+ * replayed, so that replay cannot differ.
+ *
+ * Between tree_edit_begin and tree_edit_end, commit_mutex held (or at open).  Records are absolute:
+ * applying one twice changes nothing.  During replay the blocks that a record names are taken in the
+ * free maps; in a commit they were allocated before.
+ *
+ * A record from the disk may say anything: every field is checked before it is used.
+ */
+#include "core/volume.h"
+#include "core/log/apply.h"
+
+static int apply_bad(struct volume *vol, enum tux3_record_type type, const char *what)
+{
+	volume_warn(vol, "log record of type %u is not valid: %s", (unsigned int)type, what);
+	return -EIO;
+}
+
+bool apply_blocks_valid(struct volume *vol, u64 addr, u64 count)
+{
+	return count && addr < vol->total_blocks && count <= vol->total_blocks - addr &&
+	       !balloc_is_fixed(vol, addr) && !balloc_is_fixed(vol, addr + count - 1);
+}
+
+/* ---- chains: several entries in one item, where hashes collide ---- */
+
+/* Layout of the three kinds of chain entries: length of the entry at p, 0 if it does not fit. */
+static u32 dirent_size(const u8 *p, u32 left)
+{
+	const struct disk_dirent *entry = (const void *)p;
+
+	return left < sizeof(*entry) || left < sizeof(*entry) + entry->len ? 0 : sizeof(*entry) + entry->len;
+}
+
+static u32 parent_size(const u8 *p, u32 left)
+{
+	const struct disk_parent *entry = (const void *)p;
+
+	return left < sizeof(*entry) || left < sizeof(*entry) + entry->len ? 0 : sizeof(*entry) + entry->len;
+}
+
+u32 xattr_entry_size(const struct disk_xattr *entry, u32 left)
+{
+	u32 size = sizeof(*entry);
+
+	if (left < size)
+		return 0;
+	size += entry->len;
+	if (entry->pieces)
+		size += entry->pieces * (u32)sizeof(struct disk_xattr_piece);
+	else if (le32_to_cpu(entry->value_len) > TUX3_XATTR_INLINE_MAX)
+		return 0;
+	else
+		size += le32_to_cpu(entry->value_len);
+	return size <= left ? size : 0;
+}
+
+static bool same_name(const u8 *a, u32 a_len, const u8 *b, u32 b_len)
+{
+	return a_len == b_len && !memcmp(a, b, a_len);
+}
+
+/* Remove [at, at + size) from a chain of len bytes. */
+static u32 chain_cut(u8 *chain, u32 len, u32 at, u32 size)
+{
+	memmove(chain + at, chain + at + size, len - at - size);
+	return len - size;
+}
+
+static int chain_store(struct volume *vol, const struct tree_key *key, const u8 *chain, u32 len)
+{
+	if (!len)
+		return tree_delete(vol, key);
+	return tree_set(vol, key, chain, len);
+}
+
+/* Read a chain into buffer number n; its length, 0 if there is none. */
+static int chain_load(struct volume *vol, const struct tree_key *key, unsigned int n)
+{
+	int len = tree_edit_lookup(vol, key, vol->log.item[n], TUX3_ITEM_MAX(vol->block_size));
+
+	return len == -ENOENT ? 0 : len;
+}
+
+/* ---- parent pointers ---- */
+
+static int parent_find(const u8 *chain, u32 len, u64 dir, const u8 *name, u32 name_len, u32 *at)
+{
+	u32 size;
+
+	for (*at = 0; *at < len; *at += size) {
+		const struct disk_parent *entry = (const void *)(chain + *at);
+
+		size = parent_size(chain + *at, len - *at);
+		if (!size)
+			return -EIO;
+		if (le64_to_cpu(entry->dir) == dir && same_name(entry->name, entry->len, name, name_len))
+			return size;
+	}
+	return 0;
+}
+
+static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32 name_len, bool add)
+{
+	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT,
+				       name_hash(vol, dir, TUX3_ITEM_PARENT, (const char *)name, name_len));
+	u8 *chain = vol->log.item[1];
+	struct disk_parent *entry;
+	int len = chain_load(vol, &key, 1), size;
+	u32 at;
+
+	if (len < 0)
+		return len;
+	size = parent_find(chain, len, dir, name, name_len, &at);
+	if (size < 0 || !!size == add)
+		return size < 0 ? size : 0;
+	if (!add) {
+		len = chain_cut(chain, len, at, size);
+		return chain_store(vol, &key, chain, len);
+	}
+	if (len + sizeof(*entry) + name_len > TUX3_ITEM_MAX(vol->block_size))
+		return -ENOSPC;
+	entry = (void *)(chain + len);
+	entry->dir = cpu_to_le64(dir);
+	entry->len = name_len;
+	memcpy(entry->name, name, name_len);
+	return tree_set(vol, &key, chain, len + sizeof(*entry) + name_len);
+}
+
+/* ---- directory entries ---- */
+
+/* Offset and size of the entry with this name in the chain; size 0: none; -EIO. */
+static int dirent_find(const u8 *chain, u32 len, const u8 *name, u32 name_len, u32 *at)
+{
+	u32 size;
+
+	for (*at = 0; *at < len; *at += size) {
+		const struct disk_dirent *entry = (const void *)(chain + *at);
+
+		size = dirent_size(chain + *at, len - *at);
+		if (!size)
+			return -EIO;
+		if (same_name(entry->name, entry->len, name, name_len))
+			return size;
+	}
+	return 0;
+}
+
+static int apply_dirent(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_dirent *record = payload;
+	const struct disk_dirent *entry = &record->entry;
+	bool set = type == TUX3_RECORD_DIRENT_SET;
+	u64 dir = le64_to_cpu(record->dir), ino = le64_to_cpu(entry->ino), old_ino = 0;
+	u32 room = TUX3_ITEM_MAX(vol->block_size), at, need = sizeof(*entry) + entry->len;
+	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, le64_to_cpu(record->hash));
+	u8 *chain = vol->log.item[0];
+	int size, total, err = 0;
+
+	if (len != offsetof(struct record_dirent, entry) + need || !entry->len ||
+	    dir > TUX3_INO_MAX || ino > TUX3_INO_MAX || dir < TUX3_INO_ROOT || (set && ino < TUX3_INO_ROOT))
+		return apply_bad(vol, type, "directory entry");
+	total = chain_load(vol, &key, 0);
+	if (total < 0)
+		return total;
+	size = dirent_find(chain, total, entry->name, entry->len, &at);
+	if (size < 0)
+		return apply_bad(vol, type, "chain in the tree");
+	if (size) {
+		old_ino = get_unaligned_le64(&((struct disk_dirent *)(chain + at))->ino);
+		total = chain_cut(chain, total, at, size);
+	} else if (!set) {
+		return 0;
+	}
+	if (set) {
+		if (total + need > room)
+			return -ENOSPC;
+		memcpy(chain + total, entry, need);
+		total += need;
+	}
+	err = chain_store(vol, &key, chain, total);
+	if (!err && old_ino && old_ino != ino)
+		err = parent_edit(vol, old_ino, dir, entry->name, entry->len, false);
+	if (!err)
+		err = parent_edit(vol, ino ? ino : old_ino, dir, entry->name, entry->len, set);
+	return err;
+}
+
+/* ---- extended attributes ---- */
+
+static int xattr_pieces(struct volume *vol, const struct disk_xattr *entry, bool add)
+{
+	const struct disk_xattr_piece *piece = (const void *)(entry->name + entry->len);
+	int i, err = 0;
+
+	for (i = 0; i < entry->pieces && !err; i++, piece++) {
+		u64 addr = get_unaligned_le64(&piece->addr);
+		u32 count = get_unaligned_le32(&piece->len);
+
+		if (!apply_blocks_valid(vol, addr, count))
+			return apply_bad(vol, TUX3_RECORD_XATTR_SET, "value blocks");
+		if (!add)
+			err = balloc_defer(vol, BALLOC_DATA, addr, count, &vol->log.freed);
+		else if (vol->log.replaying)
+			err = balloc_take(vol, addr, count);
+		vol->log.blocks_delta += add ? (s64)count : -(s64)count;
+	}
+	return err;
+}
+
+static int apply_xattr(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_xattr *record = payload;
+	const struct disk_xattr *entry = &record->entry, *old;
+	u32 need = xattr_entry_size(entry, len - offsetof(struct record_xattr, entry)), at, size;
+	struct tree_key key = tree_key(le64_to_cpu(record->ino), TUX3_ITEM_XATTR, le64_to_cpu(record->hash));
+	u8 *chain = vol->log.item[0];
+	int total, had, err = 0;
+
+	if (need != len - offsetof(struct record_xattr, entry) || !entry->len || key.ino > TUX3_INO_MAX)
+		return apply_bad(vol, type, "attribute");
+	had = total = chain_load(vol, &key, 0);
+	if (total < 0)
+		return total;
+	for (at = 0; at < total; at += size) {
+		old = (const void *)(chain + at);
+		size = xattr_entry_size(old, total - at);
+		if (!size)
+			return apply_bad(vol, type, "chain in the tree");
+		if (!same_name(old->name, old->len, entry->name, entry->len))
+			continue;
+		if (size == need && type == TUX3_RECORD_XATTR_SET && !memcmp(old, entry, need))
+			return 0;
+		err = xattr_pieces(vol, old, false);
+		if (err)
+			return err;
+		total = chain_cut(chain, total, at, size);
+		break;
+	}
+	if (type == TUX3_RECORD_XATTR_SET) {
+		if (total + need > TUX3_ITEM_MAX(vol->block_size))
+			return -ENOSPC;
+		memcpy(chain + total, entry, need);
+		total += need;
+		err = xattr_pieces(vol, entry, true);
+	} else if (!had) {
+		return 0;
+	}
+	return err ? err : chain_store(vol, &key, chain, total);
+}
+
+/* ---- attributes, and the usage that follows from them ---- */
+
+static int quota_adjust(struct volume *vol, u8 type, u32 id, s64 blocks, s64 inodes)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, type, id);
+	struct disk_quota quota = {};
+	int len = tree_edit_lookup(vol, &key, &quota, sizeof(quota));
+
+	if (len < 0 && len != -ENOENT)
+		return len;
+	if (len != -ENOENT && len != sizeof(quota)) {
+		volume_warn(vol, "quota item of type %u, id %u has %d bytes instead of %zu", type, id, len,
+			    sizeof(quota));
+		return -EIO;
+	}
+	quota.blocks = cpu_to_le64(le64_to_cpu(quota.blocks) + blocks);
+	quota.inodes = cpu_to_le64(le64_to_cpu(quota.inodes) + inodes);
+	if (!memchr_inv(&quota, 0, sizeof(quota)))	/* nothing used, no limits */
+		return len == -ENOENT ? 0 : tree_delete(vol, &key);
+	return tree_set(vol, &key, &quota, sizeof(quota));
+}
+
+static int quota_account(struct volume *vol, const struct disk_attr *attr, int sign)
+{
+	s64 blocks = sign * (s64)le64_to_cpu(attr->blocks);
+	int err;
+
+	if (!(vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA))
+		return 0;
+	err = quota_adjust(vol, TUX3_ITEM_QUOTA_USER, le32_to_cpu(attr->uid), blocks, sign);
+	if (!err)
+		err = quota_adjust(vol, TUX3_ITEM_QUOTA_GROUP, le32_to_cpu(attr->gid), blocks, sign);
+	if (!err)
+		err = quota_adjust(vol, TUX3_ITEM_QUOTA_PROJECT, le32_to_cpu(attr->projid), blocks, sign);
+	return err;
+}
+
+static bool quota_same(const struct disk_attr *a, const struct disk_attr *b)
+{
+	return a->uid == b->uid && a->gid == b->gid && a->projid == b->projid && a->blocks == b->blocks;
+}
+
+static int apply_attr(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_attr *record = payload;
+	struct tree_key key = tree_key(le64_to_cpu(record->ino), TUX3_ITEM_ATTR, 0);
+	struct disk_attr old;
+	int found, err = 0;
+
+	if (key.ino > TUX3_INO_MAX || key.ino < TUX3_INO_ROOT)
+		return apply_bad(vol, type, "inode number");
+	found = tree_edit_lookup(vol, &key, &old, sizeof(old));
+	if (found < 0 && found != -ENOENT)
+		return found;
+	if (found >= 0 && found != sizeof(old))
+		return apply_bad(vol, type, "attributes in the tree");
+	if (found < 0)
+		vol->tree_inodes++;
+	if (found < 0 || !quota_same(&old, &record->attr)) {
+		if (found >= 0)
+			err = quota_account(vol, &old, -1);
+		if (!err)
+			err = quota_account(vol, &record->attr, 1);
+	}
+	return err ? err : tree_set(vol, &key, &record->attr, sizeof(record->attr));
+}
+
+/* ---- extents ---- */
+
+struct punch {
+	struct volume *vol;
+	u64 keep_block, keep_addr;	/* the block at keep_block + n is not freed if it is keep_addr + n */
+	bool keep;
+	u64 kept;
+	int err;
+};
+
+static int punch_free(struct punch *punch, u64 block, u64 addr, u64 count)
+{
+	struct volume *vol = punch->vol;
+
+	if (!apply_blocks_valid(vol, addr, count))
+		return apply_bad(vol, TUX3_RECORD_EXTENT_PUNCH, "extent in the tree");
+	vol->log.blocks_delta -= count;
+	if (punch->keep && block >= punch->keep_block &&
+	    addr == punch->keep_addr + (block - punch->keep_block)) {
+		punch->kept += count;
+		return 0;
+	}
+	return balloc_defer(vol, BALLOC_DATA, addr, count, &vol->log.freed);
+}
+
+static bool apply_extent_flags_valid(u32 flags)
+{
+	return !(flags & ~TUX3_EXTENT_KNOWN) && (!(flags & TUX3_EXTENT_UNCHECKED) || flags == TUX3_EXTENT_UNCHECKED);
+}
+
+int extent_check(struct volume *vol, const void *data, u32 len)
+{
+	struct disk_extent extent = {};
+	u32 count, flags;
+
+	memcpy(&extent, data, min_t(u32, len, sizeof(extent)));		/* items are not aligned */
+	count = len >= sizeof(extent) ? le32_to_cpu(extent.len) : 0;
+	flags = le32_to_cpu(extent.flags);
+	if (!count || !apply_extent_flags_valid(flags) || count > TUX3_EXTENT_MAX ||
+	    !apply_blocks_valid(vol, le64_to_cpu(extent.addr), count))
+		return -EIO;
+	if (flags & TUX3_EXTENT_CSUM ? (count > TUX3_EXTENT_CSUM_MAX(vol->block_size) ||
+					len != sizeof(extent) + count * sizeof(__le32)) : len != sizeof(extent))
+		return -EIO;
+	return 0;
+}
+
+static int punch_whole(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct punch *punch = ctx;
+	struct disk_extent extent;
+
+	if (extent_check(punch->vol, data, len))
+		return apply_bad(punch->vol, TUX3_RECORD_EXTENT_PUNCH, "extent in the tree");
+	memcpy(&extent, data, sizeof(extent));
+	if (le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN)
+		punch->vol->space.unwritten -= le32_to_cpu(extent.len);
+	return punch_free(punch, key->offset, le64_to_cpu(extent.addr), le32_to_cpu(extent.len));
+}
+
+/* Store the part [skip, skip + count) of the extent in item[0] as an item of its own. */
+static int extent_store_part(struct volume *vol, u64 ino, u64 block, u32 skip, u32 count)
+{
+	const struct disk_extent *from = vol->log.item[0];
+	struct disk_extent *part = vol->log.item[1];
+	struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, block + skip);
+	u32 len = sizeof(*part);
+
+	*part = *from;
+	part->addr = cpu_to_le64(le64_to_cpu(from->addr) + skip);
+	part->len = cpu_to_le32(count);
+	if (le32_to_cpu(from->flags) & TUX3_EXTENT_CSUM) {
+		memcpy(part->csum, from->csum + skip, count * sizeof(__le32));
+		len += count * sizeof(__le32);
+	}
+	return tree_set(vol, &key, part, len);
+}
+
+/* If an extent covers both sides of `at`, or lies across it: cut it there into two items. */
+static int extent_split(struct volume *vol, u64 ino, u64 at)
+{
+	struct tree_key from = tree_key(ino, TUX3_ITEM_EXTENT, 0), found;
+	struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, at - 1);
+	struct disk_extent *extent = vol->log.item[0];
+	u64 left, len;
+	int size, err;
+
+	if (!at)
+		return 0;
+	size = tree_edit_lookup_before(vol, &key, &from, &found, extent, TUX3_ITEM_MAX(vol->block_size));
+	if (size == -ENOENT)
+		return 0;
+	if (size < 0)
+		return size;
+	if (extent_check(vol, extent, size))
+		return apply_bad(vol, TUX3_RECORD_EXTENT_PUNCH, "extent in the tree");
+	len = le32_to_cpu(extent->len);
+	left = at - found.offset;
+	if (left >= len)
+		return 0;
+	err = extent_store_part(vol, ino, found.offset, left, len - left);
+	return err ? err : extent_store_part(vol, ino, found.offset, 0, left);
+}
+
+static int punch_range(struct punch *punch, u64 ino, u64 block, u64 count)
+{
+	struct volume *vol = punch->vol;
+	u64 end = count > DATA_END - block ? DATA_END : block + count;
+	struct tree_key from = tree_key(ino, TUX3_ITEM_EXTENT, block);
+	struct tree_key to = tree_key(ino, TUX3_ITEM_EXTENT, end == DATA_END ? DATA_END : end - 1), next = from;
+	int err = extent_split(vol, ino, block), n;
+
+	if (!err && end != DATA_END)
+		err = extent_split(vol, ino, end);
+	if (err)
+		return err;
+	do {
+		n = tree_delete_range(vol, &from, &to, 4096, punch_whole, punch, &next);
+		from = next;
+	} while (n == 4096);
+	return n < 0 ? n : 0;
+}
+
+/* Does the extent before `block` end where this one begins, in the file and on the disk?  Then join them. */
+static int extent_join(struct volume *vol, u64 ino, u64 block, u64 addr, u32 count, u32 flags,
+		       const __le32 *csum)
+{
+	struct tree_key first = tree_key(ino, TUX3_ITEM_EXTENT, 0), found;
+	struct tree_key at = tree_key(ino, TUX3_ITEM_EXTENT, block - 1);
+	struct disk_extent *extent = vol->log.item[0];
+	u32 limit = flags & TUX3_EXTENT_CSUM ? TUX3_EXTENT_CSUM_MAX(vol->block_size) : TUX3_EXTENT_MAX, len;
+	int size;
+
+	if (!block)
+		return -ENOENT;
+	size = tree_edit_lookup_before(vol, &at, &first, &found, extent, TUX3_ITEM_MAX(vol->block_size));
+	if (size < 0)
+		return size;
+	if (extent_check(vol, extent, size))
+		return apply_bad(vol, TUX3_RECORD_EXTENT_MAP, "extent in the tree");
+	len = le32_to_cpu(extent->len);
+	if (found.offset + len != block || le64_to_cpu(extent->addr) + len != addr ||
+	    le32_to_cpu(extent->flags) != flags || len + count > limit)
+		return -ENOENT;
+	if (csum)
+		memcpy(extent->csum + len, csum, count * sizeof(__le32));
+	extent->len = cpu_to_le32(len + count);
+	extent->birth = cpu_to_le64(vol->delta.applying);
+	return tree_set(vol, &found, extent, csum ? size + count * sizeof(__le32) : size);
+}
+
+static int extent_insert(struct volume *vol, u64 ino, const struct record_extent *record)
+{
+	u64 block = le64_to_cpu(record->block), addr = le64_to_cpu(record->addr), left = le64_to_cpu(record->count);
+	u32 flags = le32_to_cpu(record->flags);
+	const __le32 *csum = flags & TUX3_EXTENT_CSUM ? record->csum : NULL;
+	struct disk_extent *extent = vol->log.item[0];
+	u32 limit = csum ? TUX3_EXTENT_CSUM_MAX(vol->block_size) : TUX3_EXTENT_MAX;
+	int err;
+
+	while (left) {
+		struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, block);
+		u32 count = min_t(u64, left, limit), len = sizeof(*extent);
+
+		err = extent_join(vol, ino, block, addr, count, flags, csum);
+		if (err == -ENOENT) {
+			extent->addr = cpu_to_le64(addr);
+			extent->birth = cpu_to_le64(vol->delta.applying);
+			extent->len = cpu_to_le32(count);
+			extent->flags = cpu_to_le32(flags);
+			if (csum) {
+				memcpy(extent->csum, csum, count * sizeof(__le32));
+				len += count * sizeof(__le32);
+			}
+			err = tree_set(vol, &key, extent, len);
+		}
+		if (err)
+			return err;
+		block += count;
+		addr += count;
+		left -= count;
+		if (csum)
+			csum += count;
+	}
+	return 0;
+}
+
+static int apply_map(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_extent *record = payload;
+	u64 ino = le64_to_cpu(record->ino), block = le64_to_cpu(record->block), count = le64_to_cpu(record->count);
+	u64 addr = le64_to_cpu(record->addr), want = sizeof(*record);
+	u32 flags = le32_to_cpu(record->flags);
+	struct punch punch = { .vol = vol, .keep_block = block, .keep_addr = addr, .keep = true };
+	int err;
+
+	if (ino > TUX3_INO_MAX || !apply_extent_flags_valid(flags) || !apply_blocks_valid(vol, addr, count) ||
+	    block > (TUX3_SIZE_MAX >> vol->block_shift) || count > TUX3_EXTENT_MAX)
+		return apply_bad(vol, type, "extent");
+	if (flags & TUX3_EXTENT_CSUM)
+		want += count * sizeof(__le32);
+	if (len != want)
+		return apply_bad(vol, type, "length");
+	err = punch_range(&punch, ino, block, count);
+	if (err)
+		return err;
+	if (vol->log.replaying && punch.kept != count) {
+		if (punch.kept)
+			return apply_bad(vol, type, "some of its blocks are there already");
+		err = balloc_take(vol, addr, count);
+		if (err)
+			return err;
+	}
+	vol->log.blocks_delta += count;
+	if (flags & TUX3_EXTENT_UNWRITTEN)
+		vol->space.unwritten += count;
+	return extent_insert(vol, ino, record);
+}
+
+static int apply_punch(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_extent *record = payload;
+	struct punch punch = { .vol = vol };
+
+	if (le64_to_cpu(record->ino) > TUX3_INO_MAX || len != sizeof(*record) || !record->count)
+		return apply_bad(vol, type, "range");
+	return punch_range(&punch, le64_to_cpu(record->ino), le64_to_cpu(record->block), le64_to_cpu(record->count));
+}
+
+/* ---- whole inodes, other items ---- */
+
+static int delete_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct punch *punch = ctx;
+	u32 at, size;
+	int err = 0;
+
+	if (key->type == TUX3_ITEM_EXTENT)
+		return punch_whole(ctx, key, data, len);
+	if (key->type != TUX3_ITEM_XATTR)
+		return 0;
+	for (at = 0; at < len && !err; at += size) {
+		const struct disk_xattr *entry = (const void *)((const u8 *)data + at);
+
+		size = xattr_entry_size(entry, len - at);
+		if (!size)
+			return apply_bad(punch->vol, TUX3_RECORD_INODE_DELETE, "attribute in the tree");
+		err = xattr_pieces(punch->vol, entry, false);
+	}
+	return err;
+}
+
+static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	u64 ino = le64_to_cpu(((const struct record_inode *)payload)->ino);
+	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX), next = from;
+	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+	struct punch punch = { .vol = vol };
+	struct disk_attr attr;
+	int n;
+
+	if (ino > TUX3_INO_MAX || ino <= TUX3_INO_ROOT)
+		return apply_bad(vol, type, "inode number");
+	n = tree_edit_lookup(vol, &key, &attr, sizeof(attr));
+	if (n == sizeof(attr)) {
+		n = quota_account(vol, &attr, -1);
+		if (n)
+			return n;
+		vol->tree_inodes--;
+	} else if (n != -ENOENT) {
+		return n < 0 ? n : apply_bad(vol, type, "attributes in the tree");
+	}
+	do {
+		n = tree_delete_range(vol, &from, &to, 4096, delete_item, &punch, &next);
+		from = next;
+	} while (n == 4096);
+	return n < 0 ? n : 0;
+}
+
+static int apply_xattr_punch(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_hashes *record = payload;
+	u64 ino = le64_to_cpu(record->ino);
+	struct tree_key from = tree_key(ino, TUX3_ITEM_XATTR, le64_to_cpu(record->first)), next;
+	struct tree_key to = tree_key(ino, TUX3_ITEM_XATTR, le64_to_cpu(record->last));
+	struct punch punch = { .vol = vol };
+	int n;
+
+	if (ino > TUX3_INO_MAX || ino < TUX3_INO_ROOT || len != sizeof(*record) || from.offset > to.offset)
+		return apply_bad(vol, type, "range");
+	do {
+		n = tree_delete_range(vol, &from, &to, 4096, delete_item, &punch, &next);
+		from = next;
+	} while (n == 4096);
+	return n < 0 ? n : 0;
+}
+
+static int apply_item(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_item *record = payload;
+	struct tree_key key = tree_key_from_disk(&record->key);
+	u32 data_len = len - sizeof(*record);
+	int err;
+
+	if (key.type != TUX3_ITEM_INLINE && (key.ino != TUX3_INO_VOLUME || key.type < TUX3_ITEM_QUOTA_USER ||
+					     key.type > TUX3_ITEM_ORPHAN))
+		return apply_bad(vol, type, "key");
+	if (data_len > TUX3_ITEM_MAX(vol->block_size))
+		return apply_bad(vol, type, "length");
+	if (type == TUX3_RECORD_ITEM_SET)
+		return tree_set(vol, &key, record->data, data_len);
+	err = tree_delete(vol, &key);
+	return err == -ENOENT ? 0 : err;
+}
+
+int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group), void *ctx)
+{
+	const struct record_group *record = payload;
+	u64 first, words, bits, i, n;
+	int err = 0;
+
+	if (len < sizeof(*record))
+		return 0;
+	first = le64_to_cpu(record->group);
+	words = (len - sizeof(*record)) / sizeof(__le64);
+	for (i = 0; i < words && !err; i++) {
+		for (bits = le64_to_cpu(record->bits[i]), n = 0; bits && !err; bits >>= 1, n++)
+			if (bits & 1)
+				err = fn(ctx, first + 64 * i + n);
+	}
+	return err;
+}
+
+static int touch_group(void *ctx, u64 group)
+{
+	return balloc_touch(ctx, group);
+}
+
+static int apply_group(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	u64 first = le64_to_cpu(((const struct record_group *)payload)->group);
+
+	if (first >= vol->group_count || first % 64 || (len - sizeof(struct record_group)) % sizeof(__le64))
+		return apply_bad(vol, type, "groups");
+	return vol->log.replaying ? log_for_groups(payload, len, touch_group, vol) : 0;
+}
+
+static int apply_merge(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	const struct record_merge *record = payload;
+	struct tree_merge merge = {
+		.key = tree_key_from_disk(&record->key),
+		.level = le32_to_cpu(record->level), .right = le32_to_cpu(record->right),
+	};
+	int err = tree_merge(vol, &merge);
+
+	return err == -EIO ? apply_bad(vol, type, "these nodes cannot be merged") : err;
+}
+
+/* Not sizeof: that has padding after the packed entry. */
+#define DIRENT_MIN (offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
+#define XATTR_MIN (offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr))
+
+static const struct {
+	u32 min_len;
+	int (*apply)(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len);
+} apply_table[] = {
+	[TUX3_RECORD_ITEM_SET] = { sizeof(struct record_item), apply_item },
+	[TUX3_RECORD_ITEM_DELETE] = { sizeof(struct record_item), apply_item },
+	[TUX3_RECORD_ATTR_SET] = { sizeof(struct record_attr), apply_attr },
+	[TUX3_RECORD_INODE_DELETE] = { sizeof(struct record_inode), apply_inode_delete },
+	[TUX3_RECORD_DIRENT_SET] = { DIRENT_MIN, apply_dirent },
+	[TUX3_RECORD_DIRENT_DELETE] = { DIRENT_MIN, apply_dirent },
+	[TUX3_RECORD_XATTR_SET] = { XATTR_MIN, apply_xattr },
+	[TUX3_RECORD_XATTR_DELETE] = { XATTR_MIN, apply_xattr },
+	[TUX3_RECORD_EXTENT_MAP] = { sizeof(struct record_extent), apply_map },
+	[TUX3_RECORD_EXTENT_PUNCH] = { sizeof(struct record_extent), apply_punch },
+	[TUX3_RECORD_GROUP_TOUCHED] = { sizeof(struct record_group), apply_group },
+	[TUX3_RECORD_TREE_MERGE] = { sizeof(struct record_merge), apply_merge },
+	[TUX3_RECORD_XATTR_PUNCH] = { sizeof(struct record_hashes), apply_xattr_punch },
+};
+
+int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	if (type != TUX3_RECORD_GROUP_TOUCHED)		/* which is nothing of the tree */
+		lockdep_assert_held_write(&vol->tree.sem);
+	if (type >= ARRAY_SIZE(apply_table) || !apply_table[type].apply)
+		return apply_bad(vol, type, "unknown type");
+	if (len < apply_table[type].min_len)
+		return apply_bad(vol, type, "too short");
+	return apply_table[type].apply(vol, type, payload, len);
+}
+
+int log_next_record(const void *records, u32 bytes, u32 *at, const struct disk_record **record)
+{
+	const struct disk_record *head = (const void *)((const u8 *)records + *at);
+	u64 size;
+
+	if (*at == bytes)
+		return 0;
+	if (*at > bytes || bytes - *at < sizeof(*head))
+		return -EIO;
+	size = sizeof(*head) + round_up((u64)le32_to_cpu(head->len), 8);
+	if (size > bytes - *at)
+		return -EIO;
+	*at += size;
+	*record = head;
+	return 1;
+}

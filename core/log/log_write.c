@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Writing the log: the records of a commit are put together in memory and go out as log blocks.
+ *
+ * Invariants
+ *  1. log.next_addr and log.after_addr are always allocated (busy), so the blocks before them can name them.
+ *  2. Every record is applied to the tree when it is logged, by the code that replay uses.
+ *  3. Log blocks of the chain are in log.blocks (or old_blocks, while an anchor is being moved).
+ *
+ * All of it by the back end, commit_mutex held.
+ */
+#include "core/volume.h"
+
+struct log_chunk {
+	struct list_head link;
+	u64 addr;
+	u32 used;
+	struct disk_log *block;
+};
+
+struct log_buffer {
+	struct list_head link;
+	u64 data[];
+};
+
+static u32 chunk_capacity(struct volume *vol)
+{
+	return vol->block_size - sizeof(struct disk_log);
+}
+
+static u32 log_record_max(struct volume *vol)
+{
+	return sizeof(struct record_extent) + TUX3_ITEM_MAX(vol->block_size) + TUX3_NAME_MAX;
+}
+
+int log_init(struct volume *vol)
+{
+	struct log *log = &vol->log;
+
+	INIT_LIST_HEAD(&log->chunks);
+	INIT_LIST_HEAD(&log->buffers);
+	range_list_init(&log->blocks);
+	range_list_init(&log->old_blocks);
+	range_list_init(&log->freed);
+	log->record = kvmalloc(log_record_max(vol), GFP_KERNEL);
+	log->extent = kvmalloc(sizeof(*log->extent) + LOG_EXTENT_BLOCKS * sizeof(__le32), GFP_KERNEL);
+	log->item[0] = kvmalloc(TUX3_ITEM_MAX(vol->block_size), GFP_KERNEL);
+	log->item[1] = kvmalloc(TUX3_ITEM_MAX(vol->block_size), GFP_KERNEL);
+	return log->record && log->extent && log->item[0] && log->item[1] ? 0 : -ENOMEM;
+}
+
+void log_exit(struct volume *vol)
+{
+	struct log *log = &vol->log;
+
+	log_end_commit(vol);
+	range_list_exit(&log->blocks);
+	range_list_exit(&log->old_blocks);
+	range_list_exit(&log->freed);
+	kvfree(log->record);
+	kvfree(log->extent);
+	kvfree(log->item[0]);
+	kvfree(log->item[1]);
+	log->record = NULL;
+}
+
+static struct log_chunk *log_add_chunk(struct volume *vol)
+{
+	struct log_chunk *chunk = kzalloc(sizeof(*chunk), GFP_COMMIT);
+
+	if (!chunk)
+		return NULL;
+	chunk->block = kvzalloc(vol->block_size, GFP_COMMIT);
+	if (!chunk->block) {
+		kfree(chunk);
+		return NULL;
+	}
+	list_add_tail(&chunk->link, &vol->log.chunks);
+	vol->log.chunk_count++;
+	return chunk;
+}
+
+/* Append bytes to the payload of the commit. */
+static int log_append(struct volume *vol, const void *data, u32 len)
+{
+	struct log *log = &vol->log;
+	struct log_chunk *chunk;
+
+	while (len) {
+		u32 piece;
+
+		chunk = list_empty(&log->chunks) ? NULL : list_entry(log->chunks.prev, struct log_chunk, link);
+		if (!chunk || chunk->used == chunk_capacity(vol)) {
+			chunk = log_add_chunk(vol);
+			if (!chunk)
+				return -ENOMEM;
+		}
+		piece = min(len, chunk_capacity(vol) - chunk->used);
+		memcpy((u8 *)(chunk->block + 1) + chunk->used, data, piece);
+		chunk->used += piece;
+		data = (const u8 *)data + piece;
+		len -= piece;
+	}
+	return 0;
+}
+
+static int log_append_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	static const u8 zeros[8];
+	struct log *log = &vol->log;
+	struct disk_record head = { .type = cpu_to_le16(type), .len = cpu_to_le32(len) };
+	u32 padding = round_up(len, 8) - len;
+	int err = 0;
+
+	if (list_empty(&log->chunks)) {		/* room for the commit header */
+		struct disk_commit commit = {};
+
+		err = log_append(vol, &commit, sizeof(commit));
+	}
+	if (!err)
+		err = log_append(vol, &head, sizeof(head));
+	if (!err)
+		err = log_append(vol, payload, len);
+	if (!err)
+		err = log_append(vol, zeros, padding);
+	if (err)
+		return err;
+	log->crc = crc32c(log->crc, &head, sizeof(head));
+	log->crc = crc32c(log->crc, payload, len);
+	log->crc = crc32c(log->crc, zeros, padding);
+	log->bytes += sizeof(head) + len + padding;
+	log->records++;
+	return 0;
+}
+
+/* Merging what the record before left underfull is a matter of what is in memory: so replay has to be told. */
+static int log_merges(struct volume *vol)
+{
+	struct record_merge record = {};
+	struct tree_merge merge;
+	int err = 0;
+
+	while (!err && tree_next_merge(vol, &merge)) {
+		tree_key_to_disk(&record.key, &merge.key);
+		record.level = cpu_to_le32(merge.level);
+		record.right = cpu_to_le32(merge.right);
+		err = log_append_record(vol, TUX3_RECORD_TREE_MERGE, &record, sizeof(record));
+		if (!err)
+			err = apply_record(vol, TUX3_RECORD_TREE_MERGE, &record, sizeof(record));
+	}
+	return err;
+}
+
+int log_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len,
+	       const void *tail, u32 tail_len)
+{
+	int err;
+
+	if (tail_len) {
+		if (WARN_ON_ONCE(len + tail_len > log_record_max(vol)))
+			return -EINVAL;
+		memcpy(vol->log.record, payload, len);
+		memcpy((u8 *)vol->log.record + len, tail, tail_len);
+		payload = vol->log.record;
+		len += tail_len;
+	}
+	err = log_append_record(vol, type, payload, len);
+	if (!err)
+		err = apply_record(vol, type, payload, len);
+	return err ? err : log_merges(vol);
+}
+
+int log_record_at(struct volume *vol, const struct tree_key *key, enum tux3_record_type type,
+		  const void *payload, u32 len, const void *tail, u32 tail_len)
+{
+	int err;
+
+	tree_prefetch(vol, key);
+	tree_edit_begin(vol);
+	err = log_record(vol, type, payload, len, tail, tail_len);
+	tree_edit_end(vol);
+	return err;
+}
+
+void log_begin_commit(struct volume *vol)
+{
+	struct log *log = &vol->log;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	WARN_ON_ONCE(!list_empty(&log->chunks));
+	log->bytes = 0;
+	log->records = 0;
+	log->crc = ~0u;
+	log->blocks_delta = 0;
+}
+
+/* Say which free maps changed since the last snapshot: replay must have the next unify write them. */
+static int log_touched_groups(struct volume *vol)
+{
+	struct record_group *record = vol->log.record;
+	u64 bits[TOUCHED_WORDS], first;
+	u32 words, i;
+	int err = 0;
+
+	while (!err && (words = balloc_touched(vol, &first, bits))) {
+		record->group = cpu_to_le64(first);
+		for (i = 0; i < words; i++)
+			record->bits[i] = cpu_to_le64(bits[i]);
+		err = log_append_record(vol, TUX3_RECORD_GROUP_TOUCHED, record,
+					sizeof(*record) + words * sizeof(__le64));
+	}
+	return err;
+}
+
+/* The addresses of the blocks to come, one after the other: those that were chosen before, then new ones. */
+struct log_addresses {
+	u64 chosen[2];		/* 0: none */
+	u64 addr;		/* the newest */
+	u32 run, left;		/* new ones in a row behind it; to be allocated in all */
+};
+
+static int log_next_address(struct volume *vol, struct log_addresses *addresses)
+{
+	u64 goal = addresses->addr + 1;
+	int err = 0;
+
+	if (addresses->chosen[0]) {
+		addresses->addr = addresses->chosen[0];
+		addresses->chosen[0] = addresses->chosen[1];
+		addresses->chosen[1] = 0;
+		return 0;
+	}
+	if (addresses->run)
+		addresses->addr++;
+	else
+		err = balloc_alloc(vol, BALLOC_LOG, goal, 1, addresses->left, &addresses->addr, &addresses->run);
+	addresses->run--;
+	addresses->left--;
+	return err;
+}
+
+/* The first chunk goes to next_addr, the second to after_addr; the others, and two for the next commit, get new blocks. */
+static int log_place(struct volume *vol, u64 *next, u64 *after)
+{
+	struct log *log = &vol->log;
+	struct log_addresses addresses = {
+		.chosen = { log->next_addr, log->after_addr },
+		.left = log->chunk_count + 2 - 1 - !!log->after_addr,
+	};
+	struct log_chunk *chunk;
+	int err;
+
+	list_for_each_entry(chunk, &log->chunks, link) {
+		err = log_next_address(vol, &addresses);
+		if (!err)
+			err = range_list_add(&log->blocks, addresses.addr, 1);
+		if (err)
+			return err;
+		chunk->addr = addresses.addr;
+	}
+	err = log_next_address(vol, &addresses);
+	*next = addresses.addr;
+	if (!err)
+		err = log_next_address(vol, &addresses);
+	*after = addresses.addr;
+	return err;
+}
+
+static void log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 index, u64 next, u64 after)
+{
+	struct log *log = &vol->log;
+	struct disk_log *block = chunk->block;
+	bool last = index + 1 == log->chunk_count;
+
+	block->magic = cpu_to_le32(TUX3_LOG_MAGIC);
+	block->volume_id = cpu_to_le64(vol->id);
+	block->addr = cpu_to_le64(chunk->addr);
+	block->seq = cpu_to_le64(log->next_seq + index);
+	block->delta = cpu_to_le64(delta);
+	block->next = cpu_to_le64(next);
+	block->after = cpu_to_le64(after);
+	block->index = cpu_to_le32(index);
+	block->blocks = cpu_to_le32(log->chunk_count);
+	block->used = cpu_to_le32(chunk->used);
+	block->skip = cpu_to_le32(last ? log->skip : 0);
+	block->crc = 0;
+	block->crc = cpu_to_le32(crc32c(~0u, block, vol->block_size));
+}
+
+/* From the last to the first, since each names those behind it. */
+static void log_seal_all(struct volume *vol, u64 delta, u64 next, u64 after)
+{
+	struct log_chunk *chunk;
+	u32 index = vol->log.chunk_count;
+
+	list_for_each_entry_reverse(chunk, &vol->log.chunks, link) {
+		log_seal(vol, chunk, delta, --index, next, after);
+		after = next;
+		next = chunk->addr;
+	}
+}
+
+static void log_fill_header(struct volume *vol, u64 delta, u32 flags)
+{
+	struct log *log = &vol->log;
+	struct log_chunk *first = list_first_entry(&log->chunks, struct log_chunk, link);
+	struct disk_commit *commit = (struct disk_commit *)(first->block + 1);
+	struct timespec64 now;
+
+	ktime_get_real_ts64(&now);
+	commit->delta = cpu_to_le64(delta);
+	commit->time_ns = cpu_to_le64(now.tv_sec * 1000000000ULL + now.tv_nsec);
+	commit->bytes = cpu_to_le32(log->bytes);
+	commit->crc = cpu_to_le32(log->crc);
+	commit->records = cpu_to_le32(log->records);
+	commit->flags = cpu_to_le32(flags | (log->after_snapshot ? TUX3_COMMIT_SNAPSHOT : 0));
+	log->after_snapshot = false;
+	commit->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
+	commit->inodes = cpu_to_le64(vol->tree_inodes);
+}
+
+/* Submit the chunks, contiguous ones as one write. */
+static void log_submit(struct volume *vol, struct io_wait *wait)
+{
+	struct kvec vec[32];
+	struct log_chunk *chunk;
+	u64 start = 0;
+	u32 count = 0;
+
+	list_for_each_entry(chunk, &vol->log.chunks, link) {
+		if (count && (count == ARRAY_SIZE(vec) || chunk->addr != start + count)) {
+			device_writev(vol->dev, start, vec, count, 0, wait);
+			count = 0;
+		}
+		if (!count)
+			start = chunk->addr;
+		vec[count].iov_base = chunk->block;
+		vec[count++].iov_len = vol->block_size;
+	}
+	if (count)
+		device_writev(vol->dev, start, vec, count, 0, wait);
+}
+
+int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *wait)
+{
+	struct log *log = &vol->log;
+	u64 next, after;
+	int err;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	err = log_touched_groups(vol);
+	if (!err && list_empty(&log->chunks)) {		/* a commit without records, to overwrite a torn one */
+		struct disk_commit commit = {};
+
+		err = log_append(vol, &commit, sizeof(commit));
+	}
+	if (!err && log->bytes > U32_MAX)
+		err = -EFBIG;
+	if (!err)
+		err = log_place(vol, &next, &after);
+	if (err)
+		return err;
+	log_fill_header(vol, delta, flags);
+	log_seal_all(vol, delta, next, after);
+	log_submit(vol, wait);
+	log->next_addr = next;
+	log->after_addr = after;
+	log->next_seq += log->chunk_count + (u64)log->skip;
+	log->skip = 0;
+	log->unconfirmed = log->bytes;
+	log->commit_ns = ktime_get_ns();
+	WRITE_ONCE(log->length, log->length + log->chunk_count);
+	count_add(vol, TUX3_COUNT_LOG_BLOCKS, log->chunk_count);
+	count_add(vol, TUX3_COUNT_LOG_BYTES, log->bytes);
+	count_add(vol, TUX3_COUNT_RECORDS, log->records);
+	return 0;
+}
+
+void log_end_commit(struct volume *vol)
+{
+	struct log_chunk *chunk, *next;
+	struct log_buffer *buffer, *after;
+
+	list_for_each_entry_safe(chunk, next, &vol->log.chunks, link) {
+		list_del(&chunk->link);
+		kvfree(chunk->block);
+		kfree(chunk);
+	}
+	vol->log.chunk_count = 0;
+	list_for_each_entry_safe(buffer, after, &vol->log.buffers, link) {
+		list_del(&buffer->link);
+		kvfree(buffer);
+	}
+}
+
+void *log_commit_buffer(struct volume *vol, u32 size)
+{
+	struct log_buffer *buffer = kvzalloc(sizeof(*buffer) + size, GFP_COMMIT);
+
+	if (!buffer)
+		return NULL;
+	list_add(&buffer->link, &vol->log.buffers);
+	return buffer->data;
+}

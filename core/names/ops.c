@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Operations on names and attributes: each is one delta.  Described in inode.h.
+ *
+ * The pattern: everything that may fail or wait (finding entries, memory) first; then enter, change
+ * memory, leave, without a failure.
+ */
+#include "core/volume.h"
+
+/* A directory gained or lost entries and subdirectories. */
+static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries, int subdirs,
+			const struct tux3_time *now)
+{
+	struct tux3_attr *attr = inode_change_begin(op, dir);
+
+	attr->size += entries;
+	WRITE_ONCE(attr->nlink, attr->nlink + subdirs);
+	attr->mtime = attr->ctime = *now;
+	inode_change_end(dir);
+}
+
+static void link_changed(struct delta_op *op, struct tux3_inode *inode, int links, const struct tux3_time *now)
+{
+	struct tux3_attr *attr = inode_change_begin(op, inode);
+
+	WRITE_ONCE(attr->nlink, attr->nlink + links);
+	if (attr->nlink > 2)
+		WRITE_ONCE(inode->many_names, true);
+	attr->ctime = *now;
+	inode_change_end(inode);
+}
+
+static bool is_dir(const struct tux3_inode *inode)
+{
+	return S_ISDIR(READ_ONCE(inode->attr.mode));
+}
+
+static u8 inode_type(const struct tux3_inode *inode)
+{
+	return (READ_ONCE(inode->attr.mode) & S_IFMT) >> 12;
+}
+
+static void inode_born(struct delta_op *op, struct tux3_inode *inode, u32 nlink, const struct tux3_time *now)
+{
+	struct tux3_attr *attr = inode_change_begin(op, inode);
+
+	attr->nlink = nlink;
+	attr->atime = attr->mtime = attr->ctime = attr->btime = *now;
+	attr->generation = get_random_u32();
+	inode_change_end(inode);
+	if (nlink)	/* one without a name counts from its first one on */
+		atomic64_inc(&inode->vol->inodes);
+}
+
+static int set_target(struct tux3_inode *inode, const char *target, unsigned int len)
+{
+	if (!target)
+		return 0;
+	if (!len || len > TUX3_SYMLINK_MAX)
+		return len ? -ENAMETOOLONG : -ENOENT;
+	inode->target = kzalloc(len + 1, GFP_NOFS);
+	if (!inode->target)
+		return -ENOMEM;
+	memcpy(inode->target, target, len);
+	inode->attr.size = len;
+	return 0;
+}
+
+int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
+	      const char *target, unsigned int target_len)
+{
+	struct volume *vol = dir->vol;
+	struct tux3_time now = inode_now(vol);
+	struct name_prepared prep;
+	struct delta_op op;
+	int err = set_target(inode, target, target_len);
+
+	if (!err && is_dir(inode))
+		err = name_dir_new(inode);
+	if (!err)
+		err = name_prepare(dir, name, len, &prep);
+	if (err)
+		return err;
+	err = prep.ino ? -EEXIST : delta_enter(vol, &op, space_cost_items(vol, 6), 0);
+	if (err) {
+		name_cancel(dir, &prep);
+		return err;
+	}
+	inode->parent = dir->ino;
+	inode_born(&op, inode, is_dir(inode) ? 2 : 1, &now);
+	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
+	dir_changed(&op, dir, 1, is_dir(inode), &now);
+	delta_leave(&op);
+	return 0;
+}
+
+int op_tmpfile(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	struct tux3_time now = inode_now(vol);
+	struct delta_op op;
+	int err = delta_enter(vol, &op, space_cost_items(vol, 4), 0);
+
+	if (err)
+		return err;
+	inode_born(&op, inode, 0, &now);
+	delta_leave(&op);
+	return 0;
+}
+
+/*
+ * Nothing comes by its name alone into a directory that is for one project, and is then counted for another: who moves it has to
+ * copy it.  The host's locks keep the projects as they are.
+ */
+static bool project_fits(const struct tux3_inode *dir, const struct tux3_inode *inode)
+{
+	return !(READ_ONCE(dir->attr.flags) & TUX3_ATTR_PROJINHERIT) ||
+	       READ_ONCE(dir->attr.projid) == READ_ONCE(inode->attr.projid);
+}
+
+int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode)
+{
+	struct volume *vol = dir->vol;
+	struct tux3_time now = inode_now(vol);
+	struct name_prepared prep;
+	struct delta_op op;
+	int err;
+
+	if (is_dir(inode))
+		return -EPERM;
+	if (READ_ONCE(inode->attr.nlink) >= S32_MAX)
+		return -EMLINK;
+	err = name_prepare(dir, name, len, &prep);
+	if (err)
+		return err;
+	err = prep.ino ? -EEXIST : parent_room(inode, dir->ino, name, len);
+	if (!err && !project_fits(dir, inode))
+		err = -EXDEV;
+	if (!err)
+		err = delta_enter(vol, &op, space_cost_items(vol, 6), 0);
+	if (err) {
+		name_cancel(dir, &prep);
+		return err;
+	}
+	link_changed(&op, inode, 1, &now);
+	if (inode->attr.nlink == 1)
+		atomic64_inc(&vol->inodes);
+	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
+	parent_add(&op, inode, dir->ino, name, len);
+	dir_changed(&op, dir, 1, 0, &now);
+	delta_leave(&op);
+	return 0;
+}
+
+static int remove_name(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
+		       int links, int subdirs)
+{
+	struct volume *vol = dir->vol;
+	struct tux3_time now = inode_now(vol);
+	struct name_prepared prep;
+	struct delta_op op;
+	int err = name_prepare(dir, name, len, &prep);
+
+	if (err)
+		return err;
+	err = prep.ino ? 0 : -ENOENT;
+	if (!err && prep.ino != inode->ino)
+		err = -ESTALE;
+	if (!err)
+		err = delta_enter(vol, &op, space_cost_items(vol, 6), DELTA_FREES);
+	if (err) {
+		name_cancel(dir, &prep);
+		return err;
+	}
+	name_change(&op, dir, &prep, 0, 0);
+	dir_changed(&op, dir, -1, subdirs, &now);
+	link_changed(&op, inode, links, &now);
+	if (!inode->attr.nlink)
+		atomic64_dec(&vol->inodes);
+	delta_leave(&op);
+	return 0;
+}
+
+int op_unlink(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode)
+{
+	return is_dir(inode) ? -EISDIR : remove_name(dir, name, len, inode, -1, 0);
+}
+
+int op_rmdir(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode)
+{
+	if (!is_dir(inode))
+		return -ENOTDIR;
+	if (!name_is_empty(inode))
+		return -ENOTEMPTY;
+	return remove_name(dir, name, len, inode, -2, -1);
+}
+
+/* ---- rename ---- */
+
+static int rename_check(const struct op_rename *args, const struct name_prepared *old, const struct name_prepared *new)
+{
+	if (!old->ino || (args->flags & OP_RENAME_EXCHANGE && !new->ino))
+		return -ENOENT;
+	if (old->ino != args->inode->ino || new->ino != (args->target ? args->target->ino : 0))
+		return -ESTALE;
+	if (args->flags & OP_RENAME_NOREPLACE && new->ino)
+		return -EEXIST;
+	if (args->old_dir != args->new_dir &&
+	    (!project_fits(args->new_dir, args->inode) ||
+	     (args->flags & OP_RENAME_EXCHANGE && !project_fits(args->old_dir, args->target))))
+		return -EXDEV;
+	if (!args->target || args->flags & OP_RENAME_EXCHANGE)
+		return 0;
+	if (is_dir(args->inode) && !is_dir(args->target))
+		return -ENOTDIR;
+	if (!is_dir(args->inode) && is_dir(args->target))
+		return -EISDIR;
+	return is_dir(args->target) && !name_is_empty(args->target) ? -ENOTEMPTY : 0;
+}
+
+static void set_parent(struct tux3_inode *inode, u64 parent)
+{
+	spin_lock(&inode->lock);
+	inode->parent = parent;
+	spin_unlock(&inode->lock);
+}
+
+/* The target loses its name, or in an exchange takes the old one. */
+static void rename_target(struct delta_op *op, const struct op_rename *args, const struct tux3_time *now)
+{
+	if (args->flags & OP_RENAME_EXCHANGE) {
+		link_changed(op, args->target, 0, now);
+		if (is_dir(args->target))
+			set_parent(args->target, args->old_dir->ino);
+		return;
+	}
+	link_changed(op, args->target, is_dir(args->target) ? -2 : -1, now);
+	if (!args->target->attr.nlink)
+		atomic64_dec(&op->vol->inodes);
+}
+
+static void rename_enact(struct delta_op *op, const struct op_rename *args, struct name_prepared *old,
+			 struct name_prepared *new)
+{
+	struct tux3_time now = inode_now(op->vol);
+	bool exchange = args->flags & OP_RENAME_EXCHANGE, moved_dir = is_dir(args->inode);
+	bool target_dir = args->target && is_dir(args->target);
+	struct tux3_inode *left = exchange ? args->target : args->whiteout;
+	int old_subdirs = (exchange && target_dir) - moved_dir, new_subdirs = moved_dir - target_dir;
+
+	if (args->whiteout && !exchange)
+		inode_born(op, args->whiteout, 1, &now);
+	name_change(op, args->old_dir, old, left ? left->ino : 0, left ? inode_type(left) : 0);
+	name_change(op, args->new_dir, new, args->inode->ino, inode_type(args->inode));
+	parent_add(op, args->inode, args->new_dir->ino, args->new_name, args->new_len);
+	if (exchange)
+		parent_add(op, args->target, args->old_dir->ino, args->old_name, args->old_len);
+	dir_changed(op, args->old_dir, left ? 0 : -1, old_subdirs, &now);
+	dir_changed(op, args->new_dir, args->target ? 0 : 1, new_subdirs, &now);
+	link_changed(op, args->inode, 0, &now);
+	if (moved_dir)
+		set_parent(args->inode, args->new_dir->ino);
+	if (args->target)
+		rename_target(op, args, &now);
+}
+
+static int rename_room(const struct op_rename *args)
+{
+	int err = parent_room(args->inode, args->new_dir->ino, args->new_name, args->new_len);
+
+	if (!err && args->flags & OP_RENAME_EXCHANGE)
+		err = parent_room(args->target, args->old_dir->ino, args->old_name, args->old_len);
+	return err;
+}
+
+int op_rename(const struct op_rename *args)
+{
+	struct volume *vol = args->old_dir->vol;
+	struct name_prepared old, new;
+	struct delta_op op;
+	int err;
+
+	if (args->inode == args->target ||
+	    (args->old_dir == args->new_dir && args->old_len == args->new_len &&
+	     !memcmp(args->old_name, args->new_name, args->old_len)))
+		return args->flags & OP_RENAME_NOREPLACE ? -EEXIST : 0;
+	err = name_prepare(args->old_dir, args->old_name, args->old_len, &old);
+	if (err)
+		return err;
+	err = name_prepare(args->new_dir, args->new_name, args->new_len, &new);
+	if (err) {
+		name_cancel(args->old_dir, &old);
+		return err;
+	}
+	err = rename_check(args, &old, &new);
+	if (!err)
+		err = rename_room(args);
+	if (!err)
+		err = delta_enter(vol, &op, space_cost_items(vol, 12), args->target ? DELTA_FREES : DELTA_KEEPS);
+	if (err) {
+		name_cancel(args->old_dir, &old);
+		name_cancel(args->new_dir, &new);
+		return err;
+	}
+	rename_enact(&op, args, &old, &new);
+	delta_leave(&op);
+	return 0;
+}
+
+/* ---- attributes ---- */
+
+void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask)
+{
+	if (mask & OP_ATTR_MODE)
+		WRITE_ONCE(attr->mode, (attr->mode & S_IFMT) | (new->mode & ~S_IFMT));
+	if (mask & OP_ATTR_UID)
+		attr->uid = new->uid;
+	if (mask & OP_ATTR_GID)
+		attr->gid = new->gid;
+	if (mask & OP_ATTR_ATIME)
+		attr->atime = new->atime;
+	if (mask & OP_ATTR_MTIME)
+		attr->mtime = new->mtime;
+	if (mask & OP_ATTR_CTIME)
+		attr->ctime = new->ctime;
+	if (mask & OP_ATTR_BTIME)
+		attr->btime = new->btime;
+	if (mask & OP_ATTR_FLAGS)	/* the low ones say how the inode is stored: not for callers */
+		attr->flags = (attr->flags & 0xff) | (new->flags & TUX3_ATTR_KNOWN & ~0xffu);
+	if (mask & OP_ATTR_PROJID)
+		attr->projid = new->projid;
+}
+
+u64 attr_apply_cost(struct volume *vol, u32 mask)
+{
+	return mask ? space_cost_items(vol, 2) : 0;
+}
+
+int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
+{
+	struct volume *vol = inode->vol;
+	struct tux3_time now = inode_now(vol);
+	struct tux3_attr *attr;
+	struct delta_op op;
+	int err = delta_enter(vol, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
+
+	if (err)
+		return err;
+	attr = inode_change_begin(&op, inode);
+	attr->ctime = now;
+	attr_apply(attr, new, mask);
+	inode_change_end(inode);
+	delta_leave(&op);
+	return 0;
+}
+
+void op_forget(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	struct delta_op op;
+
+	if (delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES | DELTA_MUST))
+		return;		/* its orphan item stands: the next mount deletes it */
+	inode_mark_dirty(&op, inode, INODE_DIRTY_DELETE);
+	delta_leave(&op);
+}
+
+/* ---- symlinks ---- */
+
+struct target {
+	char *text;
+	u32 size, len;
+};
+
+static int target_piece(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct target *target = ctx;
+
+	if (key->offset != target->len || len > target->size - target->len)
+		return -EIO;
+	memcpy(target->text + target->len, data, len);
+	target->len += len;
+	return 0;
+}
+
+static int target_load(struct tux3_inode *inode)
+{
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_INLINE, 0);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_INLINE, U64_MAX);
+	struct target target = { .size = TUX3_SYMLINK_MAX };
+	int err;
+
+	target.text = kzalloc(TUX3_SYMLINK_MAX + 1, GFP_NOFS);
+	if (!target.text)
+		return -ENOMEM;
+	err = tree_scan(inode->vol, &from, &to, target_piece, &target);
+	if (!err && target.len != inode->attr.size)
+		err = -EIO;
+	if (err) {
+		if (err == -EIO)
+			volume_warn(inode->vol, "the target of symlink %llu has %u bytes, its size is %llu",
+				    (unsigned long long)inode->ino, target.len,
+				    (unsigned long long)inode->attr.size);
+		kfree(target.text);
+		return err;
+	}
+	if (cmpxchg(&inode->target, NULL, target.text))
+		kfree(target.text);
+	return 0;
+}
+
+int symlink_read(struct tux3_inode *inode, char *text, unsigned int size)
+{
+	int err = READ_ONCE(inode->target) ? 0 : target_load(inode);
+
+	if (err)
+		return err;
+	memcpy(text, inode->target, min_t(u64, size, inode->attr.size));
+	return inode->attr.size;
+}

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Allocating and freeing blocks: the state of each block, and the counters that follow it.
+ *
+ *	disk busy
+ *	  0    0	free
+ *	  1    1	in use by the tree, by data, or fixed
+ *	  0    1	log block, or deferred: free in the newest state, needed by an older one
+ *
+ *	free --alloc DATA, NODE; place; take--> in use --free--> free
+ *	free --alloc LOG; settle--> busy only --free LOG; release--> free
+ *	in use --defer--> busy only;  busy only --take--> in use
+ *
+ * Invariants
+ *  1. disk is a subset of busy.  Fixed blocks, and the bits beyond the end of the volume, are in both.
+ *  2. info->free is the number of clear busy bits of a known group; extra that of busy bits not in disk.
+ *  3. disk_used = used_blocks at init + all disk bits set - all cleared since; free_blocks likewise, with blocks
+ *     that are busy only because they are being trimmed counted as free, and those promised to tree nodes not.
+ *  4. A call that returns an error has changed nothing.
+ *
+ * Where to allocate is decided in placement.c; freemap.c loads and writes the bitmaps.
+ *
+ * Locking: all functions that balloc.h lists take balloc->lock, but for the range_list functions: a list
+ * is protected by whoever owns it.
+ */
+#include "core/space/freemap.h"
+#include "core/volume.h"
+
+/* ---- range lists ---- */
+
+#define RANGE_LIST_START 16u
+
+void range_list_init(struct range_list *list)
+{
+	memset(list, 0, sizeof(*list));
+}
+
+void range_list_exit(struct range_list *list)
+{
+	kvfree(list->ranges);
+	range_list_init(list);
+}
+
+/* After this, one range_list_add() cannot fail. */
+static int range_list_reserve(struct range_list *list)
+{
+	struct block_range *ranges;
+	u32 capacity;
+
+	if (list->count < list->capacity)
+		return 0;
+	if (list->capacity > U32_MAX / 2)
+		return -ENOMEM;
+	capacity = max(2 * list->capacity, RANGE_LIST_START);
+	ranges = kvmalloc(capacity * sizeof(*ranges), GFP_COMMIT);
+	if (!ranges)
+		return -ENOMEM;
+	if (list->count)
+		memcpy(ranges, list->ranges, list->count * sizeof(*ranges));
+	kvfree(list->ranges);
+	list->ranges = ranges;
+	list->capacity = capacity;
+	return 0;
+}
+
+int range_list_add(struct range_list *list, u64 addr, u64 len)
+{
+	struct block_range *last = list->count ? &list->ranges[list->count - 1] : NULL;
+	int err;
+
+	if (last && last->addr + last->len == addr) {
+		last->len += len;
+	} else {
+		err = range_list_reserve(list);
+		if (err)
+			return err;
+		list->ranges[list->count++] = (struct block_range){ .addr = addr, .len = len };
+	}
+	list->blocks += len;
+	return 0;
+}
+
+void range_list_move(struct range_list *to, struct range_list *from)
+{
+	WARN_ON_ONCE(to->count);
+	kvfree(to->ranges);
+	*to = *from;
+	range_list_init(from);
+}
+
+/* ---- open and close ---- */
+
+static u64 greatest_common_divisor(u64 a, u64 b)
+{
+	while (b) {
+		u64 rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+int balloc_init(struct volume *vol, u64 used_blocks)
+{
+	struct balloc *balloc = &vol->balloc;
+	u64 chunks;
+
+	memset(balloc, 0, sizeof(*balloc));
+	mutex_init(&balloc->lock);
+	init_waitqueue_head(&balloc->trim_queue);
+	INIT_LIST_HEAD(&balloc->changed);
+	INIT_LIST_HEAD(&balloc->pinned);
+	INIT_LIST_HEAD(&balloc->clean);
+	INIT_LIST_HEAD(&balloc->untold);
+	range_list_init(&balloc->node_frees);
+	if (vol->total_blocks < TUX3_MIN_VOLUME_BYTES >> vol->block_shift || used_blocks > vol->total_blocks)
+		return -EINVAL;
+	balloc->group_count = DIV_ROUND_UP(vol->total_blocks, vol->group_blocks);
+	chunks = DIV_ROUND_UP(balloc->group_count, CHUNK_GROUPS);
+	if (chunks > CHUNKS_MAX)
+		return -EFBIG;
+	balloc->chunks = kvzalloc(chunks * sizeof(*balloc->chunks), GFP_KERNEL);
+	if (!balloc->chunks)
+		return -ENOMEM;
+	balloc->unknown_groups = balloc->group_count;
+	balloc->probe_left = balloc->group_count;
+	/* Steps of about 0.618 of all groups, which visit each once. */
+	balloc->probe_step = balloc->group_count - balloc->group_count / 8 * 3;
+	while (greatest_common_divisor(balloc->probe_step, balloc->group_count) != 1)
+		balloc->probe_step++;
+	balloc->mount_delta = le64_to_cpu(vol->anchor.delta);
+	atomic64_set(&balloc->disk_used, used_blocks);
+	atomic64_set(&balloc->free_blocks, vol->total_blocks - used_blocks);
+	placement_init(vol);
+	return 0;
+}
+
+static void group_list_destroy(struct balloc *balloc, struct list_head *list)
+{
+	while (!list_empty(list))
+		group_destroy(balloc, list_first_entry(list, struct balloc_group, link));
+}
+
+void balloc_exit(struct volume *vol)
+{
+	struct balloc *balloc = &vol->balloc;
+	u64 i;
+
+	if (!balloc->chunks)
+		return;
+	group_list_destroy(balloc, &balloc->changed);
+	group_list_destroy(balloc, &balloc->pinned);
+	group_list_destroy(balloc, &balloc->clean);
+	for (i = 0; i < DIV_ROUND_UP(balloc->group_count, CHUNK_GROUPS); i++)
+		kvfree(balloc->chunks[i]);
+	kvfree(balloc->chunks);
+	balloc->chunks = NULL;
+	range_list_exit(&balloc->node_frees);
+}
+
+/* ---- bits ---- */
+
+static bool bits_all_set(const unsigned long *bits, u32 from, u32 len)
+{
+	return find_next_zero_bit(bits, from + len, from) == from + len;
+}
+
+static bool bits_all_clear(const unsigned long *bits, u32 from, u32 len)
+{
+	return find_next_bit(bits, from + len, from) == from + len;
+}
+
+/* Set busy where it is clear; returns how many bits were. */
+u32 group_mark_busy(struct balloc_group *group, u32 from, u32 len)
+{
+	u32 end = from + len, count = 0, run;
+
+	while ((from = find_next_zero_bit(group->busy, end, from)) < end) {
+		run = find_next_bit(group->busy, end, from) - from;
+		bitmap_set(group->busy, from, run);
+		from += run;
+		count += run;
+	}
+	group->info->free -= count;
+	return count;
+}
+
+/* All of these are set. */
+void group_unmark_busy(struct balloc_group *group, u32 from, u32 len)
+{
+	bitmap_clear(group->busy, from, len);
+	group->info->free += len;
+	placement_freed(group, from, len);
+}
+
+static u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+{
+	u32 count = group_mark_busy(group, from, len);
+
+	atomic64_sub(count, &balloc->free_blocks);
+	return count;
+}
+
+static void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
+{
+	group_unmark_busy(group, from, len);
+	atomic64_add(len, &balloc->free_blocks);
+}
+
+/* All of these are clear. */
+static void group_set_disk(struct balloc *balloc, struct balloc_group *group, enum balloc_kind kind,
+			   u32 from, u32 len)
+{
+	bitmap_set(group->disk, from, len);
+	atomic64_add(len, &balloc->disk_used);
+	if (kind == BALLOC_DATA)
+		atomic64_add(len, &balloc->data_used);
+	group_mark_changed(balloc, group);
+}
+
+/* All of these are set. */
+static void group_clear_disk(struct balloc *balloc, struct balloc_group *group, enum balloc_kind kind,
+			     u32 from, u32 len)
+{
+	bitmap_clear(group->disk, from, len);
+	atomic64_sub(len, &balloc->disk_used);
+	if (kind == BALLOC_DATA)
+		atomic64_sub(len, &balloc->data_used);
+	group_mark_changed(balloc, group);
+}
+
+/* Tell what went wrong with a range.  Always -EIO. */
+static int range_error(struct volume *vol, const char *what, u64 addr, u64 len, const char *why)
+{
+	volume_warn(vol, "cannot %s %llu blocks at block %llu: %s; nothing was changed", what,
+		    (unsigned long long)len, (unsigned long long)addr, why);
+	return -EIO;
+}
+
+/* The group that holds a range of blocks, none of them fixed. */
+static int range_locate(struct volume *vol, const char *what, u64 addr, u64 len,
+			struct balloc_group **group, u32 *from)
+{
+	u64 index;
+
+	if (!len || addr >= vol->total_blocks || len > vol->total_blocks - addr)
+		return range_error(vol, what, addr, len, "they are not blocks of the volume");
+	index = addr / vol->group_blocks;
+	*from = addr % vol->group_blocks;
+	if (len > group_length(vol, index) - *from || group_fixed_blocks(vol, index, *from, len))
+		return range_error(vol, what, addr, len, "they belong to anchors or free maps");
+	return group_get(vol, index, group);
+}
+
+/* ---- allocating ---- */
+
+/* With lock.  What is missing because it is being discarded comes back. */
+static int balloc_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+		       struct placement *place)
+{
+	struct balloc *balloc = &vol->balloc;
+	u64 trims;
+	int err;
+
+	lockdep_assert_held(&vol->balloc.lock);
+	atomic64_inc(&balloc->allocs);
+	for (;;) {
+		err = placement_find(vol, kind, goal, min, want, place);
+		if (!balloc->trimming || (err != -ENOSPC && err != -EIO))
+			return err;
+		trims = balloc->trims;
+		mutex_unlock(&balloc->lock);
+		wait_event(balloc->trim_queue, READ_ONCE(balloc->trims) != trims);
+		mutex_lock(&balloc->lock);
+	}
+}
+
+int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+		 u64 *addr, u32 *len)
+{
+	struct balloc *balloc = &vol->balloc;
+	s64 free = atomic64_read(&balloc->free_blocks);
+	struct placement place;
+	int err;
+
+	min = max(min, 1u);
+	want = max(want, min);
+	if (free < min)
+		return -ENOSPC;
+	want = min_t(u64, want, free);
+	mutex_lock(&balloc->lock);
+	err = balloc_find(vol, kind, goal, min, want, &place);
+	if (err)
+		goto out;
+	group_set_busy(balloc, place.group, place.from, place.len);
+	if (kind == BALLOC_LOG)
+		place.group->extra += place.len;
+	else
+		group_set_disk(balloc, place.group, kind, place.from, place.len);
+	group_place(balloc, place.group);
+	atomic64_inc(&balloc->extents_allocated);
+	balloc->taken += place.len;
+	*addr = place.group->start + place.from;
+	*len = place.len;
+	trace_tux3_balloc(vol, kind, goal, *addr, *len);
+out:
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+/* ---- nodes that have no block yet ---- */
+
+int balloc_promise(struct volume *vol, u64 blocks)
+{
+	struct balloc *balloc = &vol->balloc;
+
+	if (atomic64_sub_return(blocks, &balloc->free_blocks) < 0 && !vol->log.replaying) {
+		atomic64_add(blocks, &balloc->free_blocks);
+		return -ENOSPC;
+	}
+	atomic64_add(blocks, &balloc->promised);
+	balloc->taken += blocks;
+	return 0;
+}
+
+void balloc_unpromise(struct volume *vol, u64 blocks)
+{
+	atomic64_sub(blocks, &vol->balloc.promised);
+	atomic64_add(blocks, &vol->balloc.free_blocks);
+	vol->balloc.taken -= blocks;
+}
+
+int balloc_place(struct volume *vol, u32 want, u64 *addr, u32 *len)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct placement place;
+	int err;
+
+	mutex_lock(&balloc->lock);
+	err = balloc_find(vol, BALLOC_NODE, 0, 1, want, &place);
+	if (!err) {
+		group_mark_busy(place.group, place.from, place.len);
+		group_set_disk(balloc, place.group, BALLOC_NODE, place.from, place.len);
+		atomic64_sub(place.len, &balloc->promised);
+		atomic64_inc(&balloc->extents_allocated);
+		*addr = place.group->start + place.from;
+		*len = place.len;
+		trace_tux3_balloc(vol, BALLOC_NODE, 0, *addr, *len);
+	}
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+/* The caller frees the blocks, if they may be: then none is missing. */
+void balloc_promise_again(struct volume *vol, u64 blocks)
+{
+	atomic64_sub(blocks, &vol->balloc.free_blocks);
+	atomic64_add(blocks, &vol->balloc.promised);
+	vol->balloc.taken += blocks;
+}
+
+/* ---- freeing ---- */
+
+/* Are these in use in the way that kind is? */
+static int range_check_used(struct volume *vol, const char *what, enum balloc_kind kind,
+			    struct balloc_group *group, u32 from, u32 len)
+{
+	u64 addr = group->start + from;
+
+	lockdep_assert_held(&vol->balloc.lock);
+	if (!bits_all_set(group->busy, from, len))
+		return range_error(vol, what, addr, len, "some are free already");
+	if (kind == BALLOC_LOG && !bits_all_clear(group->disk, from, len))
+		return range_error(vol, what, addr, len, "some are in use by the tree or by data");
+	if (kind != BALLOC_LOG && !bits_all_set(group->disk, from, len))
+		return range_error(vol, what, addr, len, "some are not in use by the tree or by data");
+	return 0;
+}
+
+static int range_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	u32 from;
+	int err;
+
+	err = range_locate(vol, "free", addr, len, &group, &from);
+	if (!err)
+		err = range_check_used(vol, "free", kind, group, from, len);
+	if (err)
+		return err;
+	if (kind == BALLOC_LOG)
+		group->extra -= len;
+	else
+		group_clear_disk(balloc, group, kind, from, len);
+	group_clear_busy(balloc, group, from, len);
+	group_place(balloc, group);
+	return 0;
+}
+
+static int range_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, struct range_list *list)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	u32 from;
+	int err;
+
+	err = range_locate(vol, "free", addr, len, &group, &from);
+	if (!err)
+		err = range_check_used(vol, "free", kind, group, from, len);
+	if (!err)
+		err = range_list_add(list, addr, len);
+	if (err || kind == BALLOC_LOG)
+		return err;
+	group_clear_disk(balloc, group, kind, from, len);
+	group->extra += len;
+	group_place(balloc, group);
+	return 0;
+}
+
+int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len)
+{
+	int err;
+
+	mutex_lock(&vol->balloc.lock);
+	err = range_free(vol, kind, addr, len);
+	if (!err)
+		vol->balloc.taken -= len;
+	mutex_unlock(&vol->balloc.lock);
+	return err;
+}
+
+int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, struct range_list *list)
+{
+	int err;
+
+	mutex_lock(&vol->balloc.lock);
+	err = range_defer(vol, kind, addr, len, list);
+	mutex_unlock(&vol->balloc.lock);
+	return err;
+}
+
+int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot)
+{
+	if (was_in_snapshot)
+		return balloc_defer(vol, BALLOC_NODE, addr, 1, &vol->balloc.node_frees);
+	return balloc_free(vol, BALLOC_NODE, addr, 1);
+}
+
+/* Ranges that cannot be released are told of and left out; the first error is returned. */
+int balloc_release(struct volume *vol, struct range_list *list)
+{
+	int first_err = 0, err;
+	u32 i;
+
+	mutex_lock(&vol->balloc.lock);
+	for (i = 0; i < list->count; i++) {
+		err = range_free(vol, BALLOC_LOG, list->ranges[i].addr, list->ranges[i].len);
+		if (err && !first_err)
+			first_err = err;
+	}
+	mutex_unlock(&vol->balloc.lock);
+	list->count = 0;
+	list->blocks = 0;
+	return first_err;
+}
+
+/* ---- replay ---- */
+
+/* Of what replay has found: busy, but in use by neither the tree nor data. */
+static int range_reserve(struct volume *vol, u64 addr, u64 len)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	u32 from;
+	int err;
+
+	lockdep_assert_held(&vol->balloc.lock);
+	err = range_locate(vol, "reserve", addr, len, &group, &from);
+	if (err)
+		return err;
+	if (!bits_all_clear(group->disk, from, len))
+		return range_error(vol, "reserve", addr, len, "some are in use by the tree or by data");
+	group->extra += group_set_busy(balloc, group, from, len);
+	group_place(balloc, group);
+	return 0;
+}
+
+int balloc_take(struct volume *vol, u64 addr, u64 len)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	u32 from;
+	int err;
+
+	mutex_lock(&balloc->lock);
+	err = range_locate(vol, "take", addr, len, &group, &from);
+	if (!err && !bits_all_clear(group->disk, from, len))
+		err = range_error(vol, "take", addr, len, "some are in use already");
+	if (!err) {
+		group->extra -= len - group_set_busy(balloc, group, from, len);
+		group_set_disk(balloc, group, BALLOC_DATA, from, len);
+	}
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+/* busy becomes disk. */
+static void group_settle(struct volume *vol, struct balloc_group *group)
+{
+	struct balloc_info *info = group->info;
+
+	lockdep_assert_held(&vol->balloc.lock);
+	if (!group->extra)
+		return;
+	memcpy(group->busy, group->disk, vol->group_blocks / 8);
+	info->free += group->extra;
+	atomic64_add(group->extra, &vol->balloc.free_blocks);
+	group->extra = 0;
+	group->memo_len = 0;
+	info->longest = info->free;
+	group->chunk->longest = max(group->chunk->longest, info->longest);
+}
+
+static int ranges_reserve(struct volume *vol, const struct range_list *list)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; !err && i < list->count; i++)
+		err = range_reserve(vol, list->ranges[i].addr, list->ranges[i].len);
+	return err;
+}
+
+int balloc_settle(struct volume *vol, const struct range_list *log)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group, *next;
+	int err;
+
+	mutex_lock(&balloc->lock);
+	list_for_each_entry(group, &balloc->changed, link)
+		group_settle(vol, group);
+	list_for_each_entry_safe(group, next, &balloc->pinned, link) {
+		group_settle(vol, group);
+		group_place(balloc, group);
+	}
+	err = ranges_reserve(vol, &balloc->node_frees);
+	if (!err)
+		err = ranges_reserve(vol, log);
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+/* ---- asking ---- */
+
+int balloc_test(struct volume *vol, u64 addr, u64 len)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	bool set = false, clear = false;
+	int err = 0;
+
+	if (!len || addr >= vol->total_blocks || len > vol->total_blocks - addr)
+		return -EIO;
+	mutex_lock(&balloc->lock);
+	while (len && !(set && clear)) {
+		u32 from = addr % vol->group_blocks;
+		u32 part = min_t(u64, len, vol->group_blocks - from);
+
+		err = group_get(vol, addr / vol->group_blocks, &group);
+		if (err)
+			break;
+		set |= !bits_all_clear(group->disk, from, part);
+		clear |= !bits_all_set(group->disk, from, part);
+		addr += part;
+		len -= part;
+	}
+	mutex_unlock(&balloc->lock);
+	if (err)
+		return err;
+	return set && clear ? -ERANGE : set;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Which blocks are in use.
+ *
+ * Each allocation group that was touched has two bitmaps in memory:
+ *	disk	what the free map says that the next unify writes: in use by fixed structures, by the
+ *		tree as it is in memory now, and by data.  Never log blocks.
+ *	busy	must not be allocated now: disk, plus log blocks, plus blocks that are free in the newest
+ *		state but that an older state still needs, which a crash could bring back (deferred).
+ * disk is a subset of busy.  Groups are loaded from their slots when first needed; a group never written
+ * has only its fixed blocks in use.  One whose slots were damaged (see freemap.c) is left alone: nothing is
+ * allocated there, and freeing is an error.
+ *
+ * Called by the back end only (delta->commit_mutex), but for the counters.  A mutex of its own
+ * protects the group table, so that statfs and the checker may ask at any time.
+ *
+ * Wrong calls (freeing what is free or fixed, ranges outside the volume or across groups) change
+ * nothing, print a sentence and return -EIO.
+ */
+#ifndef TUX3_BALLOC_H
+#define TUX3_BALLOC_H
+
+#include "core/env.h"
+#include "core/format/format.h"
+
+struct volume;
+
+struct block_range {
+	u64 addr;
+	u64 len;
+};
+
+/* Ranges that wait for something to become durable. */
+struct range_list {
+	struct block_range *ranges;
+	u32 count, capacity;
+	u64 blocks;
+};
+
+void range_list_init(struct range_list *list);
+void range_list_exit(struct range_list *list);
+int range_list_add(struct range_list *list, u64 addr, u64 len);	/* merges with the last; -ENOMEM */
+void range_list_move(struct range_list *to, struct range_list *from);	/* to must be empty */
+
+enum balloc_kind { BALLOC_DATA, BALLOC_NODE, BALLOC_LOG };	/* LOG: busy only, not disk */
+
+/* A run of free blocks that allocations for anything else leave alone while there are others. */
+struct balloc_stretch {
+	u64 next, end;		/* not taken yet; next >= end: none */
+	u32 size;		/* blocks it had at first */
+	u64 used;		/* balloc->clock when last taken from */
+};
+
+/* One for each kind (DATA's stays empty), then those of files that grow. */
+#define BALLOC_FILE_STRETCHES	3
+#define BALLOC_STRETCHES	32
+
+struct balloc_chunk;		/* freemap.h */
+
+struct balloc {
+	struct mutex lock;
+	struct balloc_chunk **chunks;	/* lock; what is known of each group; NULL: nothing of these */
+	u64 group_count;
+	u64 unknown_groups;		/* lock: never loaded so far */
+	u64 bad_groups;			/* lock: could not be loaded: there may be free blocks nobody gets at */
+	u64 probe_at, probe_step, probe_left;	/* lock: the order in which unknown groups are tried */
+	u64 node_goal, log_goal, data_goal;	/* lock: where the last of that kind ended */
+	u64 large_goal;			/* lock: the same for the first blocks of large files */
+	struct balloc_stretch stretches[BALLOC_STRETCHES];	/* lock */
+	u64 clock;			/* lock: counts use of stretches */
+	struct list_head changed;	/* lock: groups whose disk bits changed since the last snapshot */
+	struct list_head pinned;	/* lock: other groups that cannot be read again as they are */
+	struct list_head clean;		/* lock: the rest, least recently used first */
+	struct list_head untold;	/* lock: groups that balloc_touched() has to hand out */
+	u64 changed_count, clean_count;	/* lock: groups in changed, in clean */
+	u64 mount_delta;		/* anchor.delta at balloc_init(): map slots above it are left-overs */
+	bool writing;			/* lock: a snapshot is not done */
+	bool log_unread;		/* lock: any group may be in the log */
+	bool log_over;			/* lock: there was an anchor since: none is in the log that was replayed */
+	struct range_list node_frees;	/* left by redirects since the last snapshot; wait for the next anchor */
+	u64 trimming;			/* lock: blocks marked busy while they are discarded (trim.c) */
+	u64 trims;			/* lock; read anywhere: runs given back so far */
+	wait_queue_head_t trim_queue;	/* woken when trims moves */
+	atomic64_t free_blocks;		/* not busy, or being trimmed; less those promised: can be allocated now */
+	s64 taken;			/* back end: blocks allocated or promised so far, less those given back at once */
+	atomic64_t promised;		/* not in free_blocks: for tree nodes that have no block yet */
+	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
+	atomic64_t data_used;		/* of these, data blocks (files and xattr values) */
+	u64 loaded;			/* lock: groups in memory */
+	atomic64_t allocs, extents_allocated, group_loads;	/* counters */
+};
+
+/* used_blocks: anchor.used_blocks.  The geometry of vol and vol->anchor are set (mkfs: delta, root_addr 0). */
+int balloc_init(struct volume *vol, u64 used_blocks);
+void balloc_exit(struct volume *vol);
+
+/*
+ * Allocate up to want blocks in one run, at least min, near goal (0: the kind's own goal).  For data,
+ * goal is where the last allocation for the same file ended: then the file gets a stretch of its own
+ * when others are in its way.  The policy is told in placement.c: exactly at goal if free; else the first
+ * run of want blocks in the goal's group, then in other groups; else a run at least half as long as the
+ * longest there is, if >= min.
+ * -ENOSPC if there is no run of min blocks on the volume.  A group whose free map cannot be read is
+ * passed over; if nothing is found elsewhere: -EIO.
+ */
+int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+		 u64 *addr, u32 *len);
+
+/*
+ * Blocks for tree nodes in memory.  promise: so many free blocks are kept for nodes that are not written yet;
+ * -ENOSPC.  In replay they need not be there: it is over with no more of them than there were when the log was
+ * written.  unpromise: these nodes are gone.  place: up to want of what was promised, now as blocks in use, in one
+ * run; at least one; -ENOSPC, -EIO if the free maps do not have them.  promise_again: what place gave is given back.
+ */
+int balloc_promise(struct volume *vol, u64 blocks);
+void balloc_unpromise(struct volume *vol, u64 blocks);
+int balloc_place(struct volume *vol, u32 want, u64 *addr, u32 *len);
+void balloc_promise_again(struct volume *vol, u64 blocks);
+
+/* Free now, for allocation too: for blocks that no durable state names. */
+int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len);
+/* Free in the newest state (disk bits cleared), allocatable when the list is released. */
+int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, struct range_list *list);
+/* A node's block: at once if it was never in a snapshot, else via node_frees. */
+int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot);
+/* What waited may be allocated now; empties the list. */
+int balloc_release(struct volume *vol, struct range_list *list);
+
+/*
+ * Replay.  take: the record says these data blocks are in use: set disk and busy; -EIO with a message if disk
+ * says they are in use already.  settle: replay is over: busy becomes disk plus node_frees plus the ranges of
+ * log (the log chain).
+ */
+int balloc_take(struct volume *vol, u64 addr, u64 len);
+int balloc_settle(struct volume *vol, const struct range_list *log);
+/*
+ * Before the first group is loaded, for each GROUP_TOUCHED of the log that will be replayed: the slots of this
+ * group may be as a unify left them that was cut off.  In any other group a slot that is not whole, or newer
+ * than the anchor, is damage.  This ends with the next anchor (balloc_snapshot_done), which must have all of
+ * these groups in it (balloc_touch).  0, -ENOMEM.
+ */
+int balloc_note_in_log(struct volume *vol, u64 group);
+/* unread: take all groups for named by the log, since nobody read it (and nothing will be written). */
+void balloc_note_log_unread(struct volume *vol, bool unread);
+/* Replay of GROUP_TOUCHED: the next snapshot includes this group, changed or not; see balloc_touched(). */
+int balloc_touch(struct volume *vol, u64 group);
+
+/*
+ * The back end: bring the maps of these groups into memory, many reads at once and none with balloc->lock held.  Errors
+ * are left for who needs the group.  At most balloc_prefetch_limit() groups: so many stay in memory until they are used.
+ * The list is changed.
+ */
+u32 balloc_prefetch_limit(struct volume *vol);
+void balloc_prefetch(struct volume *vol, u64 *groups, u32 count);
+/* Are the maps of all groups in memory?  Without the lock: an answer of a moment ago. */
+bool balloc_all_loaded(struct volume *vol);
+
+/*
+ * Is every block of the range in use in disk (1), none (0), or mixed (-ERANGE)?  -EIO, also for blocks
+ * beyond the volume.  The range may span groups.  For check and show.
+ */
+int balloc_test(struct volume *vol, u64 addr, u64 len);
+/* Copy the disk bits of one group as (block_size - 64) bytes: for check and show. */
+int balloc_copy_group(struct volume *vol, u64 group, u8 *bits);
+
+/* Is this block one of the fixed ones (boot area, anchors, free-map slots)?  Also: beyond the volume. */
+bool balloc_is_fixed(struct volume *vol, u64 addr);
+u64 balloc_fixed_blocks(struct volume *vol);	/* how many there are */
+u64 balloc_group_start(struct volume *vol, u64 group);
+u64 balloc_slot_addr(struct volume *vol, u64 group, unsigned int slot);	/* slot 0 or 1 */
+
+/*
+ * Groups whose disk bits changed since the last snapshot and that were not handed out by this
+ * function since then: for GROUP_TOUCHED records.  Those of one stretch of groups: a bit for each in bits, which has
+ * TOUCHED_WORDS words; bit 0 is that of group *first.  Returns how many words there are, 0: nothing more.  A group
+ * that changed before a snapshot and was not handed out by then is handed out afterwards.
+ *
+ * Why the log has to tell: a unify that is cut off leaves slots that are torn, or have a delta above the
+ * anchor's.  They do not count now, but the latter would once a later anchor has overtaken them, and the
+ * former could not be told from damage.  So before that, at replay, every group that may have such a
+ * slot is made part of the next snapshot (balloc_touch), which overwrites it.
+ * The record must be durable before the slot is written: nothing may be left to hand out at a snapshot.
+ */
+#define TOUCHED_WORDS 64u
+u32 balloc_touched(struct volume *vol, u64 *first, u64 *bits);
+u64 balloc_touched_bytes(struct volume *vol);	/* what all groups take in the log of one commit */
+
+/*
+ * Unify.  snapshot: copy the disk bits of all changed groups, as they are now, sealed for delta, into
+ * a list of blocks to write, and start collecting changes anew.  A group without a current slot has
+ * both of its slots in the list, any other the one that is not current.  The caller writes them, and
+ * when the anchor is durable calls snapshot_done(ok) which makes the written slots the current ones.
+ * delta must be above that of every snapshot before (-EINVAL if a changed group has a map for it
+ * already: two anchors for one delta could not be told apart by their maps); one snapshot at a time (-EBUSY).
+ */
+struct map_write {
+	struct list_head link;
+	u64 addr;		/* slot to write: the one the current anchor does not use */
+	u64 group;
+	unsigned int slot;
+	void *data;		/* block_size bytes */
+};
+int balloc_snapshot(struct volume *vol, u64 delta, struct list_head *writes);
+void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok);	/* frees them */
+
+/* Check one free-map block; 0, or -EIO and a sentence in why. */
+int map_check(struct volume *vol, const void *data, u64 addr, u64 group, char *why, size_t why_size);
+
+/* ---- inode numbers (ialloc.c) ----
+ *
+ * Volatile bitmaps of windows of 4096 numbers, each filled from the tree (any item counts) when it is
+ * needed; those not used for long go.  Any thread, with no tree lock held, where nothing else is said.
+ */
+#define IALLOC_WINDOWS_MAX	1024u
+#define IALLOC_SETTLE_BATCH	64u
+
+struct ialloc {
+	struct mutex lock;
+	struct rb_root windows;		/* lock */
+	struct list_head lru;		/* lock: windows, least recently used first */
+	u64 next_dir;			/* lock: where the next directory goes */
+	u64 count;			/* lock: windows in memory */
+	u64 windows_max;		/* that many, beside those of which the tree does not know all */
+	u64 frees_missed;		/* lock: numbers freed while their window was not in memory */
+	u64 settled[IALLOC_SETTLE_BATCH];	/* back end: numbers to be settled */
+	u32 settled_count;
+};
+
+void ialloc_init(struct volume *vol);
+void ialloc_exit(struct volume *vol);
+/*
+ * A free number.  Files: the next after parent (or after the parent's last, hint, if not 0).  Directories: the start of
+ * a free stretch of 32, so that their files get numbers next to them.  -ENOSPC when all 2^56 are used; -EIO.
+ */
+int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino);
+/* The number may be used again.  When it was in the tree: it has been held since before its items went from there. */
+void ialloc_free(struct volume *vol, u64 ino);
+/*
+ * Back end.  settle: a number that was handed out is in the tree now; settle_all: at the end of a commit.  hold: it is about
+ * to go from the tree, and stays in use until it is freed; tree.sem may be held.  -ENOMEM.
+ */
+void ialloc_settle(struct volume *vol, u64 ino);
+void ialloc_settle_all(struct volume *vol);
+int ialloc_hold(struct volume *vol, u64 ino);
+/* For replay and check: mark as used / is it (loads the window). */
+int ialloc_mark(struct volume *vol, u64 ino);
+int ialloc_test(struct volume *vol, u64 ino);
+
+#endif

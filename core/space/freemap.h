@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What balloc.c, placement.c and freemap.c share: allocation groups in memory.
+ *
+ * Of every group a few words are kept for good once it was loaded (struct balloc_info, in chunks that
+ * are made when needed).  The bitmaps (struct balloc_group) come and go: a group is in one of
+ * three lists,
+ *
+ *	changed		to be in the next snapshot: disk differs from what the last one took, or a slot
+ *			must be overwritten
+ *	pinned		disk is what the last snapshot took, but this is not the current slot yet, or busy
+ *			has bits that disk has not, or balloc_touched() has still to hand it out
+ *	clean		the current slot says all there is to know: may be dropped
+ *
+ * and group_place() moves it to the right one after each change.
+ *
+ * All of it is protected by balloc->lock.
+ */
+#ifndef TUX3_FREEMAP_H
+#define TUX3_FREEMAP_H
+
+#include "core/env.h"
+#include "core/space/balloc.h"
+
+#define CHUNK_GROUPS	(64 * TOUCHED_WORDS)
+#define CHUNKS_MAX	(1u << 20)	/* 2^32 groups: 512 PiB with blocks of 4096 bytes */
+#define GROUPS_KEPT_BYTES (8u << 20)	/* bitmaps of loaded groups, before clean ones are dropped */
+#define GROUPS_KEPT_MIN	16u
+#define MAP_SLOTS	2u
+#define MAP_NONE	MAP_SLOTS	/* no slot counts: all free, and the next snapshot writes both */
+
+enum group_list { GROUP_ON_NONE, GROUP_ON_CHANGED, GROUP_ON_PINNED, GROUP_ON_CLEAN };
+
+enum group_state {
+	GROUP_UNKNOWN,		/* never loaded */
+	GROUP_KNOWN,
+	GROUP_BAD,		/* could not be loaded: nothing is allocated there */
+};
+
+struct balloc_info {
+	struct balloc_group *group;	/* NULL: not in memory */
+	u32 free;			/* KNOWN: blocks not busy */
+	u32 longest;			/* KNOWN: no run of free blocks is longer */
+	u8 state;			/* enum group_state */
+	u8 slot;			/* KNOWN: the current slot, or MAP_NONE */
+	bool in_log;			/* named by the log that was replayed: see balloc_note_in_log() */
+};
+
+struct balloc_chunk {
+	u32 longest;			/* no KNOWN group has a higher one */
+	u32 count;
+	struct balloc_info info[];
+};
+
+struct balloc_group {
+	struct list_head link;		/* in changed, pinned or clean */
+	struct list_head untold_link;	/* in balloc->untold, or empty */
+	struct balloc_info *info;
+	struct balloc_chunk *chunk;
+	u64 index;
+	u64 start;			/* its first block */
+	u32 blocks;			/* fewer in the last group */
+	u32 extra;			/* blocks busy and not in disk */
+	u64 slot_delta;			/* of the current slot */
+	u8 on;				/* enum group_list: which list link is in */
+	bool changed;			/* to be in the next snapshot */
+	bool writing;			/* in a snapshot that is not done */
+	bool told;			/* handed out by balloc_touched() since the last snapshot */
+	/*
+	 * What searches found out: no run of memo_len free blocks begins before memo_from, and the blocks
+	 * from memo_to on, taken by themselves, have none.  memo_len 0: nothing is known.
+	 */
+	u32 memo_len, memo_from, memo_to;
+	unsigned long *disk, *busy;	/* bits beyond the end of the volume are set */
+	unsigned long words[];
+};
+
+/* freemap.c */
+u32 group_length(struct volume *vol, u64 index);
+struct balloc_info *group_info(struct volume *vol, u64 index);	/* NULL: no memory */
+/* The group with its bitmaps, loaded if need be.  -EIO (message printed), -ENOMEM. */
+int group_get(struct volume *vol, u64 index, struct balloc_group **group);
+void group_place(struct balloc *balloc, struct balloc_group *group);
+void group_mark_changed(struct balloc *balloc, struct balloc_group *group);
+void group_destroy(struct balloc *balloc, struct balloc_group *group);
+/* How many of these blocks of a group, given by their numbers in it, are fixed? */
+u32 group_fixed_blocks(struct volume *vol, u64 index, u32 from, u32 len);
+
+/* balloc.c */
+/*
+ * Set busy where it is clear; returns how many bits were.  Unmark: all of these are set.  balloc->free_blocks is the
+ * caller's: it is read without the lock, so it may not be wrong for a moment either.
+ */
+u32 group_mark_busy(struct balloc_group *group, u32 from, u32 len);
+void group_unmark_busy(struct balloc_group *group, u32 from, u32 len);
+
+/* placement.c */
+struct placement {
+	struct balloc_group *group;
+	u32 from, len;
+};
+void placement_init(struct volume *vol);
+/* Choose a free run, which the caller marks busy at once.  0, -ENOSPC, -EIO, -ENOMEM. */
+int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+		   struct placement *place);
+/* These blocks are not busy any more. */
+void placement_freed(struct balloc_group *group, u32 from, u32 len);
+
+#endif

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Where to allocate: the policy, and searching that stays fast on volumes that are large, full or
+ * fragmented.
+ *
+ * Policy.  Each kind has its place.  Tree nodes and log blocks take their blocks one after another from a
+ * stretch of free blocks that nobody else uses, so that the nodes of one unify, or the log, are written in
+ * one sweep.  The first blocks of small files are packed behind each other (data_goal), those of large
+ * files elsewhere (large_goal).  A file that goes on gets the blocks behind its last ones.  If they are taken,
+ * it is one of several that grow at the same time: it gets a stretch of its own, several times what it
+ * asks for, twice as long each time; so do the others, and from then on they do not cut each other up.  Files
+ * written at once never get a stretch, and leave no gaps.
+ *
+ * Stretches live in memory only, the least recently used goes, and all go when space is short: they never
+ * cause -ENOSPC.  None are made when they would hold a notable part of what is free.
+ *
+ * Searching.  An upper bound of the longest free run is kept for each group and for each chunk of
+ * groups.  It is raised when blocks are freed, and made exact by a search that fails.  A group is
+ * searched for a length only if its bound allows it, so the searches that fail are paid for by frees: each
+ * lowers the bound below the length asked for, and lengths are halved from one attempt to the next.  Within a
+ * group, a search that had to pass many short runs leaves a memo of where it need not look again.
+ *
+ * Groups never loaded are tried sparingly as long as there is space in others: a few neighbours of the goal,
+ * then a few in an order that spreads over the volume.  Only when no known group has a run of min blocks
+ * are they loaded until one has.
+ *
+ * Locking: balloc->lock, held by all callers.
+ */
+#include "core/space/freemap.h"
+#include "core/volume.h"
+
+#define NEIGHBOURS	8u	/* groups behind the goal's that are tried before those known to have room */
+#define PROBES		4u	/* unknown groups loaded by one search that has an alternative */
+#define LARGE_BLOCKS	64u	/* a new file that asks for more goes to large_goal */
+#define KIND_STRETCH	1024u
+#define KIND_STRETCH_MIN 16u
+#define FILE_STRETCH_MIN 128u
+#define FILE_STRETCH_MAX 8192u
+#define FILE_STRETCH_FACTOR 8u
+#define STRETCH_SHARE	64u	/* a stretch is at most this part of the free blocks */
+#define MEMO_RUNS	64u	/* a search that looked at more runs leaves a memo */
+
+struct search {
+	struct volume *vol;
+	struct balloc *balloc;
+	u32 min, want;
+	struct placement *place;	/* the result */
+};
+
+static u64 place_end(const struct placement *place)
+{
+	return place->group->start + place->from + place->len;
+}
+
+/* ---- stretches ---- */
+
+static bool stretch_has(const struct balloc_stretch *stretch, u64 addr)
+{
+	return addr >= stretch->next && addr < stretch->end;
+}
+
+/* The first part, of at least len blocks, of the free blocks [*low, *high) that no stretch (but own) holds. */
+static bool stretch_clip(const struct balloc *balloc, const struct balloc_stretch *own, u64 *low, u64 *high, u32 len)
+{
+	const struct balloc_stretch *first, *stretch;
+	u32 i;
+
+	for (;;) {
+		first = NULL;
+		for (i = 0; i < BALLOC_STRETCHES; i++) {
+			stretch = &balloc->stretches[i];
+			if (stretch->next >= stretch->end || stretch == own)
+				continue;
+			if (stretch->next < *high && stretch->end > *low && (!first || stretch->next < first->next))
+				first = stretch;
+		}
+		if (!first)
+			return true;
+		if (first->next >= *low + len) {
+			*high = first->next;
+			return true;
+		}
+		if (first->end + len > *high)
+			return false;
+		*low = first->end;
+	}
+}
+
+static void stretch_drop(struct balloc_stretch *stretch)
+{
+	stretch->next = stretch->end = 0;
+}
+
+/* Space is short: give up the stretches of files, the second time all.  False: there were none. */
+static bool stretches_drop(struct balloc *balloc)
+{
+	bool dropped = false;
+	u32 i;
+
+	for (i = BALLOC_STRETCHES; i-- > 0 && !(dropped && i < BALLOC_FILE_STRETCHES);) {
+		dropped |= balloc->stretches[i].next < balloc->stretches[i].end;
+		stretch_drop(&balloc->stretches[i]);
+	}
+	return dropped;
+}
+
+/* How long a stretch may be now. */
+static u32 stretch_limit(struct search *search, u32 size)
+{
+	return min_t(s64, size, max_t(s64, atomic64_read(&search->balloc->free_blocks), 0) / STRETCH_SHARE);
+}
+
+/* The first blocks of the stretch were chosen: the rest waits for the next allocation. */
+static void stretch_begin(struct search *search, struct balloc_stretch *stretch, u32 size)
+{
+	u64 begin = search->place->group->start + search->place->from;
+
+	stretch->next = place_end(search->place);
+	stretch->end = begin + size;
+	stretch->size = size;
+	stretch->used = ++search->balloc->clock;
+}
+
+/* ---- searching one group ---- */
+
+struct scan {
+	u32 from, len;		/* what was found */
+	u32 begin;		/* of the run that it is part of */
+	u32 runs;		/* runs passed */
+	u32 longest;		/* of them */
+};
+
+/* The first run of len blocks that begins in [from, to). */
+static bool group_scan(struct search *search, struct balloc_group *group, u32 from, u32 to, u32 len, struct scan *scan)
+{
+	while (from < to) {
+		u32 end;
+		u64 low, high;
+
+		from = find_next_zero_bit(group->busy, group->blocks, from);
+		if (from >= to)
+			break;
+		end = find_next_bit(group->busy, group->blocks, from);
+		low = group->start + from;
+		high = group->start + end;
+		if (end - from >= len && stretch_clip(search->balloc, NULL, &low, &high, len)) {
+			scan->begin = from;
+			scan->from = low - group->start;
+			scan->len = high - low;
+			return true;
+		}
+		scan->runs++;
+		scan->longest = max(scan->longest, end - from);
+		from = end;
+	}
+	return false;
+}
+
+static void group_memo(struct balloc_group *group, u32 len, u32 from, u32 to)
+{
+	group->memo_len = len;
+	group->memo_from = from;
+	group->memo_to = max(from, to);
+}
+
+/*
+ * A run of len blocks from begin on; else, if wrap, one that begins before.  Learns from what it sees, but
+ * for runs that were long enough and held by a stretch.
+ */
+static bool group_search(struct search *search, struct balloc_group *group, u32 begin, u32 len, bool wrap,
+			 struct scan *scan)
+{
+	bool memo = group->memo_len && len >= group->memo_len;
+	u32 unseen = memo ? group->memo_len - 1 : 0;	/* runs outside of [low, high) are not longer */
+	u32 low = memo ? group->memo_from : 0;
+	u32 high = memo ? group->memo_to : group->blocks;
+	bool found;
+
+	begin = clamp(begin, low, high);
+	found = group_scan(search, group, begin, high, len, scan);
+	if (found) {
+		if (begin == low && scan->runs > MEMO_RUNS && scan->longest < len)
+			group_memo(group, len, scan->begin, high);
+		return true;
+	}
+	if (scan->runs > MEMO_RUNS && scan->longest < len) {
+		group_memo(group, len, low, begin);
+		high = begin;
+	}
+	if (!wrap)
+		return false;
+	found = group_scan(search, group, low, begin, len, scan);
+	if (found && scan->runs > MEMO_RUNS && scan->longest < len)
+		group_memo(group, len, scan->begin, high);
+	if (!found && scan->longest < len)
+		group->info->longest = max(scan->longest, unseen);
+	return found;
+}
+
+/* 1: found, 0: not, -ENOMEM.  always: look at the whole group even if it is rather full. */
+static int search_group(struct search *search, u64 index, u32 begin, u32 len, bool always)
+{
+	struct balloc_info *info = group_info(search->vol, index);
+	struct scan scan = {};
+	struct balloc_group *group;
+	int err;
+
+	if (!info)
+		return -ENOMEM;
+	if (info->state == GROUP_BAD || (info->state == GROUP_KNOWN && min(info->longest, info->free) < len))
+		return 0;
+	err = group_get(search->vol, index, &group);
+	if (err == -ENOMEM)
+		return err;
+	if (err || info->longest < len)
+		return 0;
+	if (!group_search(search, group, begin, len, always || info->free >= group->blocks / 4, &scan))
+		return 0;
+	search->place->group = group;
+	search->place->from = scan.from;
+	search->place->len = min(scan.len, search->want);
+	return 1;
+}
+
+/* ---- searching the volume ---- */
+
+/* Make the bound of a chunk exact, as far as those of its groups are. */
+static void chunk_count(struct balloc_chunk *chunk)
+{
+	u32 longest = 0, i;
+
+	for (i = 0; i < chunk->count; i++)
+		if (chunk->info[i].state == GROUP_KNOWN)
+			longest = max(longest, min(chunk->info[i].longest, chunk->info[i].free));
+	chunk->longest = longest;
+}
+
+/* Groups that were loaded before, in order from this one on and then from the first. */
+static int search_known(struct search *search, u64 index, u32 len)
+{
+	struct balloc *balloc = search->balloc;
+	u64 chunks = DIV_ROUND_UP(balloc->group_count, CHUNK_GROUPS);
+	u64 turn, at = index / CHUNK_GROUPS;
+	u32 i = index % CHUNK_GROUPS;
+	int found;
+
+	for (turn = 0; turn <= chunks; turn++) {
+		struct balloc_chunk *chunk = balloc->chunks[at];
+
+		for (; chunk && chunk->longest >= len && i < chunk->count; i++) {
+			if (chunk->info[i].state != GROUP_KNOWN || chunk->info[i].longest < len)
+				continue;
+			found = search_group(search, at * CHUNK_GROUPS + i, 0, len, true);
+			if (found)
+				return found;
+		}
+		if (chunk && chunk->longest >= len)
+			chunk_count(chunk);
+		at = at + 1 < chunks ? at + 1 : 0;
+		i = 0;
+	}
+	return 0;
+}
+
+/* Load up to max groups not loaded so far.  In each, a run of want blocks, or of len. */
+static int search_unknown(struct search *search, u32 len, u64 max)
+{
+	struct balloc *balloc = search->balloc;
+	struct balloc_info *info;
+	int found = 0;
+
+	while (!found && max && balloc->unknown_groups && balloc->probe_left) {
+		u64 index = balloc->probe_at;
+
+		info = group_info(search->vol, index);
+		if (!info)
+			return -ENOMEM;
+		if (info->state == GROUP_UNKNOWN) {
+			max--;
+			found = search_group(search, index, 0, search->want, true);
+			if (!found && len < search->want)
+				found = search_group(search, index, 0, len, true);
+			if (found < 0)
+				break;
+			cond_resched();
+		}
+		balloc->probe_at = (index + balloc->probe_step) % balloc->group_count;
+		balloc->probe_left--;
+	}
+	return found;
+}
+
+/* A run of len blocks anywhere, the nearer to goal the better. */
+static int search_length(struct search *search, u64 goal, u32 len, u32 probes)
+{
+	struct balloc *balloc = search->balloc;
+	u64 index = goal / search->vol->group_blocks;
+	u32 i;
+	int found;
+
+	found = search_group(search, index, goal % search->vol->group_blocks, len, false);
+	for (i = 1; !found && i <= NEIGHBOURS && i < balloc->group_count; i++)
+		found = search_group(search, (index + i) % balloc->group_count, 0, len, true);
+	if (!found)
+		found = search_known(search, index, len);
+	if (!found)
+		found = search_unknown(search, len, probes);
+	return found;
+}
+
+/* The bound over all known groups. */
+static u32 longest_known(struct balloc *balloc)
+{
+	u64 chunks = DIV_ROUND_UP(balloc->group_count, CHUNK_GROUPS), i;
+	u32 longest = 0;
+
+	for (i = 0; i < chunks; i++)
+		if (balloc->chunks[i])
+			longest = max(longest, balloc->chunks[i]->longest);
+	return longest;
+}
+
+/* Want blocks near goal; else a good part of the longest run in known groups; 0, -ENOSPC, -ENOMEM. */
+static int search_best(struct search *search, u64 goal)
+{
+	u32 len = search->want, longest;
+	u32 probes = PROBES;
+	int found;
+
+	for (;;) {
+		found = search_length(search, goal, len, probes);
+		if (found)
+			return min(found, 0);
+		longest = min(longest_known(search->balloc), len - 1);
+		if (longest < search->min)
+			return -ENOSPC;
+		len = max(search->min, longest - longest / 2);
+		probes = 0;
+	}
+}
+
+/* At goal exactly: at least need blocks, up to want. */
+static bool search_at(struct search *search, u64 goal, const struct balloc_stretch *own, u32 need)
+{
+	u32 from = goal % search->vol->group_blocks;
+	struct balloc_group *group;
+	struct balloc_info *info = group_info(search->vol, goal / search->vol->group_blocks);
+	u64 low = goal, high;
+
+	if (!info || info->state == GROUP_BAD || group_get(search->vol, goal / search->vol->group_blocks, &group))
+		return false;
+	if (test_bit(from, group->busy))
+		return false;
+	high = group->start + find_next_bit(group->busy, group->blocks, from);
+	if (high - low < need || !stretch_clip(search->balloc, own, &low, &high, need) || low != goal)
+		return false;
+	search->place->group = group;
+	search->place->from = from;
+	search->place->len = min_t(u64, high - low, search->want);
+	return true;
+}
+
+/* ---- policy ---- */
+
+static int place_new_file(struct search *search)
+{
+	struct balloc *balloc = search->balloc;
+	u64 *goal = search->want > LARGE_BLOCKS ? &balloc->large_goal : &balloc->data_goal;
+	int err = 0;
+
+	if (!search_at(search, *goal, NULL, search->want))
+		err = search_best(search, *goal);
+	if (!err)
+		*goal = min(place_end(search->place), search->vol->total_blocks - 1);
+	return err;
+}
+
+/* The stretch of a file that is to go on at this block; or the one to use for it. */
+static struct balloc_stretch *stretch_of_file(struct balloc *balloc, u64 goal, bool *own)
+{
+	struct balloc_stretch *stretch, *oldest = NULL;
+	u32 i;
+
+	*own = false;
+	for (i = BALLOC_FILE_STRETCHES; i < BALLOC_STRETCHES; i++) {
+		stretch = &balloc->stretches[i];
+		if (stretch->next < stretch->end && stretch->next == goal) {
+			*own = true;
+			return stretch;
+		}
+		if (!oldest || stretch->used < oldest->used)
+			oldest = stretch;
+	}
+	return oldest;
+}
+
+static int place_growing_file(struct search *search, u64 goal)
+{
+	struct balloc *balloc = search->balloc;
+	struct balloc_stretch *stretch;
+	bool own;
+	u32 size;
+	int found;
+
+	stretch = stretch_of_file(balloc, goal, &own);
+	if (search_at(search, goal, own ? stretch : NULL, search->min)) {
+		if (!own)
+			return 0;
+		stretch->next = place_end(search->place);
+		stretch->used = ++balloc->clock;
+		if (stretch->next >= stretch->end) {
+			stretch->size = stretch_limit(search, min(2 * stretch->size, FILE_STRETCH_MAX));
+			stretch->end = stretch->next + stretch->size;
+		}
+		return 0;
+	}
+	size = min(search->want, FILE_STRETCH_MAX / FILE_STRETCH_FACTOR) * FILE_STRETCH_FACTOR;
+	size = max(size, FILE_STRETCH_MIN);
+	if (own) {
+		size = max(size, min(2 * stretch->size, FILE_STRETCH_MAX));
+		stretch_drop(stretch);
+	}
+	size = stretch_limit(search, size);
+	if (size / 2 >= search->want) {
+		found = search_length(search, goal, size, 0);
+		if (found > 0)
+			stretch_begin(search, stretch, size);
+		if (found)
+			return min(found, 0);
+	}
+	return search_best(search, goal);
+}
+
+static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
+{
+	struct balloc *balloc = search->balloc;
+	struct balloc_stretch *stretch = &balloc->stretches[kind];
+	u64 *kind_goal = kind == BALLOC_NODE ? &balloc->node_goal : &balloc->log_goal;
+	bool empty = stretch->next >= stretch->end;
+	u32 size = stretch_limit(search, KIND_STRETCH);
+	u64 near;
+	int found, err;
+
+	if (goal && search_at(search, goal, stretch, search->min)) {
+		if (stretch_has(stretch, goal))
+			stretch->next = place_end(search->place);
+		else if (empty)		/* as after a mount: go on from there */
+			stretch_begin(search, stretch, size);
+		return 0;
+	}
+	if (!empty && search_at(search, stretch->next, stretch, search->min)) {
+		stretch->next = place_end(search->place);
+		return 0;
+	}
+	stretch_drop(stretch);
+	/* From the start of the group: what was freed there since is used again before anything new. */
+	near = goal ? goal : *kind_goal;
+	goal = rounddown(near, search->vol->group_blocks);
+	for (; size >= KIND_STRETCH_MIN && size / 2 >= search->want; size /= 4) {
+		found = search_length(search, goal, size, 0);
+		if (!found)
+			continue;
+		if (found > 0) {
+			stretch_begin(search, stretch, size);
+			*kind_goal = search->place->group->start + search->place->from;
+		}
+		return min(found, 0);
+	}
+	err = search_best(search, near);
+	if (!err)
+		*kind_goal = search->place->group->start + search->place->from;
+	return err;
+}
+
+int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+		   struct placement *place)
+{
+	struct search search = {
+		.vol = vol, .balloc = &vol->balloc, .min = min, .place = place,
+		.want = min_t(u32, want, vol->group_blocks),
+	};
+	int err, found;
+
+	lockdep_assert_held(&vol->balloc.lock);
+	if (min > vol->group_blocks)
+		return -ENOSPC;
+	if (goal >= vol->total_blocks)
+		goal = 0;
+	do {
+		if (kind != BALLOC_DATA)
+			err = place_kind(&search, kind, goal);
+		else if (goal)
+			err = place_growing_file(&search, goal);
+		else
+			err = place_new_file(&search);
+	} while (err == -ENOSPC && stretches_drop(&vol->balloc));
+	if (err == -ENOSPC) {
+		found = search_unknown(&search, min, U64_MAX);
+		if (found)
+			err = min_t(int, found, 0);
+		else if (vol->balloc.bad_groups)
+			err = -EIO;
+	}
+	return err;
+}
+
+/* The first block of the free run that ends at bit (where the caller knows bit to be free). */
+static u32 run_begin(const unsigned long *busy, u32 bit)
+{
+	while (bit) {
+		u32 word = (bit - 1) / BITS_PER_LONG;
+		unsigned long set = busy[word];
+
+		if (bit % BITS_PER_LONG)
+			set &= (1UL << bit % BITS_PER_LONG) - 1;
+		if (set)
+			return word * BITS_PER_LONG + ilog2(set) + 1;
+		bit = word * BITS_PER_LONG;
+	}
+	return 0;
+}
+
+void placement_freed(struct balloc_group *group, u32 from, u32 len)
+{
+	struct balloc_info *info = group->info;
+	u32 end = find_next_bit(group->busy, group->blocks, from + len);
+
+	from = run_begin(group->busy, from);
+	info->longest = max(info->longest, end - from);
+	group->chunk->longest = max(group->chunk->longest, info->longest);
+	if (group->memo_len && end - from >= group->memo_len) {
+		group->memo_from = min(group->memo_from, from);
+		group->memo_to = max(group->memo_to, end);
+	}
+}
+
+/* After a mount, nodes and log go on where they were; data begins anew. */
+void placement_init(struct volume *vol)
+{
+	struct balloc *balloc = &vol->balloc;
+	u64 last = vol->total_blocks - 1;
+
+	balloc->node_goal = min_t(u64, le64_to_cpu(vol->anchor.root_addr), last);
+	balloc->log_goal = min_t(u64, le64_to_cpu(vol->anchor.log_addr), last);
+	balloc->data_goal = 0;
+	if (balloc->group_count > 1)
+		balloc->large_goal = min_t(u64, balloc->group_count / 2, NEIGHBOURS) * vol->group_blocks;
+	else
+		balloc->large_goal = vol->total_blocks / 2;
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Reading the tree: paths from the root to a leaf, lookups and scans.
+ *
+ * path_descend() is the one way down, for readers and edits alike; it checks that the keys of each node
+ * lie where its parent says.  A reader (struct tree_read) goes down with sem held for reading; where a
+ * node is not in memory it lets go of sem, reads the node into the cache and starts again at the root.
+ * What it reads without sem may be a block that an edit has meanwhile freed, so a failure then means
+ * nothing: the next start, and also the READ_ATTEMPTS-th, reads with sem held, which cannot fail for
+ * that reason and ends any race with evictions or edits.
+ */
+#include "core/tree/tree_internal.h"
+
+/* More than enough to bring in every node of a path one by one. */
+#define READ_ATTEMPTS (2 * (TUX3_MAX_LEVEL + 1))
+
+void tree_forget_appends(struct volume *vol)
+{
+	memset(vol->tree.appends, 0, sizeof(vol->tree.appends));
+	vol->tree.append_next = 0;
+}
+
+void tree_init(struct volume *vol)
+{
+	struct tree *tree = &vol->tree;
+
+	init_rwsem(&tree->sem);
+	tree->root_addr = tree->root_birth = 0;
+	tree->root_level = 0;
+	INIT_LIST_HEAD(&tree->dirty);
+	tree->dirty_count = 0;
+	tree->unplaced = 0;
+	tree->serial = 0;
+	INIT_LIST_HEAD(&tree->failed);
+	tree->snapshot_delta = 0;
+	tree_forget_appends(vol);
+	tree->underfull_count = 0;
+	atomic64_set(&tree->edits, 0);
+	atomic64_set(&tree->redirects, 0);
+	atomic64_set(&tree->splits, 0);
+	atomic64_set(&tree->merges, 0);
+}
+
+void tree_set_root(struct volume *vol, u64 addr, u64 birth, u32 level)
+{
+	vol->tree.root_addr = addr;
+	vol->tree.root_birth = birth;
+	WRITE_ONCE(vol->tree.root_level, level);	/* space.c reads it without the lock */
+}
+
+struct node_link tree_root_link(const struct tree *tree)
+{
+	return (struct node_link){ tree->root_addr, tree->root_birth, tree->root_level };
+}
+
+/* ---- paths ---- */
+
+bool node_in_range(const struct disk_node *node, const struct node_key *low, const struct node_key *high)
+{
+	struct node_key first, last;
+
+	if (!node_count(node))
+		return false;
+	first = node_first_key(node);
+	if (node_key_less(&first, low))
+		return false;
+	if (!high)
+		return true;
+	last = node_last_key(node);
+	return node_key_less(&last, high);
+}
+
+void tree_path_put(struct volume *vol, struct tree_path *path)
+{
+	for (; path->bottom <= path->top; path->bottom++)
+		cache_put(vol, path->node[path->bottom]);
+}
+
+/* Bring the node into path->node[link->level]. */
+static int path_load(struct volume *vol, struct tree_path *path, const struct node_link *link, bool read)
+{
+	struct node_buffer *buffer = cache_peek(vol, link);
+	char why[NODE_WHY_MAX];
+
+	if (!buffer) {
+		if (!read) {
+			path->miss = *link;
+			return PATH_MISS;
+		}
+		count_add(vol, TUX3_COUNT_READS_LOCKED, 1);
+		buffer = cache_get(vol, link, why, sizeof(why));
+		if (IS_ERR(buffer)) {
+			volume_warn(vol, "cannot read the tree node at block %llu (level %u): %s",
+				    link->addr, link->level, why);
+			return PTR_ERR(buffer);
+		}
+	}
+	path->node[link->level] = buffer;
+	path->bottom = link->level;
+	return 0;
+}
+
+int path_descend(struct volume *vol, struct tree_path *path, const struct node_key *key, bool read)
+{
+	struct node_link link = tree_root_link(&vol->tree);
+	struct node_key low = { 0, 0 };
+	const struct disk_node *node;
+	u32 at;
+	int err;
+
+	lockdep_assert_held(&vol->tree.sem);
+	path->top = link.level;
+	path->bottom = link.level + 1;
+	path->has_low = path->has_high = false;
+	if (link.level > TUX3_MAX_LEVEL) {
+		volume_warn(vol, "the root of the tree, block %llu, cannot have level %u",
+			    link.addr, link.level);
+		return -EIO;
+	}
+	for (;;) {
+		err = path_load(vol, path, &link, read);
+		if (err)
+			break;
+		node = path_node(path, link.level);
+		if (link.level < path->top && !node_in_range(node, &low, path->has_high ? &path->high : NULL)) {
+			volume_warn(vol, "the tree node at block %llu (level %u) has keys outside of the range that its parent at block %llu gives it",
+				    link.addr, link.level, path->node[link.level + 1]->addr);
+			err = -EIO;
+			break;
+		}
+		if (!link.level)
+			return 0;
+		at = inner_find(node, key);
+		path->index[link.level] = at;
+		low = inner_key(node, at);
+		if (at) {
+			path->low = low;
+			path->has_low = true;
+		}
+		if (at + 1 < node_count(node)) {
+			path->high = inner_key(node, at + 1);
+			path->has_high = true;
+		}
+		link = inner_link(node, at);
+	}
+	tree_path_put(vol, path);
+	return err;
+}
+
+/* ---- one reading operation ---- */
+
+struct tree_read {
+	struct volume *vol;
+	bool edit;			/* the caller holds sem for writing */
+	u32 attempts;
+	struct node_buffer *fetched;	/* keeps the node just read in the cache */
+	struct tree_path path;
+};
+
+static void read_begin(struct tree_read *read, struct volume *vol, bool edit)
+{
+	read->vol = vol;
+	read->edit = edit;
+	read->attempts = 0;
+	read->fetched = NULL;
+}
+
+static void read_end(struct tree_read *read)
+{
+	if (read->fetched)
+		cache_put(read->vol, read->fetched);
+	read->fetched = NULL;
+}
+
+static void tree_read_lock(struct tree_read *read)
+{
+	if (!read->edit)
+		down_read(&read->vol->tree.sem);
+}
+
+static void tree_read_unlock(struct tree_read *read)
+{
+	if (!read->edit)
+		up_read(&read->vol->tree.sem);
+}
+
+/* With read_lock.  0, PATH_MISS (then read_fetch), -errno. */
+static int read_descend(struct tree_read *read, const struct node_key *key)
+{
+	return path_descend(read->vol, &read->path, key, read->edit || read->attempts >= READ_ATTEMPTS);
+}
+
+/* Without lock: read what was missing. */
+static int read_fetch(struct tree_read *read)
+{
+	char why[NODE_WHY_MAX];
+
+	read_end(read);
+	read->attempts++;
+	read->fetched = cache_get(read->vol, &read->path.miss, why, sizeof(why));
+	if (!IS_ERR(read->fetched))
+		return 0;
+	read->fetched = NULL;
+	read->attempts = READ_ATTEMPTS;
+	return -EIO;
+}
+
+/* Go down to key's leaf and return 0 with read_lock held, or an error without. */
+static int read_leaf(struct tree_read *read, const struct node_key *key)
+{
+	int err;
+
+	for (;;) {
+		tree_read_lock(read);
+		err = read_descend(read, key);
+		if (!err)
+			return 0;
+		tree_read_unlock(read);
+		if (err != PATH_MISS)
+			return err;
+		read_fetch(read);
+	}
+}
+
+static void read_leaf_done(struct tree_read *read)
+{
+	tree_path_put(read->vol, &read->path);
+	tree_read_unlock(read);
+	read_end(read);
+}
+
+/* ---- lookups ---- */
+
+static int leaf_copy_out(const struct disk_node *leaf, u32 pos, void *data, u32 size)
+{
+	u32 len = leaf_len(leaf, pos);
+
+	if (size && len)
+		memcpy(data, leaf_data(leaf, pos), min(size, len));
+	return len;
+}
+
+static int lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size, bool edit)
+{
+	struct node_key packed = node_key_pack(key);
+	struct tree_read read;
+	bool found;
+	u32 pos;
+	int ret;
+
+	read_begin(&read, vol, edit);
+	ret = read_leaf(&read, &packed);
+	if (ret) {
+		read_end(&read);
+		return ret;
+	}
+	pos = leaf_find(path_node(&read.path, 0), &packed, &found);
+	ret = found ? leaf_copy_out(path_node(&read.path, 0), pos, data, size) : -ENOENT;
+	read_leaf_done(&read);
+	return ret;
+}
+
+int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
+{
+	return lookup(vol, key, data, size, false);
+}
+
+int tree_edit_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
+{
+	return lookup(vol, key, data, size, true);
+}
+
+/*
+ * With read_lock.  The item before at is in the leaf that at leads to, or else the last one of the leaf
+ * before that: no other way leads to keys below path.low.  A length, PATH_MISS, -errno.
+ */
+static int find_before(struct tree_read *read, const struct node_key *at, const struct node_key *from,
+		       struct node_key *found, void *data, u32 size, int *len)
+{
+	const struct disk_node *leaf;
+	struct node_key key = *at;
+	u32 turn, pos;
+	bool exact;
+	int err;
+
+	for (turn = 0; turn < 2; turn++) {
+		err = read_descend(read, &key);
+		if (err)
+			return err;
+		leaf = path_node(&read->path, 0);
+		pos = leaf_find(leaf, &key, &exact) + exact;
+		if (pos) {
+			*found = leaf_key(leaf, pos - 1);
+			err = -ENOENT;
+			if (!node_key_less(found, from)) {
+				*len = leaf_copy_out(leaf, pos - 1, data, size);
+				err = 0;
+			}
+			tree_path_put(read->vol, &read->path);
+			return err;
+		}
+		tree_path_put(read->vol, &read->path);
+		if (!read->path.has_low)
+			break;
+		key = read->path.low;
+		if (!node_key_step_down(&key) || node_key_less(&key, from))
+			break;
+	}
+	return -ENOENT;
+}
+
+static int lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
+			 struct tree_key *found, void *data, u32 size, bool edit)
+{
+	struct node_key high = node_key_pack(at), low = node_key_pack(from), key = high;
+	struct tree_read read;
+	int err, len = 0;
+
+	read_begin(&read, vol, edit);
+	for (;;) {
+		tree_read_lock(&read);
+		err = find_before(&read, &high, &low, &key, data, size, &len);
+		tree_read_unlock(&read);
+		if (err != PATH_MISS)
+			break;
+		read_fetch(&read);
+	}
+	read_end(&read);
+	if (err)
+		return err;
+	*found = node_key_unpack(&key);
+	return len;
+}
+
+int tree_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
+		       struct tree_key *found, void *data, u32 size)
+{
+	return lookup_before(vol, at, from, found, data, size, false);
+}
+
+int tree_edit_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
+			    struct tree_key *found, void *data, u32 size)
+{
+	return lookup_before(vol, at, from, found, data, size, true);
+}
+
+/* ---- scans ---- */
+
+/* Call fn for the items of one leaf that are in the range. */
+static int scan_leaf(const struct disk_node *leaf, const struct node_key *from, const struct node_key *to,
+		     tree_item_fn fn, void *ctx)
+{
+	u32 count = node_count(leaf), pos;
+	bool exact;
+	int ret;
+
+	for (pos = leaf_find(leaf, from, &exact); pos < count; pos++) {
+		struct node_key here = leaf_key(leaf, pos);
+		struct tree_key key = node_key_unpack(&here);
+
+		if (node_key_less(to, &here))
+			break;
+		ret = fn(ctx, &key, leaf_data(leaf, pos), leaf_len(leaf, pos));
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* Each turn of the loop goes on behind another leaf, none of which is empty. */
+static int scan(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
+		tree_item_fn fn, void *ctx, bool edit)
+{
+	struct node_key next = node_key_pack(from), last = node_key_pack(to);
+	struct tree_read read;
+	bool more = true;
+	int ret = 0;
+
+	while (more && !ret && !node_key_less(&last, &next)) {
+		read_begin(&read, vol, edit);
+		ret = read_leaf(&read, &next);
+		if (ret) {
+			read_end(&read);
+			break;
+		}
+		ret = scan_leaf(path_node(&read.path, 0), &next, &last, fn, ctx);
+		more = read.path.has_high;
+		next = read.path.high;
+		read_leaf_done(&read);
+		cond_resched();
+	}
+	return ret;
+}
+
+int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
+	      tree_item_fn fn, void *ctx)
+{
+	return scan(vol, from, to, fn, ctx, false);
+}
+
+int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
+		   tree_item_fn fn, void *ctx)
+{
+	return scan(vol, from, to, fn, ctx, true);
+}
+
+static int skip_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct tree_skip *skip = ctx;
+
+	if (!skip->left) {
+		skip->next = key->offset;
+		return 1;
+	}
+	skip->left--;
+	return 0;
+}
+
+int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct tree_skip *skip)
+{
+	return scan(vol, from, to, skip_item, skip, false);
+}
+
+void tree_prefetch(struct volume *vol, const struct tree_key *key)
+{
+	struct node_key packed = node_key_pack(key);
+	struct tree_read read;
+	int err;
+
+	read_begin(&read, vol, false);
+	do {
+		tree_read_lock(&read);
+		err = path_descend(vol, &read.path, &packed, false);
+		if (!err)
+			tree_path_put(vol, &read.path);
+		tree_read_unlock(&read);
+	} while (err == PATH_MISS && read.attempts < READ_ATTEMPTS && !read_fetch(&read));
+	read_end(&read);
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Editing the tree: items set and deleted, nodes redirected.
+ *
+ * Each change goes down to its leaf, plans, reserves buffers and a number of blocks for all nodes that it will make
+ * (edit_reserve), and only then changes anything.  So a change that fails for want of memory, space or a
+ * readable node has not happened.  One thing can go wrong later: the list of blocks to free may need
+ * memory; then the change is made, its error is returned, and the block stays in use in memory.
+ *
+ * An error here means that the commit is aborted; readers go on with a sound tree.
+ *
+ * Locking: tree->sem for writing, from tree_edit_begin() to tree_edit_end().
+ */
+#include "core/tree/tree_internal.h"
+
+void tree_edit_begin(struct volume *vol)
+{
+	down_write(&vol->tree.sem);
+	WRITE_ONCE(vol->tree.editing, true);
+}
+
+void tree_edit_end(struct volume *vol)
+{
+	WRITE_ONCE(vol->tree.editing, false);
+	up_write(&vol->tree.sem);
+}
+
+/* ---- the parts of a change ---- */
+
+int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key)
+{
+	lockdep_assert_held_write(&vol->tree.sem);
+	WARN_ON_ONCE(vol->tree.snapshot_delta && vol->delta.applying <= vol->tree.snapshot_delta);
+	edit->vol = vol;
+	edit->key = *key;
+	edit->spares = 0;
+	edit->err = 0;
+	return path_descend(vol, &edit->path, key, true);
+}
+
+static void edit_drop_spares(struct tree_edit *edit)
+{
+	balloc_unpromise(edit->vol, edit->spares);
+	while (edit->spares)
+		cache_free(edit->vol, edit->spare[--edit->spares]);
+}
+
+int edit_close(struct tree_edit *edit, int err)
+{
+	edit_drop_spares(edit);
+	tree_path_put(edit->vol, &edit->path);
+	return err ? err : edit->err;
+}
+
+int edit_reserve(struct tree_edit *edit, u32 count)
+{
+	struct volume *vol = edit->vol;
+
+	if (WARN_ON_ONCE(count > EDIT_SPARES))
+		return -EIO;
+	while (edit->spares < count) {
+		struct node_buffer *buffer = cache_alloc(vol);
+		int err = buffer ? balloc_promise(vol, 1) : -ENOMEM;
+
+		if (err) {
+			if (buffer)
+				cache_free(vol, buffer);
+			edit_drop_spares(edit);
+			return err;
+		}
+		edit->spare[edit->spares++] = buffer;
+	}
+	return 0;
+}
+
+struct node_buffer *edit_take(struct tree_edit *edit, u32 level)
+{
+	struct node_buffer *buffer = edit->spare[--edit->spares];
+	struct volume *vol = edit->vol;
+	struct node_link link = { NODE_UNPLACED | ++vol->tree.serial, vol->delta.applying, level };
+
+	cache_add_dirty(vol, buffer, &link);
+	return buffer;
+}
+
+void edit_discard(struct tree_edit *edit, struct node_buffer *buffer)
+{
+	bool was_in_snapshot = !test_bit(NODE_DIRTY, &buffer->state);
+	int err;
+
+	cache_drop(edit->vol, buffer);
+	if (node_unplaced(buffer->addr)) {
+		balloc_unpromise(edit->vol, 1);
+		return;
+	}
+	err = balloc_free_node(edit->vol, buffer->addr, was_in_snapshot);
+	if (err && !edit->err)
+		edit->err = err;
+}
+
+u32 edit_redirect_cost(const struct tree_edit *edit, u32 level)
+{
+	u32 nodes = 0;
+
+	for (; level <= edit->path.top; level++)
+		nodes += !test_bit(NODE_DIRTY, &edit->path.node[level]->state);
+	return nodes;
+}
+
+void edit_redirect(struct tree_edit *edit, u32 bottom)
+{
+	struct tree_path *path = &edit->path;
+	struct volume *vol = edit->vol;
+	u32 level = path->top + 1;
+
+	while (level-- > bottom) {
+		struct node_buffer *old = path->node[level], *new;
+
+		if (test_bit(NODE_DIRTY, &old->state))
+			continue;
+		new = edit_take(edit, level);
+		node_copy(new->data, old->data, vol->block_size);
+		atomic_inc(&new->refs);
+		path->node[level] = new;
+		if (level == path->top)
+			tree_set_root_buffer(vol, new);
+		else
+			inner_set_child(path_node(path, level + 1), path->index[level + 1], new);
+		edit_discard(edit, old);
+		cache_put(vol, old);
+		atomic64_inc(&vol->tree.redirects);
+	}
+}
+
+/* ---- setting an item ---- */
+
+struct item_set {
+	struct node_key key;
+	const void *data;
+	u32 len;
+	u32 pos;
+	bool found;
+};
+
+static void leaf_apply(struct disk_node *leaf, u32 block_size, const struct item_set *set, u32 pos)
+{
+	if (set->found)
+		leaf_replace(leaf, block_size, pos, set->data, set->len);
+	else
+		leaf_insert(leaf, block_size, pos, &set->key, set->data, set->len);
+}
+
+/*
+ * Does the item follow, or is it, one that was set lately, as when a file or the inode table grows?  With
+ * several inodes made in turn, or a name set for each, that is not always the very last one.
+ */
+static bool split_is_appending(struct tree_edit *edit, const struct disk_node *leaf, const struct item_set *set)
+{
+	struct node_key before, recent;
+	u32 i;
+
+	if (!edit->path.has_high && set->pos + set->found == node_count(leaf))
+		return true;
+	if (!set->found && !set->pos)
+		return false;
+	before = leaf_key(leaf, set->found ? set->pos : set->pos - 1);
+	for (i = 0; i < TREE_APPENDS; i++) {
+		recent = node_key_pack(&edit->vol->tree.appends[i]);
+		if (node_key_equal(&before, &recent))
+			return true;
+	}
+	return false;
+}
+
+static void note_append(struct tree *tree, const struct node_key *key)
+{
+	tree->appends[tree->append_next] = node_key_unpack(key);
+	tree->append_next = (tree->append_next + 1) % TREE_APPENDS;
+}
+
+/*
+ * Where to cut a leaf that has no room for the item: how many items go left, counted as if it were there.
+ *
+ * Both sides must fit a leaf.  Two leaves are always enough: without the item there is at most one leaf
+ * full, so the smaller side has at most half of one, and an item takes less than a third.
+ * When appending, the cut is right behind the item, or before it, so that what was there stays dense
+ * and what comes next has a leaf nearly empty.  Else cut in the middle by bytes.
+ */
+static u32 split_choose(struct tree_edit *edit, const struct disk_node *leaf, const struct item_set *set)
+{
+	struct volume *vol = edit->vol;
+	u32 room = node_room(vol->block_size), count = node_count(leaf) + !set->found;
+	u32 total = node_used(leaf, vol->block_size) + set->len, left = 0, cut, v;
+	u32 best = 0, best_size = U32_MAX, before = U32_MAX;
+
+	total += set->found ? -leaf_len(leaf, set->pos) : sizeof(struct disk_item);
+	for (v = 0; v + 1 < count; v++) {
+		u32 len = v == set->pos ? set->len : leaf_len(leaf, v - (v > set->pos && !set->found));
+
+		if (v == set->pos)
+			before = left;
+		left += sizeof(struct disk_item) + len;
+		if (max(left, total - left) < best_size) {
+			best_size = max(left, total - left);
+			best = v + 1;
+		}
+	}
+	if (!split_is_appending(edit, leaf, set))
+		return best;
+	if (before == U32_MAX)		/* the item is the last one */
+		return set->pos;
+	cut = before + sizeof(struct disk_item) + set->len;
+	if (cut <= room && total - cut <= room)
+		return set->pos + 1;
+	if (set->pos && before <= room && total - before <= room)
+		return set->pos;
+	return best;
+}
+
+/* The leaf is DIRTY, its split reserved. */
+static void edit_split_and_set(struct tree_edit *edit, const struct item_set *set)
+{
+	u32 block_size = edit->vol->block_size;
+	u32 cut = split_choose(edit, path_node(&edit->path, 0), set);
+	struct node_buffer *right;
+
+	if (cut > set->pos) {
+		right = edit_split_leaf(edit, cut - !set->found);
+		leaf_apply(path_node(&edit->path, 0), block_size, set, set->pos);
+	} else {
+		right = edit_split_leaf(edit, cut);
+		leaf_apply(right->data, block_size, set, set->pos - cut);
+	}
+	edit_link_right(edit, 0, right);
+}
+
+/* The new item may be below all that is there: keep branch keys not above any key below them. */
+static void edit_lower_keys(struct tree_edit *edit, const struct node_key *key)
+{
+	u32 level;
+
+	for (level = 1; level <= edit->path.top; level++) {
+		struct disk_node *node = path_node(&edit->path, level);
+		struct node_key first = inner_key(node, 0);
+
+		if (!edit->path.index[level] && node_key_less(key, &first))
+			node_key_store(&inner_branches(node)[0].key, key);
+	}
+}
+
+static int edit_set(struct tree_edit *edit, struct item_set *set)
+{
+	const struct disk_node *leaf = path_node(&edit->path, 0);
+	struct volume *vol = edit->vol;
+	bool split, grows = true;
+	u32 used, cost;
+	int err;
+
+	set->pos = leaf_find(leaf, &set->key, &set->found);
+	used = node_used(leaf, vol->block_size) + set->len;
+	if (set->found) {
+		u32 len = leaf_len(leaf, set->pos);
+
+		if (len == set->len && (!len || !memcmp(leaf_data(leaf, set->pos), set->data, len)))
+			return 0;
+		used -= len;
+		grows = set->len > len;
+	} else {
+		used += sizeof(struct disk_item);
+	}
+	split = used > node_room(vol->block_size);
+
+	cost = edit_redirect_cost(edit, 0);
+	if (split) {
+		err = edit_split_cost(edit, 0);
+		if (err < 0)
+			return err;
+		cost += err;
+	}
+	err = edit_reserve(edit, cost);
+	if (err)
+		return err;
+
+	edit_redirect(edit, 0);
+	edit_lower_keys(edit, &set->key);
+	if (split)
+		edit_split_and_set(edit, set);
+	else
+		leaf_apply(path_node(&edit->path, 0), vol->block_size, set, set->pos);
+	if (grows)
+		note_append(&vol->tree, &set->key);
+	return 0;
+}
+
+int tree_set(struct volume *vol, const struct tree_key *key, const void *data, u32 len)
+{
+	struct item_set set = { .key = node_key_pack(key), .data = data, .len = len };
+	struct tree_edit edit;
+	int err;
+
+	if (len > TUX3_ITEM_MAX(vol->block_size) || key->ino > TUX3_INO_MAX)
+		return -EINVAL;
+	err = edit_open(&edit, vol, &set.key);
+	if (err)
+		return err;
+	atomic64_inc(&vol->tree.edits);
+	return edit_close(&edit, edit_set(&edit, &set));
+}
+
+/* ---- deleting items ---- */
+
+/* Items [from, to) of the leaf, to be shown to fn and deleted. */
+struct item_range {
+	u32 from, to;
+	bool merge;		/* what remains may be merged: the caller is not about to delete the next leaf */
+	tree_item_fn fn;
+	void *ctx;
+};
+
+static int edit_show_items(struct tree_edit *edit, const struct item_range *range)
+{
+	const struct disk_node *leaf = path_node(&edit->path, 0);
+	u32 pos;
+	int ret;
+
+	for (pos = range->from; range->fn && pos < range->to; pos++) {
+		struct node_key here = leaf_key(leaf, pos);
+		struct tree_key key = node_key_unpack(&here);
+
+		ret = range->fn(range->ctx, &key, leaf_data(leaf, pos), leaf_len(leaf, pos));
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int edit_delete_some(struct tree_edit *edit, const struct item_range *range)
+{
+	int err = edit_reserve(edit, edit_redirect_cost(edit, 0));
+
+	if (!err)
+		err = edit_show_items(edit, range);
+	if (err)
+		return err;
+	edit_redirect(edit, 0);
+	leaf_delete(path_node(&edit->path, 0), edit->vol->block_size, range->from, range->to);
+	if (range->merge)
+		edit_note_underfull(edit, 0);
+	return 0;
+}
+
+/* Nodes below this level lead to nothing but the leaf that goes, and go with it. */
+static u32 edit_lowest_remaining(const struct tree_edit *edit)
+{
+	u32 level = 1;
+
+	while (level <= edit->path.top && node_count(path_node(&edit->path, level)) == 1)
+		level++;
+	return level;
+}
+
+/* The leaf is dropped whole, without redirecting it first. */
+static int edit_delete_leaf(struct tree_edit *edit, const struct item_range *range)
+{
+	struct tree_path *path = &edit->path;
+	u32 keep = edit_lowest_remaining(edit), level;
+	bool last = keep > path->top;
+	int err;
+
+	err = edit_reserve(edit, last ? 1 : edit_redirect_cost(edit, keep));
+	if (!err)
+		err = edit_show_items(edit, range);
+	if (err)
+		return err;
+	if (last) {
+		tree_set_root_buffer(edit->vol, edit_take(edit, 0));
+	} else {
+		edit_redirect(edit, keep);
+		inner_delete(path_node(path, keep), path->index[keep]);
+	}
+	for (level = 0; level < keep; level++)
+		edit_discard(edit, path->node[level]);
+	if (!last) {
+		edit_note_underfull(edit, keep);
+		edit_shrink_root(edit, keep);
+	}
+	return 0;
+}
+
+static int edit_delete(struct tree_edit *edit, const struct item_range *range)
+{
+	u32 count = node_count(path_node(&edit->path, 0));
+
+	if (edit->path.top && !range->from && range->to == count)
+		return edit_delete_leaf(edit, range);
+	return edit_delete_some(edit, range);
+}
+
+int tree_delete(struct volume *vol, const struct tree_key *key)
+{
+	struct node_key packed = node_key_pack(key);
+	struct item_range range = { .merge = true };
+	struct tree_edit edit;
+	bool found;
+	int err;
+
+	err = edit_open(&edit, vol, &packed);
+	if (err)
+		return err;
+	atomic64_inc(&vol->tree.edits);
+	range.from = leaf_find(path_node(&edit.path, 0), &packed, &found);
+	range.to = range.from + 1;
+	return edit_close(&edit, found ? edit_delete(&edit, &range) : -ENOENT);
+}
+
+/* ---- deleting a range ---- */
+
+struct delete_range {
+	struct node_key next, last;	/* what is left to look at */
+	bool more;			/* there may be something in it */
+	tree_item_fn fn;
+	void *ctx;
+};
+
+/* Delete up to max items in the leaf that next leads to.  The number, or what went wrong. */
+static int delete_in_leaf(struct volume *vol, struct delete_range *del, u32 max, u32 *deleted)
+{
+	struct item_range range = { .fn = del->fn, .ctx = del->ctx };
+	const struct disk_node *leaf;
+	struct tree_edit edit;
+	struct node_key next;
+	bool exact;
+	int err;
+
+	*deleted = 0;
+	err = edit_open(&edit, vol, &del->next);
+	if (err)
+		return err;
+	leaf = path_node(&edit.path, 0);
+	range.from = leaf_find(leaf, &del->next, &exact);
+	range.to = leaf_find(leaf, &del->last, &exact) + exact;
+	next = edit.path.high;
+	del->more = edit.path.has_high && !node_key_less(&del->last, &next);
+	if (range.to - range.from > max) {
+		range.to = range.from + max;
+		next = leaf_key(leaf, range.to);
+		del->more = true;
+	}
+	/* Do not merge with a leaf that is about to be deleted from. */
+	range.merge = !del->more || range.to < node_count(leaf);
+	if (range.from < range.to) {
+		err = edit_delete(&edit, &range);
+		if (!err)
+			*deleted = range.to - range.from;
+	}
+	del->next = next;
+	return edit_close(&edit, err);
+}
+
+/* Each turn goes on behind another leaf, and none but the first is without items in the range. */
+int tree_delete_range(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
+		      u32 max, tree_item_fn fn, void *ctx, struct tree_key *next)
+{
+	struct delete_range del = {
+		.next = node_key_pack(from), .last = node_key_pack(to), .fn = fn, .ctx = ctx,
+	};
+	u32 done = 0, deleted;
+	int err;
+
+	lockdep_assert_held_write(&vol->tree.sem);
+	max = min_t(u32, max, S32_MAX);
+	del.more = !node_key_less(&del.last, &del.next);
+	atomic64_inc(&vol->tree.edits);
+	while (del.more && done < max) {
+		err = delete_in_leaf(vol, &del, max - done, &deleted);
+		if (err)
+			return err;
+		done += deleted;
+		cond_resched();
+	}
+	if (next) {
+		/* With nothing more there, any key behind the range will do. */
+		if (!del.more) {
+			del.next = del.last;
+			node_key_step_up(&del.next);
+		}
+		*next = node_key_unpack(&del.next);
+	}
+	return done;
+}
