@@ -169,9 +169,4 @@ static inline int volume_error(struct volume *vol)
 	return atomic_read(&vol->error);
 }
 
-/*
- * The offset of the item for a name: type DIRENT, PARENT (then ino is the directory, not the owner of the item) or XATTR.
- */
-u64 name_hash(struct volume *vol, u64 ino, u8 type, const char *name, unsigned int len);
-
 #endif

@@ -11,6 +11,7 @@
 #include <linux/filelock.h>
 
 #include "linux/vfs.h"
+#include "core/names/name_list.h"
 
 #define DIR_END ((loff_t)S64_MAX - 1)
 

@@ -15,6 +15,7 @@
  */
 #include <linux/exportfs.h>
 #include "linux/vfs.h"
+#include "core/names/name_list.h"
 
 #define HANDLE_WORDS		3
 #define HANDLE_PARENT_WORDS	6

@@ -25,6 +25,7 @@
 #include "core/log/prefetch.h"
 #include "core/data/data.h"
 #include "core/inode/xattr.h"
+#include "core/names/name_change.h"
 
 #define DATA_FIRST_BYTES (4u << 20)
 #define COMMIT_SMALL_BLOCKS 1024u

@@ -6,6 +6,7 @@
  * memory, leave, without a failure.
  */
 #include "core/volume.h"
+#include "core/names/name_change.h"
 
 /* A directory gained or lost entries and subdirectories. */
 static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries, int subdirs,

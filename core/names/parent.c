@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Parent pointers: is there room for one more?  See name.h.
+ * Parent pointers: is there room for one more?
  *
  * Names whose hashes collide share an item, which has an end.  A commit must not be the one to find it.  What an item
  * can hold at once while a delta is applied are the pointers from before it and those from after it, in whatever order

@@ -14,6 +14,7 @@
 #include "core/data/data.h"
 #include "core/inode/xattr.h"
 #include "core/check/check.h"
+#include "core/names/name_list.h"
 #include "user/env/device_memory.h"
 
 /* ---- host: inodes with counted references, and with one block of zeros as their data ---- */

@@ -8,6 +8,7 @@
  * change with link_lock held.
  */
 #include "lib.h"
+#include "core/names/name_list.h"
 
 #include <stdlib.h>
 

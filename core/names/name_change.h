@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Changes of names.  Locking: as in name.h, the host holds the directory's lock exclusively; the back end needs none.
+ */
+#ifndef TUX3_NAME_CHANGE_H
+#define TUX3_NAME_CHANGE_H
+
+#include "core/env.h"
+#include "core/inode/inode.h"
+
+struct delta_op;
+
+/*
+ * For ops.c.  prepare, outside a delta: find the entry, get memory for a change.  Then inside:
+ * name_change sets it (ino 0: absent) and consumes the preparation.
+ */
+struct name_entry;
+struct name_prepared {
+	struct name_entry *entry;
+	struct name_change *change;
+	u64 ino;		/* what the name leads to now; 0: absent */
+	u8 type;
+};
+int name_prepare(struct tux3_inode *dir, const char *name, unsigned int len, struct name_prepared *prep);
+void name_cancel(struct tux3_inode *dir, struct name_prepared *prep);
+void name_change(struct delta_op *op, struct tux3_inode *dir, struct name_prepared *prep, u64 ino, u8 type);
+
+/* Back end: log the names of dir that changed in delta; tree edit lock not held (taken inside, in batches). */
+int name_commit(struct tux3_inode *dir, u64 delta);
+/* Delta is durable or given up: forget its changes. */
+void name_done(struct tux3_inode *dir, u64 delta);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What name.c, name_list.c and name_change.c share: the entries of a directory in memory.
+ *
+ * Invariants
+ *  1. If an entry exists it is the current truth.  If the directory is complete, no entry means no name.
+ *  2. An entry with a change, or pinned by a preparation, is never dropped.
+ *  3. tree_ino is what the tree says; written when the entry is made and by the back end.
+ *  4. Names whose hashes collide, so that they share an item, are in memory together or not at all.
+ *  5. A name absent from memory is in the tree as the tree says: changes stay in memory until applied.
+ */
+#ifndef TUX3_NAME_INTERNAL_H
+#define TUX3_NAME_INTERNAL_H
+
+#include "core/volume.h"
+
+#define NAME_BATCH	256u	/* entries brought into memory, or listed, at a time */
+#define NAME_HASH_MIN	16u	/* lower cookies belong to the host */
+#define NAME_HASH_MAX	((1ULL << 63) - 16)	/* and so do the highest */
+
+struct name_change {
+	struct list_head link;		/* name_dir.changed[] */
+	struct name_entry *entry;
+	u64 ino;			/* 0: absent */
+	u8 type;
+};
+
+struct name_entry {
+	union {
+		struct rb_node node;
+		struct list_head loading;	/* not in dir->entries yet */
+	};
+	u64 hash;
+	u64 ino;			/* dir->lock: now; 0: absent */
+	u64 tree_ino;
+	struct name_change *changes[2];	/* dir->lock */
+	u32 pins;			/* dir->lock */
+	u8 type, tree_type;
+	u8 len;
+	char name[];
+};
+
+struct name_dir {
+	spinlock_t lock;
+	struct rb_root entries;		/* by hash, then name */
+	u64 count;
+	u64 evictions;			/* entries dropped that the tree has */
+	bool complete;
+	struct list_head changed[2];	/* name_change, by delta & 1 */
+	struct list_head link;		/* name_cache.dirs */
+};
+
+/* The directory's part of the inode.  Another thread may just try to make it, too. */
+static inline struct name_dir *name_dir_of(struct tux3_inode *inode)
+{
+	return READ_ONCE(inode->dir);
+}
+
+/* The same, made when first needed.  NULL: no memory. */
+struct name_dir *name_dir_get(struct tux3_inode *inode);
+
+/* ---- entries; dir->lock held ---- */
+
+static inline struct name_entry *name_entry_next(struct name_entry *entry)
+{
+	struct rb_node *next = rb_next(&entry->node);
+
+	return next ? rb_entry(next, struct name_entry, node) : NULL;
+}
+
+static inline bool name_entry_is_clean(const struct name_entry *entry)
+{
+	return !entry->changes[0] && !entry->changes[1] && !entry->pins;
+}
+
+/* The first entry with this hash or a higher one. */
+struct name_entry *name_entry_from(struct name_dir *dir, u64 hash);
+void name_entry_drop(struct volume *vol, struct name_dir *dir, struct name_entry *entry);
+
+/* ---- from the tree into memory; dir->lock not held ---- */
+
+/*
+ * The entry for the name, brought into memory if need be; dir->lock held on success.  ERR_PTR.  make: have one also for
+ * a name that is absent; without, that may be -ENOENT.
+ */
+struct name_entry *name_entry_get(struct tux3_inode *inode, const char *name, unsigned int len, bool make);
+/*
+ * Bring entries into memory from hash `from` on, about max of them.  *last: all names with hashes from
+ * `from` to *last are in memory, unless dir->evictions has moved since.
+ */
+int name_load(struct tux3_inode *inode, struct name_dir *dir, u64 from, u64 to, u32 max, u64 *last);
+/* Drop clean entries of any directory if there are too many. */
+void name_limit(struct volume *vol);
+
+#endif
