@@ -7,6 +7,14 @@
  */
 #include "core/error.h"
 #include "core/volume.h"
+#include "core/device/device.h"
+#include "core/format/anchor.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
+#include "core/log/apply.h"
+#include "core/log/log.h"
+#include "core/inode/inode.h"
+#include "core/mkfs.h"
 
 /* With less, what is kept for deleting and for the back end (space.c) leaves no space for a file. */
 #define MIN_BLOCKS 512ULL

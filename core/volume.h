@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * One open volume: its geometry, and the state of each part of the core.
+ * One open volume: its geometry, and the state of each part of the core.  Every source of the core includes this for that
+ * shape; what the parts offer is in their own headers, which a source that calls it includes.
  *
  * Lock order, outermost first (a lock to the left is never taken with one to the right held):
  *
@@ -18,13 +19,14 @@
 #include "core/host.h"
 #include "core/counters.h"
 #include "core/tree/tree.h"
-#include "core/space/balloc.h"
+#include "core/blocks/balloc.h"
+#include "core/inode/ialloc.h"
 #include "core/log/log.h"
 #include "core/delta/space.h"
 #include "core/delta/pace.h"
 #include "core/delta/delta.h"
 #include "core/commit/unify.h"
-#include "core/space/trim.h"
+#include "core/blocks/trim.h"
 #include "core/names/name.h"
 #include "core/names/parent.h"
 
@@ -101,68 +103,9 @@ static inline void count_add(struct volume *vol, enum tux3_counter which, u64 n)
 	atomic64_add(n, &vol->counters[which]);
 }
 
-/* ---- volume.c ---- */
-
-/*
- * Open: read the anchors, replay the log, finish what orphans say, start the back end.  The device is
- * used until volume_close, which does not close it.  host may be NULL for a read_only open by tools.
- * On failure a sentence for the user is in why.
- */
-int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
-		const struct volume_options *opts, struct volume **volp, char *why, size_t why_size);
-/*
- * Commit everything, unify, stop the back end, free the volume.  The host has dropped all its
- * inode references before but those pinned by deltas.  Returns the first error of the volume's life.
- */
-int volume_close(struct volume *vol);
-/*
- * The same in two steps, for a host that drops what deltas pinned only later: stop does all but free the memory, and
- * leaves nothing pinned.  Between them inodes may be given up with inode_exit(), but nothing be changed.
- */
-int volume_stop(struct volume *vol);
-void volume_release(struct volume *vol);
-/* As a crash would leave it: stop, write nothing more, free everything. Dirty inodes are released. */
-void volume_abandon(struct volume *vol);
-
-/*
- * For a mount that is changed while it is in use.  To read-only: the host lets nobody begin to write; everything is
- * committed and unified, so that the next open has no log to replay, and nothing is written after.  An error of a write
- * on the way is returned, the volume is read-only all the same.  To writable: does what opening it so would have
- * done; dev->read_only is false by now.  -EROFS: the volume was opened with no_recovery, or has features that do not
- * allow it; it stays read-only, as after any other error.  why: a sentence.
- */
-int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t why_size);
-
-/* The name of the volume, zero padded.  To set it writes an anchor: durable on return 0.  -EROFS, -EBUSY (paused), -EIO ... */
-void volume_get_label(struct volume *vol, u8 label[TUX3_LABEL_MAX]);
-int volume_set_label(struct volume *vol, const u8 label[TUX3_LABEL_MAX]);
-
-/* Find the anchor that counts, without opening: for tools and volume_open.  slot may be NULL. */
-int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsigned int *slot,
-		       char *why, size_t why_size);
-/* One slot as it is on the disk (n < TUX3_ANCHOR_SLOTS): 0 and valid, or -errno and why. */
-int volume_read_anchor_slot(struct tux3_device *dev, unsigned int n, struct disk_anchor *anchor,
-			    char *why, size_t why_size);
-u64 anchor_slot_offset(u64 volume_bytes, unsigned int slot);	/* bytes */
-void anchor_seal(struct disk_anchor *anchor);			/* set its checksum */
-
-struct format_options {
-	u64 size_bytes;		/* 0: that of the device; rounded down to 64 KiB */
-	u32 block_size;		/* 0: 4096 */
-	u8 uuid[16];		/* all zero: random */
-	char label[TUX3_LABEL_MAX];
-	bool no_data_csum;
-	bool quota;
-	u32 root_uid, root_gid, root_mode;	/* mode 0: 0755 */
-};
-/* mkfs.  Writes the root node, one free-map slot and the anchors, flushes. -- mkfs.c */
-int volume_format(struct tux3_device *dev, const struct format_options *opts, char *why, size_t why_size);
-
 /* A message about this volume, one sentence: "tux3 <device>: ...". */
 __printf(2, 3) void volume_warn(struct volume *vol, const char *format, ...);
 /* Fatal: print, remember err, make the volume read-only, wake every waiter. what: what failed. */
-/* dirty_bytes and, if limit is 0, the limit that goes with it; too much is as much as there can be. */
-void volume_set_dirty_bytes(struct volume_options *opts, u64 bytes, u64 limit);
 void volume_abort(struct volume *vol, int err, const char *what);
 static inline int volume_error(struct volume *vol)
 {

@@ -12,6 +12,7 @@
 #include <linux/posix_acl_xattr.h>
 
 #include "linux/vfs.h"
+#include "core/names/ops.h"
 
 static const char *acl_name(int type)
 {

@@ -27,6 +27,8 @@
 
 #include "linux/vfs.h"
 #include "linux/folio.h"
+#include "core/inode/ialloc.h"
+#include "core/names/ops.h"
 
 #define REAP_DELAY_MS	10
 #define REAP_AT_ONCE	1024u	/* so many on the list: do not wait for the timer */

@@ -8,7 +8,9 @@
 #include <linux/compat.h>
 #include <linux/fileattr.h>
 #include <linux/mount.h>
-#include "core/space/trim.h"
+#include "core/blocks/trim.h"
+#include "core/names/ops.h"
+#include "core/open.h"
 #include "linux/vfs.h"
 
 /* Other filesystems answer to this number too: tools for tests use it. */

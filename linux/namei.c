@@ -19,6 +19,7 @@
 #include <linux/posix_acl.h>
 
 #include "linux/vfs.h"
+#include "core/names/ops.h"
 
 static_assert(OP_RENAME_NOREPLACE == RENAME_NOREPLACE && OP_RENAME_EXCHANGE == RENAME_EXCHANGE &&
 	      OP_RENAME_WHITEOUT == RENAME_WHITEOUT);

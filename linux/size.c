@@ -24,6 +24,7 @@
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include "linux/folio.h"
+#include "core/names/ops.h"
 
 #define EDGES_MAX 4u
 

@@ -19,6 +19,7 @@
 #include <linux/seq_file.h>
 #include <linux/statfs.h>
 #include "core/error.h"
+#include "core/open.h"
 #include "linux/vfs.h"
 
 /* ---- memory pressure: clean tree nodes and directory entries ---- */

@@ -11,6 +11,7 @@
 #include <linux/kobject.h>
 #include <linux/sysfs.h>
 #include "core/statistics.h"
+#include "core/open.h"
 #include "linux/vfs.h"
 
 struct volume_file {

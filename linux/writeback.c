@@ -53,6 +53,7 @@
 #include <linux/rmap.h>
 #include <linux/writeback.h>
 #include "linux/folio.h"
+#include "core/commit/commit.h"
 
 /* A commit takes so much by snapshots, unless the mount says something else; what comes then is taken in place. */
 #define SNAPSHOT_BYTES (16u << 20)

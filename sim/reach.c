@@ -4,6 +4,7 @@
 #include <string.h>
 #include "fault.h"
 #include "sim.h"
+#include "core/log/replay.h"
 
 #define READ_MS 8u	/* of the modelled disk */
 #define MOUNT_KIB_MORE (64u << 10)	/* that a mount after a crash may take, more than a clean one */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <linux/falloc.h>
 #include "core/check/check.h"
+#include "core/mkfs.h"
 #include "clock.h"
 #include "fault.h"
 #include "log.h"

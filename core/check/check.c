@@ -6,8 +6,12 @@
  * within its length, and all else is proportional to the number of items.
  */
 #include "core/volume.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
+#include "core/data/data.h"
 #include "core/show/show.h"
+#include "core/check/check.h"
 #include "core/check/check_internal.h"
 
 #define PROGRESS_TICKS	1024u

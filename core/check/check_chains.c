@@ -6,6 +6,9 @@
  * A chain that is cut short is told once; its entries up to there count.
  */
 #include "core/volume.h"
+#include "core/format/name_hash.h"
+#include "core/tree/tree.h"
+#include "core/data/data.h"
 #include "core/check/check_internal.h"
 
 #define NAME_TEXT 80u

@@ -6,8 +6,11 @@
  * more blocks are read than the volume has.
  */
 #include "core/volume.h"
+#include "core/device/device.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "core/log/apply.h"
+#include "core/data/data.h"
 #include "core/check/check_internal.h"
 
 #define READ_BLOCKS 64u

@@ -6,6 +6,8 @@
  * the one before.
  */
 #include "core/volume.h"
+#include "core/tree/tree.h"
+#include "core/data/data.h"
 #include "core/check/check_internal.h"
 
 #define NSEC_IN_SEC 1000000000u

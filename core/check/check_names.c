@@ -7,6 +7,7 @@
  * the names are summed up too.  Only where the sums differ is the tree walked again, for a comparison name by name.
  */
 #include "core/volume.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "core/check/check_internal.h"
 

@@ -3,6 +3,7 @@
  * The checker: what each user, group and project has in use, counted anew and compared with the quota items.
  */
 #include "core/volume.h"
+#include "core/tree/tree.h"
 #include "core/check/check_internal.h"
 
 /* The record of (type, id), made if need be; NULL: no memory. */

@@ -3,7 +3,9 @@
  * The checker: which blocks are in use, and do the free maps say the same?
  */
 #include "core/volume.h"
-#include "core/space/freemap.h"
+#include "core/blocks/balloc.h"
+#include "core/blocks/freemap.h"
+#include "core/log/replay.h"
 #include "core/check/check_internal.h"
 
 #define RUNS_TOLD 16u		/* of each group */

@@ -22,10 +22,25 @@
  * commit_mutex held throughout.
  */
 #include "core/volume.h"
+#include "core/device/device.h"
+#include "core/blocks/balloc.h"
+#include "core/blocks/trim.h"
+#include "core/tree/tree.h"
+#include "core/log/log.h"
 #include "core/log/prefetch.h"
-#include "core/data/data.h"
+#include "core/delta/delta.h"
+#include "core/delta/pace.h"
+#include "core/delta/space.h"
+#include "core/inode/file_range.h"
+#include "core/inode/ialloc.h"
+#include "core/inode/inode.h"
 #include "core/inode/xattr.h"
 #include "core/names/name_change.h"
+#include "core/names/parent.h"
+#include "core/data/data.h"
+#include "core/data/delete.h"
+#include "core/commit/commit.h"
+#include "core/commit/unify.h"
 
 #define DATA_FIRST_BYTES (4u << 20)
 #define COMMIT_SMALL_BLOCKS 1024u

@@ -14,8 +14,15 @@
  * commit_mutex held.
  */
 #include "core/volume.h"
-#include "core/data/data.h"
+#include "core/device/device.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
+#include "core/log/log.h"
 #include "core/log/prefetch.h"
+#include "core/inode/file_range.h"
+#include "core/data/data.h"
+#include "core/data/delete.h"
+#include "core/commit/commit.h"
 
 struct data_commit {
 	struct tux3_inode *inode;

@@ -15,7 +15,15 @@
  *  4. An anchor is written twice, so that one bad block does not lose it; never over the newest durable one.
  */
 #include "core/volume.h"
+#include "core/device/device.h"
+#include "core/format/anchor.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
+#include "core/tree/tree_internal.h"
 #include "core/log/apply.h"
+#include "core/delta/space.h"
+#include "core/data/data.h"
+#include "core/commit/unify.h"
 
 void unify_init(struct volume *vol)
 {

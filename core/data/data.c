@@ -7,8 +7,13 @@
  * find that the removal has been applied and forgotten.)
  */
 #include "core/volume.h"
-#include "core/data/data.h"
+#include "core/tree/tree.h"
 #include "core/log/apply.h"
+#include "core/delta/delta.h"
+#include "core/inode/file_range.h"
+#include "core/inode/inode.h"
+#include "core/data/data.h"
+#include "core/data/delete.h"
 
 /* ---- the newest state: removed ranges, then the tree ---- */
 

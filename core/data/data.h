@@ -28,7 +28,6 @@
 struct io_wait;
 
 #define DATA_BATCH_MAX 256u
-#define DATA_END (~0ULL)
 
 static inline u32 data_inline_max(u32 block_size)	/* files up to this many bytes live in the tree */
 {
@@ -133,11 +132,5 @@ void data_forget(struct tux3_inode *inode, u64 dirty);
  * blocks may replace placed ones, and nobody looks which: so they count only as far as the size asks for them.
  */
 u64 data_blocks(struct tux3_inode *inode, u64 dirty);
-
-/*
- * Back end (data_commit.c): place, submit and log what is dirty in delta.  attr: the copy that will be
- * logged; the flags that say how the file is stored are changed in it.
- */
-int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait);
 
 #endif

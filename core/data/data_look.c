@@ -23,6 +23,7 @@
  * asked about a window, which grows as the walk goes on.
  */
 #include "core/volume.h"
+#include "core/inode/file_range.h"
 #include "core/data/data.h"
 
 #define LOOK_WINDOW	512u	/* blocks of which the cache is asked at first */

@@ -16,8 +16,13 @@
  * All of it by the back end, commit_mutex held.
  */
 #include "core/volume.h"
+#include "core/tree/tree.h"
+#include "core/log/log.h"
 #include "core/log/prefetch.h"
+#include "core/delta/space.h"
+#include "core/inode/ialloc.h"
 #include "core/data/data.h"
+#include "core/data/delete.h"
 
 #define WORKS_MAX	1024u	/* inodes that get a slice in one commit */
 #define SLICES_MAX	16u	/* all slices of a commit together, in full ones */

@@ -9,6 +9,13 @@
  */
 #include "core/error.h"
 #include "core/volume.h"
+#include "core/blocks/trim.h"
+#include "core/tree/tree.h"
+#include "core/delta/delta.h"
+#include "core/delta/space.h"
+#include "core/data/delete.h"
+#include "core/commit/commit.h"
+#include "core/commit/unify.h"
 
 #define CONFIRM_BLOCKS 2	/* charged for it: a log block, and some slack */
 #define IDLE_UNIFY_MS	15000u	/* nothing happened for so long: unify, so that the next mount has no log */

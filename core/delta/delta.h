@@ -154,26 +154,6 @@ int delta_unify_committed(struct volume *vol);
 
 /* The front delta becomes the back delta; waits until its operations have left.  commit_mutex held. */
 u64 delta_transition(struct volume *vol, s64 *charged);
-/* commit.c: commit the delta that is now the front one; commit_mutex held. */
-int commit_delta(struct volume *vol);
-/* At the end of a volume that is abandoned: release the inodes dirty in this slot. */
-void commit_give_up(struct volume *vol, unsigned int slot);
 bool delta_has_changes(struct volume *vol);	/* the front delta, or long deletes */
-
-/* delete.c: deleting inodes, long ones in slices; commit_mutex held. */
-int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree);
-int delete_inode_is_long(struct tux3_inode *inode);	/* it goes in slices: 1, else 0, or -errno */
-/* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
-int delete_continue(struct volume *vol, s64 *charged);
-void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
-bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */
-/* The ORPHAN item of an inode, kind 0: none.  Between tree edits. */
-int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
-int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
-bool delete_under_way(struct volume *vol);
-bool delete_cuts_left(struct volume *vol);
-bool delete_is_starved(struct volume *vol);	/* they wait for a unify; commit_mutex */
-int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
-void delete_exit(struct volume *vol);
 
 #endif

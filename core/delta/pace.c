@@ -25,6 +25,7 @@
  * is no limit then: deltas end where the options say, every time in the same place.
  */
 #include "core/volume.h"
+#include "core/delta/pace.h"
 
 #define PACE_SMALL_BYTES	(64u << 10)	/* a commit of so little takes what any commit takes */
 #define PACE_LEARN_BYTES	(512u << 10)	/* one of so much tells of the bandwidth */

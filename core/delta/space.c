@@ -62,6 +62,9 @@
  * after its commit and the next unify: for that the reserve serves as working capital.
  */
 #include "core/volume.h"
+#include "core/blocks/balloc.h"
+#include "core/delta/delta.h"
+#include "core/delta/space.h"
 
 #define ITEM_BYTES	640u	/* that an item can add to leaves, half full: 2 x (header 24, name 255, and what goes with it) */
 #define RECORD_BYTES	320u	/* that it can add to the log */

@@ -364,10 +364,12 @@ struct record_xattr {
 	struct disk_xattr entry;
 };
 
+#define DATA_END (~0ULL)	/* a file block behind all others */
+
 struct record_extent {
 	__le64 ino;
 	__le64 block;		/* file block */
-	__le64 count;		/* blocks; for PUNCH up to "everything from here": ~0 */
+	__le64 count;		/* blocks; for PUNCH up to "everything from here": DATA_END */
 	__le64 addr;		/* MAP only */
 	__le32 flags;		/* MAP only: TUX3_EXTENT_... */
 	__le32 spare;

@@ -3,7 +3,7 @@
  * Sets of file blocks.  Memory for what an edit may need is given by the caller, so that it cannot fail under a
  * spinlock.  inode->lock protects the sets.
  */
-#include "core/data/data.h"
+#include "core/format/format.h"
 #include "core/inode/file_range.h"
 
 static u64 range_end(u64 block, u64 count)

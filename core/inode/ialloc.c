@@ -26,6 +26,8 @@
  * Locking: ialloc->lock; the tree is read without it.  Any thread.
  */
 #include "core/volume.h"
+#include "core/tree/tree.h"
+#include "core/inode/ialloc.h"
 
 #define WINDOW_SHIFT	12
 #define WINDOW_NUMBERS	(1u << WINDOW_SHIFT)

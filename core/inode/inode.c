@@ -6,8 +6,11 @@
  * back end is done with that delta.
  */
 #include "core/volume.h"
-#include "core/data/data.h"
+#include "core/tree/tree.h"
+#include "core/delta/delta.h"
+#include "core/inode/inode.h"
 #include "core/inode/xattr.h"
+#include "core/names/name.h"
 
 void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
 {

@@ -9,8 +9,16 @@
  * and is taken inside deltas: so nobody holds it across I/O.
  */
 #include "core/volume.h"
-#include "core/inode/xattr.h"
+#include "core/device/device.h"
+#include "core/format/name_hash.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/log/apply.h"
+#include "core/log/log.h"
+#include "core/delta/delta.h"
+#include "core/delta/space.h"
+#include "core/inode/inode.h"
+#include "core/inode/xattr.h"
 
 struct xattr_value {
 	bool dirty;

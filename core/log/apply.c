@@ -10,6 +10,9 @@
  * A record from the disk may say anything: every field is checked before it is used.
  */
 #include "core/volume.h"
+#include "core/format/name_hash.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/log/apply.h"
 
 static int apply_bad(struct volume *vol, enum tux3_record_type type, const char *what)

@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Small pieces of apply.c that the reading side shares: is what the tree says about blocks possible?
+ * The effect of the log's records on the tree, for commit and replay; and small pieces of it that the reading side
+ * shares: is what the tree says about blocks possible?
  */
 #ifndef TUX3_APPLY_H
 #define TUX3_APPLY_H
 
 #include "core/env.h"
 #include "core/format/format.h"
-#include "core/data/data.h"
 
 struct volume;
+
+/*
+ * Apply one record to the tree; the same code for commit and replay.  Checks every field against
+ * the record's length and the volume: -EIO with a message for nonsense.
+ */
+int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len);
+
+/* Call fn for each group that a GROUP_TOUCHED record names, until it returns an error. */
+int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group), void *ctx);
+
+/* One record after another: *at is the offset, 0 at first.  1: *record is valid, 0: end, -EIO. */
+int log_next_record(const void *records, u32 bytes, u32 *at, const struct disk_record **record);
 
 /* A run of blocks within the volume, its ends not on fixed blocks. */
 bool apply_blocks_valid(struct volume *vol, u64 addr, u64 count);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Writing the log (log_write.c), the effect of its records on the tree (apply.c), and reading it
- * back (replay.c).
+ * Writing the log (log_write.c).  What its records do to the tree: apply.h; reading it back: log_read.h, replay.h.
  */
 #ifndef TUX3_LOG_H
 #define TUX3_LOG_H
 
 #include "core/env.h"
 #include "core/format/format.h"
-#include "core/space/balloc.h"
+#include "core/blocks/balloc.h"
 #include "core/device/device.h"
 
 struct volume;
@@ -67,36 +66,5 @@ int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *w
 void log_end_commit(struct volume *vol);
 /* Zeroed memory that lives until log_end_commit: for what is written with the commit. */
 void *log_commit_buffer(struct volume *vol, u32 size);
-
-/*
- * Apply one record to the tree; the same code for commit and replay.  Checks every field against
- * the record's length and the volume: -EIO with a message for nonsense.
- */
-int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len);
-
-/* Call fn for each group that a GROUP_TOUCHED record names, until it returns an error. */
-int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group), void *ctx);
-
-/* At open, with the tree of the anchor set up.  Takes the state to the last complete commit. */
-int replay_log(struct volume *vol, char *why, size_t why_size);
-/*
- * Walk the log from the anchor on, without changing anything: for tux3 show.  Each complete commit in
- * order; payload is its record stream.  torn: the last one, whose records or data are not complete.
- */
-struct log_commit {
-	const struct disk_log *first;	/* header of its first block */
-	const struct disk_commit *commit;
-	const void *records;
-	const u64 *blocks;		/* addresses of its log blocks */
-	u32 block_count;
-	bool torn;
-};
-typedef int (*log_commit_fn)(void *ctx, const struct log_commit *commit);
-int log_walk(struct volume *vol, log_commit_fn fn, void *ctx);
-/* balloc_note_in_log() for all groups that the log names, which is not replayed. */
-int log_note_groups(struct volume *vol);
-
-/* One record after another: *at is the offset, 0 at first.  1: *record is valid, 0: end, -EIO. */
-int log_next_record(const void *records, u32 bytes, u32 *at, const struct disk_record **record);
 
 #endif

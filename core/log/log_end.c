@@ -19,6 +19,7 @@
  * At mount, or for tools that look at the log; no locks.
  */
 #include "core/volume.h"
+#include "core/device/device.h"
 #include "core/log/apply.h"
 #include "core/log/log_read.h"
 

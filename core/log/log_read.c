@@ -7,6 +7,7 @@
  * So a reader looks there first.  FORMAT.md 7.1.
  */
 #include "core/volume.h"
+#include "core/device/device.h"
 #include "core/log/apply.h"
 #include "core/log/log_read.h"
 

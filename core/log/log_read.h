@@ -10,7 +10,7 @@
 
 #include "core/env.h"
 #include "core/format/format.h"
-#include "core/space/balloc.h"
+#include "core/blocks/balloc.h"
 
 struct volume;
 

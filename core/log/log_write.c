@@ -10,6 +10,11 @@
  * All of it by the back end, commit_mutex held.
  */
 #include "core/volume.h"
+#include "core/device/device.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
+#include "core/log/apply.h"
+#include "core/log/log.h"
 
 struct log_chunk {
 	struct list_head link;

@@ -8,9 +8,11 @@
  *
  * Locking: tree->sem for reading while nodes in memory are looked at, none while anything is read.
  */
-#include "core/log/prefetch.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "core/log/apply.h"
+#include "core/log/prefetch.h"
 
 #define PREFETCH_FEW	16u	/* keys of a small commit, which allocates nothing here */
 #define PREFETCH_STRIDE	64u	/* keys followed before sem is given to others */

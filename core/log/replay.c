@@ -12,9 +12,12 @@
  */
 #include "core/error.h"
 #include "core/volume.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/log/apply.h"
 #include "core/log/log_read.h"
 #include "core/log/prefetch.h"
+#include "core/log/replay.h"
 
 #define BATCH_BYTES	(256u << 10)	/* of records */
 

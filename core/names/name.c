@@ -3,6 +3,10 @@
  * Names in memory: the entries of directories, bringing them there from the tree, dropping them, lookup.  See name.h for
  * the idea, name_internal.h for the invariants.
  */
+#include "core/volume.h"
+#include "core/format/name_hash.h"
+#include "core/tree/tree.h"
+#include "core/names/name.h"
 #include "core/names/name_internal.h"
 
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
@@ -14,27 +18,6 @@ void name_cache_init(struct volume *vol)
 	INIT_LIST_HEAD(&vol->names.dirs);
 	vol->names.dir_count = 0;
 	atomic64_set(&vol->names.entries, 0);
-}
-
-/*
- * What readdir publishes, the hashes of entries, says nothing about those of parent pointers and of attributes, nor about
- * those of the same name in another directory: number and type are hashed with the name.
- */
-u64 name_hash(struct volume *vol, u64 ino, u8 type, const char *name, unsigned int len)
-{
-	struct {
-		__le64 ino_type;
-		char name[TUX3_NAME_MAX];
-	} text;
-	u64 hash;
-
-	len = min_t(unsigned int, len, TUX3_NAME_MAX);
-	text.ino_type = cpu_to_le64(ino << 8 | type);
-	memcpy(text.name, name, len);
-	hash = siphash(&text, offsetof(typeof(text), name) + len, &vol->hash_key) & S64_MAX;
-	if (vol->opts.name_hash_mask)
-		hash &= vol->opts.name_hash_mask;
-	return hash < NAME_HASH_MIN ? hash + NAME_HASH_MIN : min_t(u64, hash, NAME_HASH_MAX);
 }
 
 struct name_dir *name_dir_get(struct tux3_inode *inode)

@@ -4,9 +4,14 @@
  *
  * Only name_commit and name_done run in the back end.
  */
-#include "core/names/name_internal.h"
-#include "core/names/name_change.h"
+#include "core/volume.h"
+#include "core/tree/tree.h"
+#include "core/log/log.h"
 #include "core/log/prefetch.h"
+#include "core/delta/delta.h"
+#include "core/inode/inode.h"
+#include "core/names/name_change.h"
+#include "core/names/name_internal.h"
 
 #define NAMES_AHEAD	64u	/* changes whose leaves are read together */
 

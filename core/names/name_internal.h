@@ -15,8 +15,6 @@
 #include "core/volume.h"
 
 #define NAME_BATCH	256u	/* entries brought into memory, or listed, at a time */
-#define NAME_HASH_MIN	16u	/* lower cookies belong to the host */
-#define NAME_HASH_MAX	((1ULL << 63) - 16)	/* and so do the highest */
 
 struct name_change {
 	struct list_head link;		/* name_dir.changed[] */

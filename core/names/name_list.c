@@ -2,6 +2,7 @@
 /*
  * Listing directories: entries from memory in the order of their hashes, which are the cookies.
  */
+#include "core/format/name_hash.h"
 #include "core/names/name_internal.h"
 #include "core/names/name_list.h"
 

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Operations on names and attributes: each is one delta.  Described in inode.h.
+ * Operations on names and attributes: each is one delta.  Described in ops.h.
  *
  * The pattern: everything that may fail or wait (finding entries, memory) first; then enter, change
  * memory, leave, without a failure.
  */
 #include "core/volume.h"
+#include "core/tree/tree.h"
+#include "core/delta/delta.h"
+#include "core/delta/space.h"
+#include "core/inode/inode.h"
+#include "core/names/name.h"
 #include "core/names/name_change.h"
+#include "core/names/ops.h"
+#include "core/names/parent.h"
 
 /* A directory gained or lost entries and subdirectories. */
 static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries, int subdirs,

@@ -12,6 +12,9 @@
  * The host's lock of the inode (inode.h) keeps others from giving it names meanwhile.
  */
 #include "core/volume.h"
+#include "core/format/name_hash.h"
+#include "core/tree/tree.h"
+#include "core/delta/delta.h"
 #include "core/names/parent.h"
 
 #define PARENTS_FIT 4u

@@ -8,6 +8,7 @@
 #include "core/env.h"
 #include "core/format/format.h"
 #include "core/tree/tree.h"
+#include "core/data/data.h"
 #include "core/show/show.h"
 
 void show_printf(struct show_buffer *out, const char *format, ...)

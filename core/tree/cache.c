@@ -20,6 +20,8 @@
  */
 #include "core/error.h"
 #include "core/volume.h"
+#include "core/device/device.h"
+#include "core/tree/tree.h"
 
 #define CACHE_MIN_BUCKETS	16u
 #define CACHE_MAX_BUCKETS	(1u << 20)	/* in one shard */

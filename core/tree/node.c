@@ -6,6 +6,8 @@
  * having passed when the node came from disk and on the caller for room; what they leave passes again.
  * Bytes between the items and their data are anything in memory and zero on disk (node_seal).
  */
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 
 int tree_key_compare(const struct tree_key *a, const struct tree_key *b)

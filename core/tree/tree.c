@@ -9,6 +9,8 @@
  * nothing: the next start, and also the READ_ATTEMPTS-th, reads with sem held, which cannot fail for
  * that reason and ends any race with evictions or edits.
  */
+#include "core/volume.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 
 /* More than enough to bring in every node of a path one by one. */

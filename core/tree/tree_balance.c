@@ -15,6 +15,8 @@
  *
  * Locking: tree->sem for writing.
  */
+#include "core/volume.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 
 /* ---- splitting ---- */

@@ -11,6 +11,8 @@
  *
  * Locking: tree->sem for writing, from tree_edit_begin() to tree_edit_end().
  */
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 
 void tree_edit_begin(struct volume *vol)

@@ -6,6 +6,9 @@
  * redirects a FLUSHING node at the same time and the end of its write agree by the cache shard's lock on who
  * lets go of the buffer.
  */
+#include "core/volume.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 
 /* ---- places ---- */

@@ -8,6 +8,7 @@
  *
  * Locking: tree->sem is held for reading from beginning to end.
  */
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 
 struct tree_walk {

@@ -6,6 +6,9 @@
 #include "support_image.h"
 #include "user/lib/internal.h"
 #include "user/env/device_memory.h"
+#include "core/format/anchor.h"
+#include "core/mkfs.h"
+#include "core/open.h"
 
 /* ---- building ---- */
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "support_lib.h"
 #include "core/check/check.h"
+#include "core/mkfs.h"
+#include "core/open.h"
 
 void bed_assert_ok(long long result, const char *call, const char *file, int line)
 {

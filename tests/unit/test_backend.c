@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include "core/check/check.h"
 #include "core/data/data.h"
+#include "core/data/delete.h"
+#include "core/open.h"
 
 #define BLOCK 4096u
 

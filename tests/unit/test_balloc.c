@@ -3,7 +3,7 @@
  * Free space: allocation, freeing, free maps on disk.
  *
  * The random tests keep an array with the state of each block beside the volume, and compare everything
- * that core/space/freemap.h shows of it.  TUX3_TEST_SEED=n runs them with that seed, an argument runs only the tests
+ * that core/blocks/freemap.h shows of it.  TUX3_TEST_SEED=n runs them with that seed, an argument runs only the tests
  * so named (with * and ?); a failing check prints the line that does both.
  */
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include <cmocka.h>
-#include "core/space/freemap.h"
+#include "core/blocks/freemap.h"
 #include "core/volume.h"
 #include "user/env/device_memory.h"
 #include "user/env/fault.h"

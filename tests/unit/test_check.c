@@ -12,6 +12,9 @@
 #include <cmocka.h>
 
 #include "support_image.h"
+#include "core/format/anchor.h"
+#include "core/format/name_hash.h"
+#include "core/open.h"
 
 #define FOUND_MAX 32u
 

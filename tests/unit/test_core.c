@@ -15,6 +15,10 @@
 #include "core/inode/xattr.h"
 #include "core/check/check.h"
 #include "core/names/name_list.h"
+#include "core/inode/ialloc.h"
+#include "core/names/ops.h"
+#include "core/mkfs.h"
+#include "core/open.h"
 #include "user/env/device_memory.h"
 
 /* ---- host: inodes with counted references, and with one block of zeros as their data ---- */

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include "support_tree.h"
 #include "user/env/fault.h"
+#include "core/inode/ialloc.h"
 
 #define BLOCKS		32000u
 #define CACHE_BYTES	(64u << 20)

@@ -13,6 +13,8 @@
 #include "core/data/data.h"
 #include "core/inode/file_range.h"
 #include "core/inode/xattr.h"
+#include "core/format/name_hash.h"
+#include "core/data/delete.h"
 
 #define BLOCK 4096u
 

@@ -8,6 +8,7 @@
 #include "support_lib.h"
 #include "user/env/clock.h"
 #include "user/lib/lib.h"
+#include "core/open.h"
 
 #define BLOCK	4096u
 #define MIB	(1ull << 20)

@@ -5,6 +5,7 @@
  */
 #include "support_lib.h"
 #include "user/lib/lib.h"
+#include "core/names/ops.h"
 
 #include <fcntl.h>
 

@@ -3,6 +3,7 @@
  * Attributes: stat, setattr with its rules, and the time of the last access.
  */
 #include "lib.h"
+#include "core/names/ops.h"
 
 static struct timespec to_timespec(const struct tux3_time *time)
 {

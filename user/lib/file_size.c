@@ -6,6 +6,7 @@
  * the end forward makes the block it was in dirty.  All with node->lock held for writing.
  */
 #include "lib.h"
+#include "core/names/ops.h"
 
 #include <fcntl.h>
 #ifndef FALLOC_FL_KEEP_SIZE

@@ -9,6 +9,8 @@
  */
 #include "internal.h"
 #include "core/format/label.h"
+#include "core/format/anchor.h"
+#include "core/mkfs.h"
 #include "device_file.h"
 #include "device_plan.h"
 #include "signatures.h"

@@ -28,6 +28,7 @@
  * that one.
  */
 #include "lib.h"
+#include "core/names/ops.h"
 
 #include <stdlib.h>
 #include <linux/hash.h>

@@ -9,6 +9,8 @@
  */
 #include "lib.h"
 #include "core/names/name_list.h"
+#include "core/inode/ialloc.h"
+#include "core/names/ops.h"
 
 #include <stdlib.h>
 

@@ -10,6 +10,7 @@
  * above the target, which only moves of directories between directories change: these hold rename_mutex.
  */
 #include "lib.h"
+#include "core/names/ops.h"
 
 #define LOCKS_MAX 4
 

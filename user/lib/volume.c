@@ -4,6 +4,7 @@
  */
 #include "lib.h"
 #include "device_file.h"
+#include "core/open.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,6 +12,7 @@
  * reading, since a long value has blocks of its own that are freed when it is replaced.
  */
 #include "lib.h"
+#include "core/names/ops.h"
 
 #include <sys/xattr.h>
 

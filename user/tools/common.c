@@ -13,6 +13,7 @@
 #include "user/env/device_use.h"
 #include "user/env/device_wait.h"
 #include "user/env/log.h"
+#include "core/open.h"
 
 #define PROGRESS_AFTER_NS	2000000000ull
 #define PROGRESS_EVERY_NS	200000000ull

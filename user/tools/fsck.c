@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "common.h"
 #include "core/check/check.h"
+#include "core/format/anchor.h"
 #include "user/env/streams.h"
 #include "tux3.h"
 

@@ -12,8 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "commands.h"
-#include "core/space/freemap.h"
+#include "core/blocks/freemap.h"
 #include "core/tree/tree_internal.h"
+#include "core/format/anchor.h"
+#include "core/log/apply.h"
+#include "core/log/replay.h"
 
 const char graph_help[] =
 "tux3 graph IMAGE [--svg] [-o FILE] [--limit NUMBER]\n"

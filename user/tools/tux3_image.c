@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include "commands.h"
 #include "scramble.h"
+#include "core/format/anchor.h"
+#include "core/log/replay.h"
 
 const char image_help[] =
 "tux3 image IMAGE OUT [--scramble]\n"

@@ -12,6 +12,9 @@
 #include "commands.h"
 #include "scramble.h"
 #include "core/tree/tree_internal.h"
+#include "core/format/name_hash.h"
+#include "core/mkfs.h"
+#include "core/open.h"
 #include "user/env/device_file.h"
 
 #define UNIFY_NODES 4096u	/* write to disk when so many nodes are dirty */

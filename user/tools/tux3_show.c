@@ -5,8 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "commands.h"
-#include "core/space/freemap.h"
+#include "core/blocks/freemap.h"
 #include "core/tree/tree_internal.h"
+#include "core/format/anchor.h"
+#include "core/format/name_hash.h"
+#include "core/log/apply.h"
+#include "core/log/replay.h"
 
 const char show_help[] =
 "tux3 show IMAGE [OBJECT] [--json]\n"

@@ -29,8 +29,10 @@
  * Locking: balloc->lock, taken by the functions that balloc.h lists, held in all others.
  */
 #include "core/error.h"
-#include "core/space/freemap.h"
 #include "core/volume.h"
+#include "core/device/device.h"
+#include "core/blocks/balloc.h"
+#include "core/blocks/freemap.h"
 
 #define MAP_TAIL_BYTES	(2 * TUX3_ANCHOR_STRIDE)	/* anchors 2 and 3 */
 #define MAP_HEAD_BYTES	(3 * TUX3_ANCHOR_STRIDE)	/* boot area, anchors 0 and 1 */

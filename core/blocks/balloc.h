@@ -206,44 +206,4 @@ void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok)
 /* Check one free-map block; 0, or -EIO and a sentence in why. */
 int map_check(struct volume *vol, const void *data, u64 addr, u64 group, char *why, size_t why_size);
 
-/* ---- inode numbers (ialloc.c) ----
- *
- * Volatile bitmaps of windows of 4096 numbers, each filled from the tree (any item counts) when it is
- * needed; those not used for long go.  Any thread, with no tree lock held, where nothing else is said.
- */
-#define IALLOC_WINDOWS_MAX	1024u
-#define IALLOC_SETTLE_BATCH	64u
-
-struct ialloc {
-	struct mutex lock;
-	struct rb_root windows;		/* lock */
-	struct list_head lru;		/* lock: windows, least recently used first */
-	u64 next_dir;			/* lock: where the next directory goes */
-	u64 count;			/* lock: windows in memory */
-	u64 windows_max;		/* that many, beside those of which the tree does not know all */
-	u64 frees_missed;		/* lock: numbers freed while their window was not in memory */
-	u64 settled[IALLOC_SETTLE_BATCH];	/* back end: numbers to be settled */
-	u32 settled_count;
-};
-
-void ialloc_init(struct volume *vol);
-void ialloc_exit(struct volume *vol);
-/*
- * A free number.  Files: the next after parent (or after the parent's last, hint, if not 0).  Directories: the start of
- * a free stretch of 32, so that their files get numbers next to them.  -ENOSPC when all 2^56 are used; -EIO.
- */
-int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino);
-/* The number may be used again.  When it was in the tree: it has been held since before its items went from there. */
-void ialloc_free(struct volume *vol, u64 ino);
-/*
- * Back end.  settle: a number that was handed out is in the tree now; settle_all: at the end of a commit.  hold: it is about
- * to go from the tree, and stays in use until it is freed; tree.sem may be held.  -ENOMEM.
- */
-void ialloc_settle(struct volume *vol, u64 ino);
-void ialloc_settle_all(struct volume *vol);
-int ialloc_hold(struct volume *vol, u64 ino);
-/* For replay and check: mark as used / is it (loads the window). */
-int ialloc_mark(struct volume *vol, u64 ino);
-int ialloc_test(struct volume *vol, u64 ino);
-
 #endif

@@ -26,7 +26,7 @@
  *
  * Locking: balloc->lock, held by all callers.
  */
-#include "core/space/freemap.h"
+#include "core/blocks/freemap.h"
 #include "core/volume.h"
 
 #define NEIGHBOURS	8u	/* groups behind the goal's that are tried before those known to have room */

@@ -6,7 +6,7 @@
 #define TUX3_TRIM_H
 
 #include "core/env.h"
-#include "core/space/balloc.h"
+#include "core/blocks/balloc.h"
 
 struct volume;
 

@@ -23,8 +23,9 @@
  * Locking: all functions that balloc.h lists take balloc->lock, but for the range_list functions: a list
  * is protected by whoever owns it.
  */
-#include "core/space/freemap.h"
 #include "core/volume.h"
+#include "core/blocks/balloc.h"
+#include "core/blocks/freemap.h"
 
 /* ---- range lists ---- */
 

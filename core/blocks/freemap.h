@@ -20,7 +20,7 @@
 #define TUX3_FREEMAP_H
 
 #include "core/env.h"
-#include "core/space/balloc.h"
+#include "core/blocks/balloc.h"
 
 #define CHUNK_GROUPS	(64 * TOUCHED_WORDS)
 #define CHUNKS_MAX	(1u << 20)	/* 2^32 groups: 512 PiB with blocks of 4096 bytes */

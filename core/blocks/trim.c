@@ -17,7 +17,10 @@
  */
 #include "core/error.h"
 #include "core/volume.h"
-#include "core/space/freemap.h"
+#include "core/device/device.h"
+#include "core/blocks/balloc.h"
+#include "core/blocks/freemap.h"
+#include "core/blocks/trim.h"
 
 #define TRIM_NOTED_MAX	65536u	/* ranges */
 #define TRIM_TURN	16u	/* ranges trimmed before the thread looks for other work */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Deleting inodes and cutting the ends off files, long ones in slices, over several commits.  How: delete.c.
+ */
+#ifndef TUX3_DELETE_H
+#define TUX3_DELETE_H
+
+#include "core/env.h"
+
+struct volume;
+struct tux3_inode;
+
+/* All of these: commit_mutex held. */
+int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree);
+int delete_inode_is_long(struct tux3_inode *inode);	/* it goes in slices: 1, else 0, or -errno */
+/* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
+int delete_continue(struct volume *vol, s64 *charged);
+void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
+bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */
+/* The ORPHAN item of an inode, kind 0: none.  Between tree edits. */
+int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
+int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
+bool delete_under_way(struct volume *vol);
+bool delete_cuts_left(struct volume *vol);
+bool delete_is_starved(struct volume *vol);	/* they wait for a unify; commit_mutex */
+int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
+void delete_exit(struct volume *vol);
+
+#endif

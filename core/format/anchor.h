@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Finding the anchor of a volume, with nothing but its device. */
+#ifndef TUX3_ANCHOR_H
+#define TUX3_ANCHOR_H
+
+#include "core/env.h"
+#include "core/format/format.h"
+
+struct tux3_device;
+
+/* Find the anchor that counts, without opening: for tools and volume_open.  slot may be NULL. */
+int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsigned int *slot,
+		       char *why, size_t why_size);
+/* One slot as it is on the disk (n < TUX3_ANCHOR_SLOTS): 0 and valid, or -errno and why. */
+int volume_read_anchor_slot(struct tux3_device *dev, unsigned int n, struct disk_anchor *anchor,
+			    char *why, size_t why_size);
+u64 anchor_slot_offset(u64 volume_bytes, unsigned int slot);	/* bytes */
+void anchor_seal(struct disk_anchor *anchor);			/* set its checksum */
+
+#endif
