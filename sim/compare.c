@@ -260,8 +260,8 @@ static struct listed *listing_find(struct listing *list, const char *name)
 }
 
 /*
- * Read the directory in pieces; but names whose hashes collide have one cookie and come again if a piece ends
- * between them.
+ * Read the directory in pieces, small ones first: what is not in memory is read anew for each.  But names whose
+ * hashes collide have one cookie and come again if a piece ends between them.
  */
 static int listing_read(struct tux3_node *dir, struct listing *list, u32 entries)
 {
@@ -271,7 +271,7 @@ static int listing_read(struct tux3_node *dir, struct listing *list, u32 entries
 	int ret;
 
 	for (rounds = 0; rounds < 4 * entries + 16; rounds++) {
-		list->stop_after = pieces ? 1 + (rounds * 5 + entries) % 9 : ~0u;
+		list->stop_after = pieces ? (1 + (rounds * 5 + entries) % 9) << min_t(u32, rounds / 8, 8) : ~0u;
 		ret = tux3_readdir(dir, &cookie, listing_add, list);
 		if (ret <= 0)
 			return ret;

@@ -193,17 +193,22 @@ static void disk_complete_some(struct sim_disk *disk, bool all)
 static int disk_read_one(struct sim_disk *disk, u64 addr, u32 count, void *data)
 {
 	u64 at = addr * disk->dev.block_size, end = at + (u64)count * disk->dev.block_size;
+	u32 len;
 	int err = 0;
 
 	if (disk->frozen || disk_fails(disk, &disk->reads_seen, disk->faults.read_at))
 		err = -EIO;
-	for (; !err && at < end; at += DISK_PAGE, data = (u8 *)data + DISK_PAGE) {
+	for (; !err && at < end; at += len, data = (u8 *)data + len) {
 		const u8 *page = pages_get(&disk->pages, at / DISK_PAGE);
 
+		/* What was written in one piece lies in one piece. */
+		for (len = DISK_PAGE; page && at + len < end; len += DISK_PAGE)
+			if (pages_get(&disk->pages, (at + len) / DISK_PAGE) != page + len)
+				break;
 		if (page)
-			memcpy(data, page, DISK_PAGE);
+			memcpy(data, page, len);
 		else
-			memset(data, 0, DISK_PAGE);
+			memset(data, 0, len);
 	}
 	return err;
 }

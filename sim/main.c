@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* tux3-sim: the command line of the crash simulator. */
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "tux3-sim: \"%s\" is not an option; --help tells what may be given\n", argv[optind]);
 		return 2;
 	}
+	/* Volumes come and go by the thousand: memory given back would be faulted in again, page by page. */
+	mallopt(M_TRIM_THRESHOLD, 512 << 20);
+	mallopt(M_MMAP_THRESHOLD, 512 << 20);
 	sim_log_init(&config);
 	return run_mode(&config);
 }
