@@ -225,28 +225,46 @@ static int bdev_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	return err;
 }
 
-/* Neighbours become one request; what the device cannot reach as it lies is read by itself. */
-static void bdev_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+/* Which of several reads failed, one at a time: and what failed in company may well succeed alone. */
+static void bdev_read_each(struct tux3_device *dev, struct device_io *reads, u32 count)
 {
-	struct io_wait wait[DEVICE_READS_MAX];
-	struct blk_plug plug;
 	u32 i;
 
+	for (i = 0; i < count; i++)
+		reads[i].err = bdev_read(dev, reads[i].addr, reads[i].count, reads[i].data);
+}
+
+/*
+ * Neighbours become one request; what the device cannot reach as it lies is read by itself.  One io_wait for all, since
+ * many would fill a stack on which a filesystem, and reclaim, may lie already.
+ */
+static void bdev_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	struct io_wait wait;
+	struct blk_plug plug;
+	int err;
+	u32 i;
+
+	io_wait_init(&wait);
 	blk_start_plug(&plug);
 	for (i = 0; i < count; i++) {
 		struct kvec vec = { .iov_base = reads[i].data, .iov_len = (size_t)reads[i].count * dev->block_size };
 
-		io_wait_init(&wait[i]);
 		if (bdev_can_reach(dev, vec.iov_base, vec.iov_len))
-			bdev_submit(dev, REQ_OP_READ | REQ_META, reads[i].addr, &vec, 1, &wait[i]);
+			bdev_submit(dev, REQ_OP_READ | REQ_META, reads[i].addr, &vec, 1, &wait);
 	}
 	blk_finish_plug(&plug);
+	err = io_wait_finish(&wait);
+	if (err) {
+		bdev_read_each(dev, reads, count);
+		return;
+	}
 	for (i = 0; i < count; i++) {
 		size_t bytes = (size_t)reads[i].count * dev->block_size;
 
-		reads[i].err = io_wait_finish(&wait[i]);
+		reads[i].err = 0;
 		if (!bdev_can_reach(dev, reads[i].data, bytes))
-			reads[i].err = bdev_read(dev, reads[i].addr, reads[i].count, reads[i].data);
+			bdev_read_each(dev, &reads[i], 1);
 		else if (is_vmalloc_addr(reads[i].data))
 			invalidate_kernel_vmap_range(reads[i].data, bytes);
 	}

@@ -23,7 +23,8 @@ KDIR ?= $(VM_BUILD)
 MODULE_OUT ?= build/module$(OTHER_SERIES:%=-%)
 MODULE_INPUT := $(sort $(wildcard core/*.[ch] core/*/*.[ch] linux/*.[ch] linux/*/*.[ch] linux/*.mk))
 
-# -Wextra without what the kernel's own headers do everywhere.
+# -Wextra without what the kernel's own headers do everywhere.  A frame may take a tenth of the stack; with KASAN's zones
+# around each variable, what the kernel allows.
 MODULE_WARNINGS := -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
 	-Wno-type-limits -Wno-shift-negative-value -Wno-override-init
 
@@ -38,6 +39,7 @@ obj-m := tux3.o
 tux3-y := $$(TUX3_OBJECTS)
 ccflags-y := $$(TUX3_CFLAGS) -DTUX3_VERSION='"$(VERSION)"'
 ccflags-y += -g -fmacro-prefix-map=$$(TUX3_SOURCE)/= $(MODULE_WARNINGS)
+ccflags-y += $$(if $$(CONFIG_KASAN),,-Wframe-larger-than=1536)
 $$(obj)/core/%.o: $$(TUX3_SOURCE)/core/%.c FORCE
 	$$(call if_changed_rule,cc_o_c)
 	$$(call cmd,force_checksrc)

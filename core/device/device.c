@@ -99,29 +99,28 @@ int device_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	return dev->ops->read(dev, addr, count, data);
 }
 
-/* Those that lie within the device go down together; the others have failed. */
+/* All go down together, or one after the other if one does not lie within the device: no copy of them on the stack. */
 static void device_read_batch(struct tux3_device *dev, struct device_io *reads, u32 count)
 {
-	struct device_io valid[DEVICE_READS_MAX];
-	u32 which[DEVICE_READS_MAX], n = 0, i;
+	bool valid = true;
+	u32 i;
 
 	for (i = 0; i < count; i++) {
 		reads[i].err = device_check_range(dev, "read", reads[i].addr, reads[i].count);
-		if (reads[i].err)
+		if (reads[i].err) {
+			valid = false;
 			continue;
+		}
 		atomic64_inc(&dev->reads);
 		atomic64_add((u64)reads[i].count * dev->block_size, &dev->read_bytes);
-		which[n] = i;
-		valid[n++] = reads[i];
 	}
-	if (dev->ops->read_many && n > 1) {
-		dev->ops->read_many(dev, valid, n);
-	} else {
-		for (i = 0; i < n; i++)
-			valid[i].err = dev->ops->read(dev, valid[i].addr, valid[i].count, valid[i].data);
+	if (valid && dev->ops->read_many && count > 1) {
+		dev->ops->read_many(dev, reads, count);
+		return;
 	}
-	for (i = 0; i < n; i++)
-		reads[which[i]].err = valid[i].err;
+	for (i = 0; i < count; i++)
+		if (!reads[i].err)
+			reads[i].err = dev->ops->read(dev, reads[i].addr, reads[i].count, reads[i].data);
 }
 
 void device_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)

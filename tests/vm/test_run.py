@@ -69,7 +69,8 @@ def test_large_output_arrives_whole():
 def test_the_configuration_is_told_and_used():
     done = bash("nproc; grep MemTotal /proc/meminfo; cat /proc/cmdline; uname -r; "
                 "lsblk -bno NAME,SIZE /dev/vda /dev/vdb; echo $NAME; "
-                "cat /sys/devices/system/clocksource/clocksource0/current_clocksource",
+                "cat /sys/devices/system/clocksource/clocksource0/current_clocksource; "
+                "dmesg | sed -n 's/.*tsc: Detected \\([0-9]*\\)\\.[0-9]* MHz processor.*/\\1/p'",
                 "--cpus", 1, "--memory", 777, "--append", "quiet", "--disk", "64M", "--disk", "3M",
                 "--env", "NAME=a 'b' $c")
     assert done.returncode == 0, done.stderr
@@ -80,6 +81,9 @@ def test_the_configuration_is_told_and_used():
     assert [line.split() for line in lines[4:6]] == [["vda", str(64 << 20)], ["vdb", str(3 << 20)]]
     assert lines[6] == "a 'b' $c"
     assert lines[7] == "tsc"
+    # Its clock is as fast as ours, however busy we are.
+    if khz := re.search(r" tsc_early_khz=(\d+)", lines[2]):
+        assert abs(int(lines[8]) * 1000 / int(khz[1]) - 1) < 0.1
     [told] = [line for line in done.stderr.splitlines() if line.startswith("# vm:")]
     for word in (lines[3], "QEMU", "max,-erms,-fsrm,-fsrs,-sse4.2", "1 CPU", "777 MB", lines[2], "vda 64M", "vdb 3M"):
         assert word in told
