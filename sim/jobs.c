@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "sim.h"
 
 #define JOBS_MAX	64u
-#define STEP_SECONDS	60u	/* a single image takes at most so long */
+#define STEP_SECONDS	60u	/* a single image takes at most so long, of CPU time: on a busy machine it waits */
+#define STUCK_SECONDS	900u	/* and so long by the clock: it waits for what never comes */
 #define FAILURES_MAX	20u	/* after so many, stop */
 
 struct worker {
@@ -50,7 +52,10 @@ void jobs_at_nth(s64 nth)
 
 void jobs_watchdog(void)
 {
-	alarm(STEP_SECONDS);
+	struct itimerval cpu = { .it_value.tv_sec = STEP_SECONDS };
+
+	setitimer(ITIMER_PROF, &cpu, NULL);
+	alarm(STUCK_SECONDS);
 }
 
 static double seconds(void)
@@ -152,8 +157,10 @@ static bool judge_worker(struct worker *worker, const struct sim_config *config,
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		return true;
 	this_worker = worker;
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-		printf("FAILED seed %llu: no progress for %u seconds\n", worker->unit, STEP_SECONDS);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
+		printf("FAILED seed %llu: no progress in %u seconds of CPU time\n", worker->unit, STEP_SECONDS);
+	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+		printf("FAILED seed %llu: no progress for %u seconds\n", worker->unit, STUCK_SECONDS);
 	else if (WIFSIGNALED(status))
 		printf("FAILED seed %llu: died of signal %d (%s)\n", worker->unit, WTERMSIG(status),
 		       strsignal(WTERMSIG(status)));
