@@ -15,6 +15,7 @@
  */
 #include <linux/exportfs.h>
 #include "linux/vfs.h"
+#include "core/format/chain.h"
 #include "core/names/name_list.h"
 
 #define HANDLE_WORDS		3
@@ -110,22 +111,18 @@ struct name_search {
 /* Under the tree's lock. */
 static int search_parent_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
+	struct chain chain = chain_of(data, len);
 	struct name_search *search = ctx;
-	u32 at, size;
+	const struct disk_parent *item;
 
-	for (at = 0; at < len; at += size) {
-		const struct disk_parent *item = data + at;
-
-		if (len - at < sizeof(*item) || len - at < sizeof(*item) + item->len || !item->len)
-			return -EIO;
-		size = sizeof(*item) + item->len;
+	while ((item = chain_next_parent(&chain))) {
 		if (le64_to_cpu(item->dir) != search->dir || search->skip-- > 0)
 			continue;
 		memcpy(search->name, item->name, item->len);
 		search->len = item->len;
 		return 1;
 	}
-	return 0;
+	return chain.bad ? -EIO : 0;
 }
 
 /* 0: search->name is what the tree says and the directory confirms. */

@@ -13,47 +13,34 @@
 
 #define NAME_TEXT 80u
 
-/* Walking a chain: entry is at data + at, size bytes long. */
-struct chain {
-	const u8 *data;
-	u32 len;
-	u32 at, size;
-};
-
-typedef u32 (*entry_size_fn)(const void *entry, u32 left);	/* 0: does not fit */
-
-/* The next entry, NULL at the end; *bad: it is no good from there on. */
-static const void *chain_next(struct chain *chain, entry_size_fn entry_size, bool *bad)
+/* The next entry, NULL at the end; chain->bad: it is no good from there on. */
+static const void *chain_next(struct check_chain *chain, u32 (*entry_size)(const void *entry, u32 left))
 {
 	chain->at += chain->size;
 	chain->size = 0;
-	if (chain->at == chain->len) {
-		*bad = !chain->len;
+	chain->bad = !chain->len;
+	if (chain->at == chain->len)
 		return NULL;
-	}
 	chain->size = entry_size(chain->data + chain->at, chain->len - chain->at);
-	if (!chain->size) {
-		*bad = true;
-		return NULL;
-	}
-	return chain->data + chain->at;
+	chain->bad = !chain->size;
+	return chain->bad ? NULL : chain->data + chain->at;
 }
 
-static u32 dirent_entry_size(const void *p, u32 left)
+static u32 check_dirent_size(const void *p, u32 left)
 {
 	const struct disk_dirent *entry = p;
 
 	return left < sizeof(*entry) || left - sizeof(*entry) < entry->len ? 0 : sizeof(*entry) + entry->len;
 }
 
-static u32 parent_entry_size(const void *p, u32 left)
+static u32 check_parent_size(const void *p, u32 left)
 {
 	const struct disk_parent *entry = p;
 
 	return left < sizeof(*entry) || left - sizeof(*entry) < entry->len ? 0 : sizeof(*entry) + entry->len;
 }
 
-static u32 xattr_size(const void *p, u32 left)
+static u32 check_xattr_size(const void *p, u32 left)
 {
 	const struct disk_xattr *entry = p;
 	u32 value_len, size = sizeof(*entry);
@@ -68,6 +55,21 @@ static u32 xattr_size(const void *p, u32 left)
 	return size <= left ? size : 0;
 }
 
+const struct disk_dirent *check_next_dirent(struct check_chain *chain)
+{
+	return chain_next(chain, check_dirent_size);
+}
+
+const struct disk_parent *check_next_parent(struct check_chain *chain)
+{
+	return chain_next(chain, check_parent_size);
+}
+
+const struct disk_xattr *check_next_xattr(struct check_chain *chain)
+{
+	return chain_next(chain, check_xattr_size);
+}
+
 static bool name_valid(const u8 *name, u32 len)
 {
 	if (!len || (len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.'))
@@ -77,15 +79,12 @@ static bool name_valid(const u8 *name, u32 len)
 
 /* ---- directory entries ---- */
 
-static bool dirent_seen(const struct chain *chain, const struct disk_dirent *entry)
+static bool dirent_seen(const struct check_chain *chain, const struct disk_dirent *entry)
 {
-	struct chain before = { .data = chain->data, .len = chain->at };
+	struct check_chain before = { .data = chain->data, .len = chain->at };
 	const struct disk_dirent *other;
-	bool bad;
 
-	if (!before.len)
-		return false;
-	while ((other = chain_next(&before, dirent_entry_size, &bad)))
+	while ((other = check_next_dirent(&before)))
 		if (other->len == entry->len && !memcmp(other->name, entry->name, entry->len))
 			return true;
 	return false;
@@ -109,12 +108,11 @@ static int dirent_check(struct check *check, const struct tree_key *key, const s
 
 int check_dirents(struct check *check, const struct tree_key *key, const void *data, u32 len)
 {
-	struct chain chain = { .data = data, .len = len };
+	struct check_chain chain = { .data = data, .len = len };
 	const struct disk_dirent *entry;
 	char text[NAME_TEXT];
-	bool bad = false;
 
-	while (!check->stop && (entry = chain_next(&chain, dirent_entry_size, &bad))) {
+	while (!check->stop && (entry = check_next_dirent(&chain))) {
 		u64 ino = get_unaligned_le64(&entry->ino);
 		struct check_link *link = check_table_add(check, &check->links);
 
@@ -137,22 +135,19 @@ int check_dirents(struct check *check, const struct tree_key *key, const void *d
 		}
 		dirent_check(check, key, entry);
 	}
-	if (bad && !check->stop)
+	if (chain.bad && !check->stop)
 		check_problem(check, DIRENT_BAD, key->ino, 0, NULL, key->ino, key->offset);
 	return check->stop;
 }
 
 /* ---- parent pointers ---- */
 
-static bool parent_seen(const struct chain *chain, const struct disk_parent *entry)
+static bool parent_seen(const struct check_chain *chain, const struct disk_parent *entry)
 {
-	struct chain before = { .data = chain->data, .len = chain->at };
+	struct check_chain before = { .data = chain->data, .len = chain->at };
 	const struct disk_parent *other;
-	bool bad;
 
-	if (!before.len)
-		return false;
-	while ((other = chain_next(&before, parent_entry_size, &bad)))
+	while ((other = check_next_parent(&before)))
 		if (other->dir == entry->dir && other->len == entry->len &&
 		    !memcmp(other->name, entry->name, entry->len))
 			return true;
@@ -161,13 +156,12 @@ static bool parent_seen(const struct chain *chain, const struct disk_parent *ent
 
 int check_parents(struct check *check, const struct tree_key *key, const void *data, u32 len)
 {
-	struct chain chain = { .data = data, .len = len };
+	struct check_chain chain = { .data = data, .len = len };
 	struct check_inode *inode = check_inode_at(check, check->now.index);
 	const struct disk_parent *entry;
 	char text[NAME_TEXT];
-	bool bad = false;
 
-	while (!check->stop && (entry = chain_next(&chain, parent_entry_size, &bad))) {
+	while (!check->stop && (entry = check_next_parent(&chain))) {
 		u64 dir = get_unaligned_le64(&entry->dir);
 		u64 hash = name_hash(check->vol, dir, TUX3_ITEM_PARENT, (const char *)entry->name, entry->len);
 
@@ -182,22 +176,19 @@ int check_parents(struct check *check, const struct tree_key *key, const void *d
 			check_problem(check, PARENT_DUPLICATE, key->ino, 0, text, key->ino, dir);
 		}
 	}
-	if (bad && !check->stop)
+	if (chain.bad && !check->stop)
 		check_problem(check, PARENT_BAD, key->ino, 0, NULL, key->ino, key->offset);
 	return check->stop;
 }
 
 /* ---- extended attributes ---- */
 
-static bool xattr_seen(const struct chain *chain, const struct disk_xattr *entry)
+static bool xattr_seen(const struct check_chain *chain, const struct disk_xattr *entry)
 {
-	struct chain before = { .data = chain->data, .len = chain->at };
+	struct check_chain before = { .data = chain->data, .len = chain->at };
 	const struct disk_xattr *other;
-	bool bad;
 
-	if (!before.len)
-		return false;
-	while ((other = chain_next(&before, xattr_size, &bad)))
+	while ((other = check_next_xattr(&before)))
 		if (other->len == entry->len && !memcmp(other->name, entry->name, entry->len))
 			return true;
 	return false;
@@ -248,13 +239,12 @@ static void xattr_check(struct check *check, const struct tree_key *key, const s
 
 int check_xattrs(struct check *check, const struct tree_key *key, const void *data, u32 len)
 {
-	struct chain chain = { .data = data, .len = len };
+	struct check_chain chain = { .data = data, .len = len };
 	const struct disk_xattr *entry;
 	char text[NAME_TEXT];
-	bool bad = false;
 
 	check->now.has_xattrs = true;
-	while (!check->stop && (entry = chain_next(&chain, xattr_size, &bad))) {
+	while (!check->stop && (entry = check_next_xattr(&chain))) {
 		check->result->xattrs++;
 		if (xattr_seen(&chain, entry)) {
 			check_name_text(text, sizeof(text), entry->name, entry->len);
@@ -262,7 +252,7 @@ int check_xattrs(struct check *check, const struct tree_key *key, const void *da
 		}
 		xattr_check(check, key, entry);
 	}
-	if (bad && !check->stop)
+	if (chain.bad && !check->stop)
 		check_problem(check, XATTR_BAD, key->ino, 0, NULL, key->ino, key->offset);
 	return check->stop;
 }

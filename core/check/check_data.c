@@ -100,17 +100,12 @@ static void data_check_value(struct check *check, u64 ino, const struct disk_xat
 
 static void data_check_xattrs(struct check *check, u64 ino, const u8 *data, u32 len)
 {
-	u32 at, size;
+	struct check_chain chain = { .data = data, .len = len };
+	const struct disk_xattr *entry;
 
-	for (at = 0; at < len && !check->stop; at += size) {
-		const struct disk_xattr *entry = (const void *)(data + at);
-
-		size = xattr_entry_size(entry, len - at);
-		if (!size)
-			return;
+	while (!check->stop && (entry = check_next_xattr(&chain)))
 		if (entry->pieces)
 			data_check_value(check, ino, entry);
-	}
 }
 
 static int data_visit(void *ctx, const struct tree_visit *visit)

@@ -126,7 +126,19 @@ void check_name_text(char *text, size_t size, const void *name, u32 len);	/* quo
 int check_item(struct check *check, const struct tree_key *key, const void *data, u32 len, u64 addr);
 int check_inode_finish(struct check *check);
 
-/* check_chains.c: items in which several entries are chained. */
+/*
+ * check_chains.c: items in which several entries are chained.  This iterator is not that of core/format/chain.h, on
+ * purpose: what the two make of the same bytes are two opinions.  It also takes entries with empty names.
+ */
+struct check_chain {
+	const u8 *data;
+	u32 len;
+	u32 at, size;		/* the entry that was returned last */
+	bool bad;		/* after the end: there is no whole entry at `at`, or nothing at all */
+};
+const struct disk_dirent *check_next_dirent(struct check_chain *chain);
+const struct disk_parent *check_next_parent(struct check_chain *chain);
+const struct disk_xattr *check_next_xattr(struct check_chain *chain);
 int check_dirents(struct check *check, const struct tree_key *key, const void *data, u32 len);
 int check_parents(struct check *check, const struct tree_key *key, const void *data, u32 len);
 int check_xattrs(struct check *check, const struct tree_key *key, const void *data, u32 len);

@@ -122,20 +122,14 @@ static void exact_add(struct exact *exact, u64 ino, u64 dir, const u8 *name, u32
 static void exact_dirents(struct exact *exact, u64 dir, const u8 *data, u32 len)
 {
 	struct check *check = exact->check;
+	struct check_chain chain = { .data = data, .len = len };
 	const struct disk_dirent *entry;
-	u32 at, size;
 	char text[NAME_TEXT];
 
-	for (at = 0; at < len && !check->stop; at += size) {
+	while (!check->stop && (entry = check_next_dirent(&chain))) {
+		u64 ino = get_unaligned_le64(&entry->ino);
 		struct check_inode *inode;
-		u64 ino;
 
-		entry = (const void *)(data + at);
-		size = sizeof(*entry);
-		if (len - at < size || len - at - size < entry->len)
-			return;
-		size += entry->len;
-		ino = get_unaligned_le64(&entry->ino);
 		inode = ino <= TUX3_INO_MAX ? inode_find_near(check, ino, &exact->near) : NULL;
 		check_name_text(text, sizeof(text), entry->name, entry->len);
 		if (!inode) {
@@ -153,19 +147,13 @@ static void exact_parents(struct exact *exact, u64 ino, const u8 *data, u32 len)
 {
 	struct check *check = exact->check;
 	struct check_inode *inode = inode_find_near(check, ino, &exact->near);
+	struct check_chain chain = { .data = data, .len = len };
 	const struct disk_parent *entry;
-	u32 at, size;
 
 	if (!inode || !(inode->flags & INODE_SUSPECT))
 		return;
-	for (at = 0; at < len && !check->stop; at += size) {
-		entry = (const void *)(data + at);
-		size = sizeof(*entry);
-		if (len - at < size || len - at - size < entry->len)
-			return;
-		size += entry->len;
+	while (!check->stop && (entry = check_next_parent(&chain)))
 		exact_add(exact, ino, get_unaligned_le64(&entry->dir), entry->name, entry->len, true);
-	}
 }
 
 static int exact_visit(void *ctx, const struct tree_visit *visit)

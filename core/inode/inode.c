@@ -9,6 +9,7 @@
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
 #include "core/inode/inode.h"
+#include "core/format/chain.h"
 #include "core/inode/xattr.h"
 #include "core/names/name.h"
 
@@ -149,11 +150,13 @@ int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *
 
 static int parent_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
+	struct chain chain = chain_of(data, len);
+	const struct disk_parent *first = chain_next_parent(&chain);
 	u64 *parent = ctx;
 
-	if (len < sizeof(struct disk_parent))
+	if (!first)
 		return -EIO;
-	*parent = get_unaligned_le64(data);
+	*parent = le64_to_cpu(first->dir);
 	return 1;
 }
 

@@ -13,6 +13,7 @@
 #include "core/format/name_hash.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
+#include "core/format/chain.h"
 #include "core/log/apply.h"
 #include "core/log/log.h"
 #include "core/delta/delta.h"
@@ -148,35 +149,38 @@ static int entry_read(struct tux3_inode *inode, const struct disk_xattr *entry, 
 	return err ? err : len;
 }
 
+static bool xattr_is_named(const struct disk_xattr *entry, const char *name, u32 len)
+{
+	return entry->len == len && !memcmp(entry->name, name, len);
+}
+
 static int tree_get(struct tux3_inode *inode, u64 hash, const char *name, u32 name_len, void *value, size_t size)
 {
 	struct volume *vol = inode->vol;
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
-	u32 max = TUX3_ITEM_MAX(vol->block_size), at, step;
-	u8 *chain = kvmalloc(max, GFP_NOFS);
+	u32 max = TUX3_ITEM_MAX(vol->block_size);
+	u8 *bytes = kvmalloc(max, GFP_NOFS);
+	const struct disk_xattr *entry;
 	int len, result = -ENODATA;
+	struct chain chain;
 
-	if (!chain)
+	if (!bytes)
 		return -ENOMEM;
-	len = tree_lookup(vol, &key, chain, max);
+	len = tree_lookup(vol, &key, bytes, max);
 	if (len < 0 && len != -ENOENT)
 		result = len;
-	for (at = 0; len > 0 && at < len; at += step) {
-		const struct disk_xattr *entry = (const void *)(chain + at);
-
-		step = xattr_entry_size(entry, len - at);
-		if (!step) {
-			volume_warn(vol, "file %llu has an extended attribute that is not valid",
-				    (unsigned long long)inode->ino);
-			result = -EIO;
-			break;
-		}
-		if (entry->len == name_len && !memcmp(entry->name, name, name_len)) {
+	chain = chain_of(bytes, max(len, 0));
+	while ((entry = chain_next_xattr(&chain))) {
+		if (xattr_is_named(entry, name, name_len)) {
 			result = entry_read(inode, entry, value, size);
 			break;
 		}
 	}
-	kvfree(chain);
+	if (chain.bad) {
+		volume_warn(vol, "file %llu has an extended attribute that is not valid", (unsigned long long)inode->ino);
+		result = -EIO;
+	}
+	kvfree(bytes);
 	return result;
 }
 
@@ -225,22 +229,18 @@ struct xattr_listing {
 
 static int listing_add(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
+	struct chain chain = chain_of(data, len);
 	struct xattr_listing *list = ctx;
-	u32 at, step;
+	const struct disk_xattr *entry;
 
-	for (at = 0; at < len; at += step) {
-		const struct disk_xattr *entry = (const void *)((const u8 *)data + at);
-
-		step = xattr_entry_size(entry, len - at);
-		if (!step || !entry->len)
-			return -EIO;
+	while ((entry = chain_next_xattr(&chain))) {
 		if (list->used + 1 + entry->len > list->size)
 			return -E2BIG;
 		list->names[list->used] = entry->len;
 		memcpy(list->names + list->used + 1, entry->name, entry->len);
 		list->used += 1 + entry->len;
 	}
-	return 0;
+	return chain.bad ? -EIO : 0;
 }
 
 /* The names of the tree that have no change, and those that changes give; xattr_mutex held. */
@@ -351,24 +351,23 @@ static u32 changes_room(struct tux3_inode *inode, u64 hash, const char *name, u3
 static int chain_measure(struct tux3_inode *inode, u64 hash, const char *name, u32 name_len, u32 *others)
 {
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
-	u32 max = TUX3_ITEM_MAX(inode->vol->block_size), at, step;
-	u8 *chain = kvmalloc(max, GFP_NOFS);
+	u32 max = TUX3_ITEM_MAX(inode->vol->block_size);
+	u8 *bytes = kvmalloc(max, GFP_NOFS);
+	const struct disk_xattr *entry;
+	struct chain chain;
 	int len;
 
-	if (!chain)
+	if (!bytes)
 		return -ENOMEM;
-	len = tree_lookup(inode->vol, &key, chain, max);
+	len = tree_lookup(inode->vol, &key, bytes, max);
+	chain = chain_of(bytes, max(len, 0));
 	*others = 0;
-	for (at = 0; len > 0 && at < len; at += step) {
-		const struct disk_xattr *entry = (const void *)(chain + at);
-
-		step = xattr_entry_size(entry, len - at);
-		if (!step)
-			len = -EIO;
-		else if (entry->len != name_len || memcmp(entry->name, name, name_len))
-			*others += step;
-	}
-	kvfree(chain);
+	while ((entry = chain_next_xattr(&chain)))
+		if (!xattr_is_named(entry, name, name_len))
+			*others += chain.size;
+	kvfree(bytes);
+	if (chain.bad)
+		return -EIO;
 	return len < 0 && len != -ENOENT ? len : 0;
 }
 

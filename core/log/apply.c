@@ -13,6 +13,7 @@
 #include "core/format/name_hash.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
+#include "core/format/chain.h"
 #include "core/log/apply.h"
 
 static int apply_bad(struct volume *vol, enum tux3_record_type type, const char *what)
@@ -27,49 +28,18 @@ bool apply_blocks_valid(struct volume *vol, u64 addr, u64 count)
 	       !balloc_is_fixed(vol, addr) && !balloc_is_fixed(vol, addr + count - 1);
 }
 
-/* ---- chains: several entries in one item, where hashes collide ---- */
-
-/* Layout of the three kinds of chain entries: length of the entry at p, 0 if it does not fit. */
-static u32 dirent_size(const u8 *p, u32 left)
-{
-	const struct disk_dirent *entry = (const void *)p;
-
-	return left < sizeof(*entry) || left < sizeof(*entry) + entry->len ? 0 : sizeof(*entry) + entry->len;
-}
-
-static u32 parent_size(const u8 *p, u32 left)
-{
-	const struct disk_parent *entry = (const void *)p;
-
-	return left < sizeof(*entry) || left < sizeof(*entry) + entry->len ? 0 : sizeof(*entry) + entry->len;
-}
-
-u32 xattr_entry_size(const struct disk_xattr *entry, u32 left)
-{
-	u32 size = sizeof(*entry);
-
-	if (left < size)
-		return 0;
-	size += entry->len;
-	if (entry->pieces)
-		size += entry->pieces * (u32)sizeof(struct disk_xattr_piece);
-	else if (le32_to_cpu(entry->value_len) > TUX3_XATTR_INLINE_MAX)
-		return 0;
-	else
-		size += le32_to_cpu(entry->value_len);
-	return size <= left ? size : 0;
-}
+/* ---- chains (core/format/chain.h) ---- */
 
 static bool same_name(const u8 *a, u32 a_len, const u8 *b, u32 b_len)
 {
 	return a_len == b_len && !memcmp(a, b, a_len);
 }
 
-/* Remove [at, at + size) from a chain of len bytes. */
-static u32 chain_cut(u8 *chain, u32 len, u32 at, u32 size)
+/* Remove the entry that the chain is at from these bytes, which are its own; how many are left. */
+static u32 chain_cut(const struct chain *chain, u8 *bytes)
 {
-	memmove(chain + at, chain + at + size, len - at - size);
-	return len - size;
+	memmove(bytes + chain->at, bytes + chain->at + chain->size, chain->len - chain->at - chain->size);
+	return chain->len - chain->size;
 }
 
 static int chain_store(struct volume *vol, const struct tree_key *key, const u8 *chain, u32 len)
@@ -89,78 +59,68 @@ static int chain_load(struct volume *vol, const struct tree_key *key, unsigned i
 
 /* ---- parent pointers ---- */
 
-static int parent_find(const u8 *chain, u32 len, u64 dir, const u8 *name, u32 name_len, u32 *at)
+static bool parent_find(struct chain *chain, u64 dir, const u8 *name, u32 name_len)
 {
-	u32 size;
+	const struct disk_parent *entry;
 
-	for (*at = 0; *at < len; *at += size) {
-		const struct disk_parent *entry = (const void *)(chain + *at);
-
-		size = parent_size(chain + *at, len - *at);
-		if (!size)
-			return -EIO;
+	while ((entry = chain_next_parent(chain)))
 		if (le64_to_cpu(entry->dir) == dir && same_name(entry->name, entry->len, name, name_len))
-			return size;
-	}
-	return 0;
+			return true;
+	return false;
 }
 
 static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32 name_len, bool add)
 {
 	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT,
 				       name_hash(vol, dir, TUX3_ITEM_PARENT, (const char *)name, name_len));
-	u8 *chain = vol->log.item[1];
+	u8 *bytes = vol->log.item[1];
 	struct disk_parent *entry;
-	int len = chain_load(vol, &key, 1), size;
-	u32 at;
+	int len = chain_load(vol, &key, 1);
+	struct chain chain;
+	bool found;
 
 	if (len < 0)
 		return len;
-	size = parent_find(chain, len, dir, name, name_len, &at);
-	if (size < 0 || !!size == add)
-		return size < 0 ? size : 0;
-	if (!add) {
-		len = chain_cut(chain, len, at, size);
-		return chain_store(vol, &key, chain, len);
-	}
+	chain = chain_of(bytes, len);
+	found = parent_find(&chain, dir, name, name_len);
+	if (chain.bad)
+		return -EIO;
+	if (found == add)
+		return 0;
+	if (!add)
+		return chain_store(vol, &key, bytes, chain_cut(&chain, bytes));
 	if (len + sizeof(*entry) + name_len > TUX3_ITEM_MAX(vol->block_size))
 		return -ENOSPC;
-	entry = (void *)(chain + len);
+	entry = (void *)(bytes + len);
 	entry->dir = cpu_to_le64(dir);
 	entry->len = name_len;
 	memcpy(entry->name, name, name_len);
-	return tree_set(vol, &key, chain, len + sizeof(*entry) + name_len);
+	return tree_set(vol, &key, bytes, len + sizeof(*entry) + name_len);
 }
 
 /* ---- directory entries ---- */
 
-/* Offset and size of the entry with this name in the chain; size 0: none; -EIO. */
-static int dirent_find(const u8 *chain, u32 len, const u8 *name, u32 name_len, u32 *at)
+static const struct disk_dirent *dirent_find(struct chain *chain, const u8 *name, u32 name_len)
 {
-	u32 size;
+	const struct disk_dirent *entry;
 
-	for (*at = 0; *at < len; *at += size) {
-		const struct disk_dirent *entry = (const void *)(chain + *at);
-
-		size = dirent_size(chain + *at, len - *at);
-		if (!size)
-			return -EIO;
+	while ((entry = chain_next_dirent(chain)))
 		if (same_name(entry->name, entry->len, name, name_len))
-			return size;
-	}
-	return 0;
+			break;
+	return entry;
 }
 
 static int apply_dirent(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	const struct record_dirent *record = payload;
-	const struct disk_dirent *entry = &record->entry;
+	const struct disk_dirent *entry = &record->entry, *old;
 	bool set = type == TUX3_RECORD_DIRENT_SET;
 	u64 dir = le64_to_cpu(record->dir), ino = le64_to_cpu(entry->ino), old_ino = 0;
-	u32 room = TUX3_ITEM_MAX(vol->block_size), at, need = sizeof(*entry) + entry->len;
+	u32 room = TUX3_ITEM_MAX(vol->block_size), need = sizeof(*entry) + entry->len;
 	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, le64_to_cpu(record->hash));
-	u8 *chain = vol->log.item[0];
-	int size, total, err = 0;
+	u8 *bytes = vol->log.item[0];
+	struct chain chain;
+	int total, err = 0;
 
 	if (len != offsetof(struct record_dirent, entry) + need || !entry->len ||
 	    dir > TUX3_INO_MAX || ino > TUX3_INO_MAX || dir < TUX3_INO_ROOT || (set && ino < TUX3_INO_ROOT))
@@ -168,22 +128,23 @@ static int apply_dirent(struct volume *vol, enum tux3_record_type type, const vo
 	total = chain_load(vol, &key, 0);
 	if (total < 0)
 		return total;
-	size = dirent_find(chain, total, entry->name, entry->len, &at);
-	if (size < 0)
+	chain = chain_of(bytes, total);
+	old = dirent_find(&chain, entry->name, entry->len);
+	if (chain.bad)
 		return apply_bad(vol, type, "chain in the tree");
-	if (size) {
-		old_ino = get_unaligned_le64(&((struct disk_dirent *)(chain + at))->ino);
-		total = chain_cut(chain, total, at, size);
+	if (old) {
+		old_ino = le64_to_cpu(old->ino);
+		total = chain_cut(&chain, bytes);
 	} else if (!set) {
 		return 0;
 	}
 	if (set) {
 		if (total + need > room)
 			return -ENOSPC;
-		memcpy(chain + total, entry, need);
+		memcpy(bytes + total, entry, need);
 		total += need;
 	}
-	err = chain_store(vol, &key, chain, total);
+	err = chain_store(vol, &key, bytes, total);
 	if (!err && old_ino && old_ino != ino)
 		err = parent_edit(vol, old_ino, dir, entry->name, entry->len, false);
 	if (!err)
@@ -217,41 +178,40 @@ static int apply_xattr(struct volume *vol, enum tux3_record_type type, const voi
 {
 	const struct record_xattr *record = payload;
 	const struct disk_xattr *entry = &record->entry, *old;
-	u32 need = xattr_entry_size(entry, len - offsetof(struct record_xattr, entry)), at, size;
+	u32 need = xattr_size(entry, len - offsetof(struct record_xattr, entry));
 	struct tree_key key = tree_key(le64_to_cpu(record->ino), TUX3_ITEM_XATTR, le64_to_cpu(record->hash));
-	u8 *chain = vol->log.item[0];
-	int total, had, err = 0;
+	u8 *bytes = vol->log.item[0];
+	struct chain chain;
+	int total, err = 0;
 
-	if (need != len - offsetof(struct record_xattr, entry) || !entry->len || key.ino > TUX3_INO_MAX)
+	if (!need || need != len - offsetof(struct record_xattr, entry) || key.ino > TUX3_INO_MAX)
 		return apply_bad(vol, type, "attribute");
-	had = total = chain_load(vol, &key, 0);
+	total = chain_load(vol, &key, 0);
 	if (total < 0)
 		return total;
-	for (at = 0; at < total; at += size) {
-		old = (const void *)(chain + at);
-		size = xattr_entry_size(old, total - at);
-		if (!size)
-			return apply_bad(vol, type, "chain in the tree");
-		if (!same_name(old->name, old->len, entry->name, entry->len))
-			continue;
-		if (size == need && type == TUX3_RECORD_XATTR_SET && !memcmp(old, entry, need))
+	chain = chain_of(bytes, total);
+	while ((old = chain_next_xattr(&chain)) && !same_name(old->name, old->len, entry->name, entry->len))
+		;
+	if (chain.bad)
+		return apply_bad(vol, type, "chain in the tree");
+	if (old) {
+		if (chain.size == need && type == TUX3_RECORD_XATTR_SET && !memcmp(old, entry, need))
 			return 0;
 		err = xattr_pieces(vol, old, false);
 		if (err)
 			return err;
-		total = chain_cut(chain, total, at, size);
-		break;
+		total = chain_cut(&chain, bytes);
 	}
 	if (type == TUX3_RECORD_XATTR_SET) {
 		if (total + need > TUX3_ITEM_MAX(vol->block_size))
 			return -ENOSPC;
-		memcpy(chain + total, entry, need);
+		memcpy(bytes + total, entry, need);
 		total += need;
 		err = xattr_pieces(vol, entry, true);
-	} else if (!had) {
+	} else if (!old) {
 		return 0;
 	}
-	return err ? err : chain_store(vol, &key, chain, total);
+	return err ? err : chain_store(vol, &key, bytes, total);
 }
 
 /* ---- attributes, and the usage that follows from them ---- */
@@ -554,23 +514,18 @@ static int apply_punch(struct volume *vol, enum tux3_record_type type, const voi
 
 static int delete_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
+	struct chain chain = chain_of(data, len);
+	const struct disk_xattr *entry;
 	struct punch *punch = ctx;
-	u32 at, size;
 	int err = 0;
 
 	if (key->type == TUX3_ITEM_EXTENT)
 		return punch_whole(ctx, key, data, len);
 	if (key->type != TUX3_ITEM_XATTR)
 		return 0;
-	for (at = 0; at < len && !err; at += size) {
-		const struct disk_xattr *entry = (const void *)((const u8 *)data + at);
-
-		size = xattr_entry_size(entry, len - at);
-		if (!size)
-			return apply_bad(punch->vol, TUX3_RECORD_INODE_DELETE, "attribute in the tree");
+	while (!err && (entry = chain_next_xattr(&chain)))
 		err = xattr_pieces(punch->vol, entry, false);
-	}
-	return err;
+	return chain.bad ? apply_bad(punch->vol, TUX3_RECORD_INODE_DELETE, "attribute in the tree") : err;
 }
 
 static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)

@@ -27,7 +27,5 @@ int log_next_record(const void *records, u32 bytes, u32 *at, const struct disk_r
 bool apply_blocks_valid(struct volume *vol, u64 addr, u64 count);
 /* An extent item of len bytes: 0 or -EIO. */
 int extent_check(struct volume *vol, const void *data, u32 len);
-/* Bytes of the xattr entry with what follows it, 0 if it does not fit into left bytes. */
-u32 xattr_entry_size(const struct disk_xattr *entry, u32 left);
 
 #endif

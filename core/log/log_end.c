@@ -20,6 +20,7 @@
  */
 #include "core/volume.h"
 #include "core/device/device.h"
+#include "core/format/chain.h"
 #include "core/log/apply.h"
 #include "core/log/log_read.h"
 
@@ -157,7 +158,7 @@ static int verify_xattr(struct verify *verify, const struct record_xattr *record
 	__le32 csum = entry->value_crc;
 	u64 addr;
 
-	if (!entry->pieces || !xattr_entry_size(entry, len - offsetof(struct record_xattr, entry)))
+	if (!entry->pieces || !xattr_size(entry, len - offsetof(struct record_xattr, entry)))
 		return 0;
 	if (le32_to_cpu(entry->value_len) > verify->vol->block_size)
 		return verify_long_xattr(verify, entry);

@@ -10,6 +10,7 @@
  */
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
+#include "core/format/chain.h"
 #include "core/tree/tree_internal.h"
 #include "core/log/apply.h"
 #include "core/log/prefetch.h"
@@ -256,18 +257,15 @@ void prefetch_add_record(struct prefetch *prefetch, const struct disk_record *re
 
 /* ---- what a delete frees ---- */
 
-static void prefetch_add_values(struct prefetch *prefetch, const u8 *chain, u32 len)
+static void prefetch_add_values(struct prefetch *prefetch, const void *data, u32 len)
 {
-	u32 at, size, i;
+	struct chain chain = chain_of(data, len);
+	const struct disk_xattr *entry;
+	u32 i;
 
-	for (at = 0; at < len; at += size) {
-		const struct disk_xattr *entry = (const void *)(chain + at);
-		const struct disk_xattr_piece *piece;
+	while ((entry = chain_next_xattr(&chain))) {
+		const struct disk_xattr_piece *piece = (const void *)(entry->name + entry->len);
 
-		size = xattr_entry_size(entry, len - at);
-		if (!size)
-			return;
-		piece = (const void *)(entry->name + entry->len);
 		for (i = 0; i < entry->pieces; i++)
 			prefetch_add_blocks(prefetch, get_unaligned_le64(&piece[i].addr),
 					    get_unaligned_le32(&piece[i].len));

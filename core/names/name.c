@@ -7,6 +7,7 @@
 #include "core/format/name_hash.h"
 #include "core/tree/tree.h"
 #include "core/names/name.h"
+#include "core/format/chain.h"
 #include "core/names/name_internal.h"
 
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
@@ -176,32 +177,26 @@ static int load_item(void *ctx, const struct tree_key *key, const void *data, u3
 {
 	struct name_entry *entry, *next;
 	struct load *load = ctx;
-	LIST_HEAD(chain);
-	u32 at, size;
-	int err = 0;
+	struct chain chain = chain_of(data, len);
+	const struct disk_dirent *item;
+	LIST_HEAD(loaded);
 
 	if (!load->left)
 		return 1;
-	for (at = 0; at < len; at += size) {
-		const struct disk_dirent *item = (const void *)((const u8 *)data + at);
-
-		err = -EIO;
-		if (len - at < sizeof(*item) || len - at < sizeof(*item) + item->len || !item->len)
-			goto failed;
-		size = sizeof(*item) + item->len;
+	while ((item = chain_next_dirent(&chain))) {
 		entry = entry_new(key->offset, (const char *)item->name, item->len, le64_to_cpu(item->ino), item->type);
-		err = -ENOMEM;
 		if (!entry)
-			goto failed;
-		list_add_tail(&entry->loading, &chain);
+			break;
+		list_add_tail(&entry->loading, &loaded);
 	}
-	load_chain(load, &chain);
-	load->last = key->offset;
-	return 0;
-failed:
-	list_for_each_entry_safe(entry, next, &chain, loading)
+	if (!item && !chain.bad) {
+		load_chain(load, &loaded);
+		load->last = key->offset;
+		return 0;
+	}
+	list_for_each_entry_safe(entry, next, &loaded, loading)
 		kfree(entry);
-	return err;
+	return chain.bad ? -EIO : -ENOMEM;
 }
 
 int name_load(struct tux3_inode *inode, struct name_dir *dir, u64 from, u64 to, u32 max, u64 *last)

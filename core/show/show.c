@@ -6,6 +6,7 @@
  * disk, so whatever has a length is checked against the room it is in.
  */
 #include "core/env.h"
+#include "core/format/chain.h"
 #include "core/format/format.h"
 #include "core/tree/tree.h"
 #include "core/data/data.h"
@@ -420,57 +421,45 @@ static void show_inline(struct show_buffer *out, const void *data, u32 len)
 	show_bytes_short(out, "data", data, len);
 }
 
-static void show_parents(struct show_buffer *out, const void *data, u32 len)
+static void show_chain_end(struct show_buffer *out, const struct chain *chain)
 {
-	const u8 *at = data;
-
-	show_list_begin(out, "parents");
-	while (len) {
-		const struct disk_parent *parent = (const void *)at;
-		u32 size = sizeof(*parent);
-
-		if (len >= size)
-			size += parent->len;
+	if (chain->bad) {
 		show_begin(out, NULL);
-		if (size > len) {
-			show_bad(out, at, len);
-			size = len;
-		} else {
-			show_u64(out, "dir", get_unaligned_le64(&parent->dir));
-			show_bytes(out, "name", parent->name, parent->len);
-		}
+		show_bad(out, chain->data + chain->at, chain->len - chain->at);
 		show_end(out);
-		at += size;
-		len -= size;
 	}
 	show_list_end(out);
 }
 
+static void show_parents(struct show_buffer *out, const void *data, u32 len)
+{
+	struct chain chain = chain_of(data, len);
+	const struct disk_parent *parent;
+
+	show_list_begin(out, "parents");
+	while ((parent = chain_next_parent(&chain))) {
+		show_begin(out, NULL);
+		show_u64(out, "dir", get_unaligned_le64(&parent->dir));
+		show_bytes(out, "name", parent->name, parent->len);
+		show_end(out);
+	}
+	show_chain_end(out, &chain);
+}
+
 static void show_dirents(struct show_buffer *out, const void *data, u32 len)
 {
-	const u8 *at = data;
+	struct chain chain = chain_of(data, len);
+	const struct disk_dirent *entry;
 
 	show_list_begin(out, "entries");
-	while (len) {
-		const struct disk_dirent *entry = (const void *)at;
-		u32 size = sizeof(*entry);
-
-		if (len >= size)
-			size += entry->len;
+	while ((entry = chain_next_dirent(&chain))) {
 		show_begin(out, NULL);
-		if (size > len) {
-			show_bad(out, at, len);
-			size = len;
-		} else {
-			show_u64(out, "ino", get_unaligned_le64(&entry->ino));
-			show_u64(out, "type", entry->type);
-			show_bytes(out, "name", entry->name, entry->len);
-		}
+		show_u64(out, "ino", get_unaligned_le64(&entry->ino));
+		show_u64(out, "type", entry->type);
+		show_bytes(out, "name", entry->name, entry->len);
 		show_end(out);
-		at += size;
-		len -= size;
 	}
-	show_list_end(out);
+	show_chain_end(out, &chain);
 }
 
 static void show_pieces(struct show_buffer *out, const u8 *at, u32 count)
@@ -489,37 +478,24 @@ static void show_pieces(struct show_buffer *out, const u8 *at, u32 count)
 
 static void show_xattrs(struct show_buffer *out, const void *data, u32 len)
 {
-	const u8 *at = data;
+	struct chain chain = chain_of(data, len);
+	const struct disk_xattr *xattr;
 
 	show_list_begin(out, "xattrs");
-	while (len) {
-		const struct disk_xattr *xattr = (const void *)at;
-		u64 size = sizeof(*xattr);
-		u32 value_len = 0;
+	while ((xattr = chain_next_xattr(&chain))) {
+		u32 value_len = get_unaligned_le32(&xattr->value_len);
 
-		if (len >= size) {
-			value_len = get_unaligned_le32(&xattr->value_len);
-			size += xattr->len;
-			size += xattr->pieces ? xattr->pieces * sizeof(struct disk_xattr_piece) : (u64)value_len;
-		}
 		show_begin(out, NULL);
-		if (size > len) {
-			show_bad(out, at, len);
-			size = len;
-		} else {
-			show_bytes(out, "name", xattr->name, xattr->len);
-			show_u64(out, "length", value_len);
-			show_hex(out, "crc", get_unaligned_le32(&xattr->value_crc));
-			if (xattr->pieces)
-				show_pieces(out, xattr->name + xattr->len, xattr->pieces);
-			else
-				show_bytes_short(out, "value", xattr->name + xattr->len, value_len);
-		}
+		show_bytes(out, "name", xattr->name, xattr->len);
+		show_u64(out, "length", value_len);
+		show_hex(out, "crc", get_unaligned_le32(&xattr->value_crc));
+		if (xattr->pieces)
+			show_pieces(out, xattr->name + xattr->len, xattr->pieces);
+		else
+			show_bytes_short(out, "value", xattr->name + xattr->len, value_len);
 		show_end(out);
-		at += size;
-		len -= size;
 	}
-	show_list_end(out);
+	show_chain_end(out, &chain);
 }
 
 static void show_csums(struct show_buffer *out, const void *csum, u32 bytes)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "commands.h"
 #include "scramble.h"
+#include "core/format/chain.h"
 #include "core/tree/tree_internal.h"
 #include "core/format/name_hash.h"
 #include "core/mkfs.h"
@@ -81,45 +82,37 @@ static int scramble_inline(struct scramble *scramble, const struct tree_key *key
 
 static int scramble_dirents(struct scramble *scramble, const struct tree_key *key, u8 *data, u32 len)
 {
-	u32 at, size;
+	struct chain chain = chain_of(data, len);
+	struct disk_dirent *entry;
 	int err = 0;
 
-	for (at = 0; at < len && !err; at += size) {
-		struct disk_dirent *entry = (void *)(data + at);
+	while (!err && (entry = (void *)chain_next_dirent(&chain))) {
 		struct tree_key to;
 
-		if (len - at < sizeof(*entry) || len - at < sizeof(*entry) + entry->len) {
-			scramble->skipped++;
-			return 0;
-		}
-		size = sizeof(*entry) + entry->len;
 		scramble_name(entry->name, entry->len);
 		to = tree_key(key->ino, key->type, name_hash(scramble->out, key->ino, key->type,
 							     (char *)entry->name, entry->len));
-		err = chain_append(scramble, &to, entry, size);
+		err = chain_append(scramble, &to, entry, chain.size);
 	}
+	scramble->skipped += chain.bad;
 	return err;
 }
 
 static int scramble_parents(struct scramble *scramble, const struct tree_key *key, u8 *data, u32 len)
 {
-	u32 at, size;
+	struct chain chain = chain_of(data, len);
+	struct disk_parent *entry;
 	int err = 0;
 
-	for (at = 0; at < len && !err; at += size) {
-		struct disk_parent *entry = (void *)(data + at);
+	while (!err && (entry = (void *)chain_next_parent(&chain))) {
 		struct tree_key to;
 
-		if (len - at < sizeof(*entry) || len - at < sizeof(*entry) + entry->len) {
-			scramble->skipped++;
-			return 0;
-		}
-		size = sizeof(*entry) + entry->len;
 		scramble_name(entry->name, entry->len);
 		to = tree_key(key->ino, key->type, name_hash(scramble->out, get_unaligned_le64(&entry->dir), key->type,
 							     (char *)entry->name, entry->len));
-		err = chain_append(scramble, &to, entry, size);
+		err = chain_append(scramble, &to, entry, chain.size);
 	}
+	scramble->skipped += chain.bad;
 	return err;
 }
 
@@ -204,23 +197,13 @@ static int scramble_xattr(struct scramble *scramble, const struct tree_key *key,
 
 static int scramble_xattrs(struct scramble *scramble, const struct tree_key *key, u8 *data, u32 len)
 {
-	u32 at, size;
+	struct chain chain = chain_of(data, len);
+	struct disk_xattr *entry;
 	int err = 0;
 
-	for (at = 0; at < len && !err; at += size) {
-		struct disk_xattr *entry = (void *)(data + at);
-		u64 need = sizeof(*entry);
-
-		if (len - at >= need)
-			need += entry->len + (entry->pieces ? entry->pieces * sizeof(struct disk_xattr_piece) :
-					      get_unaligned_le32(&entry->value_len));
-		if (len - at < need) {
-			scramble->skipped++;
-			return 0;
-		}
-		size = need;
-		err = scramble_xattr(scramble, key, entry, size);
-	}
+	while (!err && (entry = (void *)chain_next_xattr(&chain)))
+		err = scramble_xattr(scramble, key, entry, chain.size);
+	scramble->skipped += chain.bad;
 	return err;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "commands.h"
 #include "core/blocks/freemap.h"
+#include "core/format/chain.h"
 #include "core/tree/tree_internal.h"
 #include "core/format/anchor.h"
 #include "core/format/name_hash.h"
@@ -352,15 +353,14 @@ static int show_item_range(struct show *show)
 static int find_name(struct volume *vol, u64 dir, const char *name, u32 len, u64 *ino)
 {
 	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, name_hash(vol, dir, TUX3_ITEM_DIRENT, name, len));
-	u32 size = TUX3_ITEM_MAX(vol->block_size), at = 0;
+	u32 size = TUX3_ITEM_MAX(vol->block_size);
 	u8 *data = malloc(size);
 	int got = data ? tree_lookup(vol, &key, data, size) : -ENOMEM, err = -ENOENT;
+	struct chain chain = chain_of(data, max(got, 0));
+	const struct disk_dirent *entry;
 
-	while (got > 0 && err && at + sizeof(struct disk_dirent) <= got) {
-		struct disk_dirent *entry = (void *)(data + at);
-
-		at += sizeof(*entry) + entry->len;
-		if (at <= got && entry->len == len && !memcmp(entry->name, name, len)) {
+	while (err && (entry = chain_next_dirent(&chain))) {
+		if (entry->len == len && !memcmp(entry->name, name, len)) {
 			*ino = get_unaligned_le64(&entry->ino);
 			err = 0;
 		}
@@ -477,19 +477,16 @@ static void show_owner(struct show_owner *owner, const char *what, const struct 
 
 static void owner_check_xattr(struct show_owner *owner, const struct tree_key *key, const u8 *data, u32 len)
 {
-	u32 at = 0, i;
+	struct chain chain = chain_of(data, len);
+	const struct disk_xattr *entry;
+	u32 i;
 
-	while (at + sizeof(struct disk_xattr) <= len) {
-		const struct disk_xattr *entry = (const void *)(data + at);
+	while ((entry = chain_next_xattr(&chain))) {
 		const struct disk_xattr_piece *piece = (const void *)(entry->name + entry->len);
-		u64 tail = entry->pieces ? entry->pieces * sizeof(*piece) : get_unaligned_le32(&entry->value_len);
 
-		if (at + sizeof(*entry) + entry->len + tail > len)
-			return;
 		for (i = 0; i < entry->pieces; i++, piece++)
 			if (owner->block - get_unaligned_le64(&piece->addr) < get_unaligned_le32(&piece->len))
 				show_owner(owner, "extended attribute", key, 0);
-		at += sizeof(*entry) + entry->len + tail;
 	}
 }
 
