@@ -77,13 +77,13 @@ enum fs_update_time {
 #endif
 
 /*
- * A store to a mapping makes one block dirty, which ->page_mkwrite is told of.  From 6.18 on the fault that follows maps the
- * whole folio for writing, so that stores to its other blocks would not be seen, and lost: there a folio is one block.
+ * ->page_mkwrite is told of one page.  From 6.18 on a fault that finds no page in its page table entry then maps all of the
+ * folio for writing; one that finds a page mapped for reading makes that page writable alone, as ever.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
-#define COMPAT_FOLIO_BLOCKS 1
+#define COMPAT_FAULT_MAPS_FOLIO true
 #else
-#define COMPAT_FOLIO_BLOCKS FOLIO_BLOCKS_MAX
+#define COMPAT_FAULT_MAPS_FOLIO false
 #endif
 
 /* ---- functions and types ---- */

@@ -10,11 +10,16 @@
  * Before an operation returns to the page fault with the folio locked, the block is dirty; the fault makes the page
  * table entry writable before it unlocks the folio, so the back end, which wants the lock, finds the entry.
  *
+ * The page that a fault announces is dirty then, and no other of its folio: a store costs one block of space and of I/O.  Where
+ * the kernel would map all of the folio for writing, its pages are first mapped for reading (map_for_reading()).
+ *
  * Locking: mmap_lock or the VMA's is held by the fault; then freeze protection, invalidate_lock (shared: no truncate
  * or punch runs meanwhile), the delta, inside which the folio lock is only tried.
  */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/userfaultfd_k.h>
+#include "linux/compat.h"
 #include "linux/folio.h"
 
 /* Blocks that are to be dirtied, and what that was thought to cost. */
@@ -157,6 +162,31 @@ int folio_make_dirty(struct tux3_node *node, struct folio *folio, u64 mask)
 	return err;
 }
 
+/* Would this fault map more for writing than the one block that is made dirty?  (userfaultfd wants single pages.) */
+static bool maps_folio(struct tux3_node *node, struct folio *folio, struct vm_fault *vmf)
+{
+	return COMPAT_FAULT_MAPS_FOLIO && folio_blocks(node, folio) > 1 && pte_none(vmf->orig_pte) &&
+	       !userfaultfd_armed(vmf->vma);
+}
+
+/*
+ * What of the folio is in the VMA and in this page table.  The store is then tried again, and is a fault of a page that is
+ * mapped for reading; or once more one of this kind, if somebody had the folio locked.
+ */
+static void map_for_reading(struct folio *folio, struct vm_fault *vmf)
+{
+	unsigned long index = folio_page_idx(folio, vmf->page), entry = pte_index(vmf->address);
+	unsigned long in_vma = (vmf->address - vmf->vma->vm_start) >> PAGE_SHIFT;
+	unsigned long before = min3(index, entry, in_vma);
+	unsigned long after = min3(folio_nr_pages(folio) - index, PTRS_PER_PTE - entry, vma_pages(vmf->vma) - in_vma);
+	enum fault_flag flags = vmf->flags;
+
+	folio_clear_readahead(folio);		/* one with this mark is passed over */
+	vmf->flags &= ~FAULT_FLAG_WRITE;
+	filemap_map_pages(vmf, vmf->pgoff - before, vmf->pgoff + after - 1);
+	vmf->flags = flags;
+}
+
 static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 {
 	struct inode *inode = file_inode(vmf->vma->vm_file);
@@ -165,6 +195,10 @@ static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 	size_t offset = folio_page_idx(folio, vmf->page) << PAGE_SHIFT;
 	int err = -EFAULT;
 
+	if (maps_folio(node, folio, vmf)) {
+		map_for_reading(folio, vmf);
+		return VM_FAULT_NOPAGE;
+	}
 	sb_start_pagefault(inode->i_sb);
 	file_update_time(vmf->vma->vm_file);
 	filemap_invalidate_lock_shared(inode->i_mapping);

@@ -602,23 +602,26 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 {
 	struct address_space *mapping = node->vfs.i_mapping;
 	u64 pos = offset, end = offset + iov_iter_count(from), stop;
+	u64 readable = 0;	/* user memory was faulted in up to there, and nothing written since */
 	u32 max = DATA_BATCH_MAX;
-	bool faulted = false;
 	u32 commits = 0;
 	ssize_t done = 0;
 
 	while (pos < end) {
 		stop = batch_end(node, pos, end, max);
-		/* The memory went away again after it was faulted in: a page at a time, then. */
-		if (unlikely(faulted))
-			stop = min(stop, round_down(pos, PAGE_SIZE) + PAGE_SIZE);
+		/*
+		 * The memory may go away again after it was faulted in: a page at a time, then.  And not beyond what can be
+		 * read: a fresh folio would be given up for what is missing, now and whenever it is tried again.
+		 */
+		if (unlikely(readable))
+			stop = min3(stop, readable, round_down(pos, PAGE_SIZE) + PAGE_SIZE);
 		done = write_batch(node, from, pos, stop, commits == WRITE_COMMITS_MAX);
 		if (unlikely(!done)) {
-			if (fault_in_iov_iter_readable(from, stop - pos) == stop - pos) {
+			readable = stop - fault_in_iov_iter_readable(from, stop - pos);
+			if (readable == pos) {
 				done = -EFAULT;
 				break;
 			}
-			faulted = true;
 		} else if (done == -ENOMEM && commits < WRITE_COMMITS_MAX && !fatal_signal_pending(current)) {
 			commits++;
 			done = delta_commit(node->core.vol);
@@ -633,7 +636,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 		} else {
 			iov_iter_advance(from, done);
 			pos += done;
-			faulted = false;
+			readable = 0;
 			commits = 0;
 		}
 		balance_dirty_pages_ratelimited(mapping);

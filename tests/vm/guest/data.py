@@ -396,6 +396,17 @@ def fiemap(folder):
     found = fiemap_of(fd)
     assert [(entry[0], entry[3]) for entry in found[:3]] == [(0, 0), (5 * BLOCK, delayed), (6 * BLOCK, 0)], found
     os.close(fd)
+    # A store through a mapping makes one block dirty of a large folio, whether the page was mapped before or not.
+    with open(f"{folder}/fiemap-mapped", "wb+") as file:
+        file.write(b"x" * (64 * BLOCK))
+        for read in range(2):
+            os.fsync(file.fileno())
+            with mmap.mmap(file.fileno(), 64 * BLOCK) as area:
+                for block in (37, 38, 40):
+                    assert not read or area[block * BLOCK] == ord("x")
+                    area[block * BLOCK + 5] = ord("y")
+                found = [entry[:2] for entry in fiemap_of(file.fileno()) if entry[3] & 4]
+                assert found == [(37 * BLOCK, 2 * BLOCK), (40 * BLOCK, BLOCK)], (read, found)
     # What is preallocated is seen before it is committed.
     fd = os.open(f"{folder}/fiemap-prealloc", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
     fallocate(fd, KEEP_SIZE, 0, 1280 * BLOCK)
@@ -509,6 +520,20 @@ def self_write(folder):
         done = libc.pwrite(fd, address, 16 * BLOCK, 0)
         assert 0 < done <= 8 * BLOCK, done
         assert os.pread(fd, 16 * BLOCK, 0) == b"m" * done + bytes(16 * BLOCK - done)
+        # The same into blocks that nothing is known of yet: what can be read is written, wherever it ends.
+        for readable in (1000, BLOCK, BLOCK + 1, 5 * BLOCK - 1):
+            for place in (0, 100, 37 * BLOCK, 37 * BLOCK + 5):
+                other = os.open(f"{folder}/self-partly", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+                os.ftruncate(other, 20 * BLOCK)
+                wanted, done = readable + 3 * BLOCK, 0
+                while done < readable:
+                    got = libc.pwrite(other, address + 8 * BLOCK - readable + done, wanted - done, place + done)
+                    assert 0 < got <= readable - done, (readable, place, done, got)
+                    done += got
+                assert libc.pwrite(other, address + 8 * BLOCK, 5000, place + done) == -1
+                size = max(20 * BLOCK, place + readable)
+                assert os.pread(other, 2 * size, 0) == bytes(place) + b"m" * readable + bytes(size - place - readable)
+                os.close(other)
         libc.mprotect(address + 8 * BLOCK, 8 * BLOCK, 3)
     os.close(fd)
 

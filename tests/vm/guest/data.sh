@@ -91,13 +91,13 @@ check tree-copy tree_copy
 check big-file big_file
 check model python3 $DATA "$MNT" 1 600 --remount
 check while-syncing while_syncing
+check fio-mmap fio_verify randwrite 4k-8k mmap
 if [ -z "$QUICK" ]; then
 	for seed in 2 3 4 5; do
 		check model-$seed python3 $DATA "$MNT" $seed 1000 --remount
 	done
 	check fio-randwrite fio_verify randwrite 512-64k psync
 	check fio-write fio_verify write 4k-256k psync
-	check fio-mmap fio_verify randwrite 4k-8k mmap
 	check fio-direct fio_verify randwrite 4k-32k libaio --direct=1
 	check fio-fsync fio_verify randwrite 4k-16k psync --fsync=16
 fi
