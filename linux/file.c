@@ -58,34 +58,14 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 
 /* ---- seeking ---- */
 
-static loff_t seek_data_or_hole(struct tux3_node *node, u64 offset, int whence)
-{
-	u32 shift = node->core.vol->block_shift;
-	u64 size = i_size_read(&node->vfs), found;
-	struct data_look look;
-	int err;
-
-	if (offset >= size)
-		return -ENXIO;
-	data_look_begin(&look, &node->core, offset >> shift, ((size - 1) >> shift) + 1);
-	err = data_look_seek(&look, whence == SEEK_HOLE, &found);
-	if (err)
-		return err;
-	if (found == DATA_END)
-		return whence == SEEK_DATA ? -ENXIO : (loff_t)size;
-	return max(offset, found << shift);
-}
-
 static loff_t file_llseek(struct file *file, loff_t offset, int whence)
 {
 	struct inode *inode = file->f_mapping->host;
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return generic_file_llseek(file, offset, whence);
-	if (offset < 0)
-		return -ENXIO;
 	inode_lock_shared(inode);
-	offset = seek_data_or_hole(node_of(inode), offset, whence);
+	offset = data_seek(core_of(inode), i_size_read(inode), offset, whence == SEEK_HOLE);
 	inode_unlock_shared(inode);
 	return offset < 0 ? offset : vfs_setpos(file, offset, inode->i_sb->s_maxbytes);
 }

@@ -2,22 +2,7 @@
 /*
  * Where file data is.  The host caches it; see host.h for who keeps what.
  *
- * A write by the host:
- *	get the blocks into its cache (read those it will change in part), outside a delta;
- *	delta_enter(vol, &op, space_cost_data(vol, blocks, blocks), 0);
- *	copy the bytes, mark each block dirty in op.delta (private copies: see host.h); delta_refund() blocks
- *	    that were dirty in op.delta already; delta_add_dirty_bytes(newly dirty);
- *	data_dirty(&op, inode); attr = inode_change_begin(); size, mtime, ctime; inode_change_end();
- *	delta_leave(&op);
- * At most DATA_BATCH_MAX blocks in one operation.
- *
- * If attr.flags has TUX3_ATTR_INLINE, block 0 must be in the cache and dirtied by every operation that
- * changes the file's data or size.  (Clearing and setting the flag is the back end's.)
- *
- * A truncate: delta_enter(.., space_cost_items(vol, 3), DELTA_FREES); data_remove(from the first block
- * beyond the new end, ~0); the host drops its cached blocks there and zeroes the rest of the last one
- * in its cache (without making it dirty); size and times; leave; data_cut_wait().  Whoever moves the end of a file
- * forward from within a block makes that block dirty, if it is not a hole, so that the zeros beyond the old end reach the disk.
+ * What else a change of the data, the size or the allocation brings with it is said in data_change.h.
  */
 #ifndef TUX3_DATA_H
 #define TUX3_DATA_H
@@ -78,10 +63,8 @@ struct data_look {
 void data_look_begin(struct data_look *look, struct tux3_inode *inode, u64 block, u64 end);
 /* 1: the next run, which may be of the same kind as the last one; 0: there is no more; -EIO, -ENOMEM. */
 int data_look_next(struct data_look *look);
-/* Is this run data to SEEK_DATA?  What is preallocated and was never written is a hole there. */
-bool data_look_is_data(const struct data_look *look);
-/* Goes on to the next run with data (or with none, hole true): its first block, or DATA_END.  -EINTR: killed. */
-int data_look_seek(struct data_look *look, bool hole, u64 *found);
+/* lseek()'s SEEK_DATA, or SEEK_HOLE (hole true), in a file of this size: the offset, -ENXIO, -EINTR: killed, -EIO, -ENOMEM. */
+s64 data_seek(struct tux3_inode *inode, u64 size, u64 offset, bool hole);
 /* What these blocks are: holes, preallocated and never written, dirty (and so in need of a new place anyway). */
 struct data_count {
 	u64 holes, unwritten, dirty;
@@ -111,8 +94,7 @@ int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
 void data_uncheck(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
 /*
  * Of the blocks that the operation made dirty, so many were preallocated and never written: they take no new space.  If
- * that is all of them, it entered with DELTA_PAID.  (A block that is dirty already may need a new place, but no second
- * one in this delta: a write to nothing but these and dirty ones is one that DELTA_KEEPS.)
+ * that is all of them, it entered with DELTA_PAID.
  */
 void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks);
 /* How a write that was priced with these counts enters its delta. */

@@ -135,26 +135,31 @@ int data_look_next(struct data_look *look)
 	return err ? err : 1;
 }
 
-bool data_look_is_data(const struct data_look *look)
+/* What is preallocated and was never written is a hole. */
+static bool look_is_data(const struct data_look *look)
 {
 	return look->kind == DATA_MAPPED || look->kind == DATA_INLINE;
 }
 
-int data_look_seek(struct data_look *look, bool hole, u64 *found)
+s64 data_seek(struct tux3_inode *inode, u64 size, u64 offset, bool hole)
 {
+	u32 shift = inode->vol->block_shift;
+	struct data_look look;
 	int got;
 
-	*found = DATA_END;
-	while ((got = data_look_next(look)) > 0) {
-		if (data_look_is_data(look) != hole) {
-			*found = look->block;
-			return 0;
-		}
+	if (offset >= size)
+		return -ENXIO;
+	data_look_begin(&look, inode, offset >> shift, ((size - 1) >> shift) + 1);
+	while ((got = data_look_next(&look)) > 0) {
+		if (look_is_data(&look) != hole)
+			return max(offset, look.block << shift);
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();
 	}
-	return got;
+	if (got < 0)
+		return got;
+	return hole ? (s64)size : -ENXIO;
 }
 
 int data_look_count(struct tux3_inode *inode, u64 block, u64 count, struct data_count *counts)

@@ -590,14 +590,18 @@ static void **drop_take_array(struct file_drop *drop)
 	return array;
 }
 
+void file_drop_init(struct file_drop *drop)
+{
+	INIT_LIST_HEAD(&drop->chunks);
+	drop->arrays = NULL;
+}
+
 int file_drop_prepare(struct tux3_node *node, u64 block, u64 count, struct file_drop *drop)
 {
 	struct file_cache *cache = &node->file;
 	struct file_chunk *chunk;
 	u64 need = 0;
 
-	INIT_LIST_HEAD(&drop->chunks);
-	drop->arrays = NULL;
 	spin_lock(&cache->lock);
 	/* Only dirty chunks count, and they are between low and high. */
 	chunk = chunk_from(cache, max(block >> CHUNK_SHIFT, min(cache->low[0], cache->low[1])));
@@ -610,10 +614,8 @@ int file_drop_prepare(struct tux3_node *node, u64 block, u64 count, struct file_
 	while (need--) {
 		void **array = kcalloc(CHUNK_BLOCKS, sizeof(void *), GFP_KERNEL);
 
-		if (!array) {
-			file_drop_finish(node, drop);
+		if (!array)
 			return -ENOMEM;
-		}
 		drop_add_array(drop, array);
 	}
 	return 0;

@@ -41,7 +41,7 @@
 #define TUX3_LIB_H
 
 #include "internal.h"
-#include "core/data/data.h"
+#include "core/data/data_change.h"
 #include "core/inode/xattr.h"
 #include <linux/wait.h>
 #include <sys/stat.h>
@@ -247,12 +247,13 @@ u32 file_cache_dirty(struct file_reserve *reserve, u64 delta, u64 block, u32 cou
 void file_cache_zero(struct file_reserve *reserve, u64 delta, u64 block, u32 from, u32 to);
 /*
  * Blocks that go, in three steps: memory outside the delta, the change inside (returns how many blocks
- * had been dirty in this delta), and giving the memory back outside again.
+ * had been dirty in this delta), and giving the memory back outside again, in any case.
  */
 struct file_drop {
 	struct list_head chunks;	/* by lru_link: taken out of the cache, to be freed */
 	void **arrays;			/* spare file_chunk.back, linked through their first element */
 };
+void file_drop_init(struct file_drop *drop);
 int file_drop_prepare(struct tux3_node *node, u64 block, u64 count, struct file_drop *drop);
 u64 file_cache_drop(struct tux3_node *node, u64 delta, u64 block, u64 count, struct file_drop *drop);
 void file_drop_finish(struct tux3_node *node, struct file_drop *drop);

@@ -18,7 +18,7 @@ static const u32 use_refused[] = {
 
 int perm_check_flags(const struct tux3_attr *attr, enum inode_use use)
 {
-	return attr->flags & use_refused[use] ? -EPERM : 0;
+	return READ_ONCE(attr->flags) & use_refused[use] ? -EPERM : 0;
 }
 
 bool cred_in_group(const struct tux3_cred *cred, u32 gid)

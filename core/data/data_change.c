@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The rules of file data, described in data_change.h: plans, prices, and how a truncate or fallocate is carried out.
+ */
+#include "core/volume.h"
+#include "core/data/data.h"
+#include "core/data/data_change.h"
+#include "core/delta/delta.h"
+#include "core/delta/space.h"
+#include "core/inode/inode.h"
+#include "core/names/ops.h"
+
+/* ---- plans ---- */
+
+void data_change_add_edge(struct data_change *change, u64 block, u32 from, u32 to, bool even_hole)
+{
+	struct data_edge *edge;
+	u32 i;
+
+	for (i = 0; i < change->edges && change->edge[i].block != block; i++)
+		;
+	edge = &change->edge[i];
+	if (i == change->edges) {
+		*edge = (struct data_edge){ .block = block };
+		change->edges++;
+	}
+	/* There is one reason only to zero a part of a block. */
+	if (from < to) {
+		edge->from = from;
+		edge->to = to;
+	}
+	edge->even_hole |= even_hole;
+}
+
+/* What every change of the data or the size must make dirty. */
+static void plan_edges(struct data_change *change)
+{
+	struct volume *vol = change->inode->vol;
+	u32 in_block = change->size & (vol->block_size - 1);
+
+	/* An empty file has no data to keep: a truncate took it, perhaps in this delta, when the flag still stands. */
+	if (change->new_size && data_maybe_inline(vol, change->flags, change->size))
+		data_change_add_edge(change, 0, 0, 0, change->flags & TUX3_ATTR_INLINE);
+	if (change->new_size > change->size && in_block)
+		data_change_add_edge(change, change->size >> vol->block_shift, in_block, vol->block_size, false);
+}
+
+/* ---- prices ---- */
+
+/* A write has no other cost: what its blocks cost pays for the attributes, too. */
+static u64 change_cost(const struct data_change *change, u32 blocks)
+{
+	if (change->base && !blocks)
+		return change->base;
+	return change->base + space_cost_data(change->inode->vol, blocks, min(blocks, change->new_blocks));
+}
+
+void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly)
+{
+	if (unlikely(change->unwritten))
+		data_paid(op, change->inode, min(newly, change->unwritten));
+	if (newly < change->blocks)
+		delta_refund(op, change->cost, change_cost(change, newly));
+}
+
+/* ---- writes ---- */
+
+void data_plan_write_edges(struct data_change *change, u64 from, u64 to)
+{
+	u32 shift = change->inode->vol->block_shift, i;
+
+	plan_edges(change);
+	for (i = change->edges; i-- > 0; ) {
+		u64 block = change->edge[i].block;
+
+		if (block >= from >> shift && block <= (to - 1) >> shift)
+			change->edge[i] = change->edge[--change->edges];
+	}
+}
+
+/* Blocks that are preallocated, or dirty already, cost less. */
+int data_price_write(struct data_change *change, u64 from, u64 to)
+{
+	struct tux3_inode *inode = change->inode;
+	u32 shift = inode->vol->block_shift;
+	u64 first = from >> shift, count = ((to - 1) >> shift) - first + 1;
+	struct data_count counts;
+	int err;
+
+	change->blocks = change->new_blocks = count + change->edges;
+	if (unlikely(change->flags & TUX3_ATTR_PREALLOC)) {
+		err = data_look_count(inode, first, count, &counts);
+		if (err)
+			return err;
+		change->unwritten = counts.unwritten;
+		change->new_blocks -= counts.unwritten;
+		change->enter = data_write_flags(change->blocks, &counts);
+	}
+	change->cost = space_cost_data(inode->vol, change->blocks, change->new_blocks);
+	return 0;
+}
+
+/* ---- sizes and allocation: the delta ---- */
+
+/* Enters a delta with the edges dirty. */
+static int change_begin(struct data_change *change, struct delta_op *op)
+{
+	int got;
+
+	for (;;) {
+		got = change->ops->prepare ? change->ops->prepare(change) : 0;
+		if (!got)
+			got = delta_enter(change->inode->vol, op, change->cost, change->enter);
+		if (got)
+			return got;
+		got = change->ops->begin(change, op);
+		if (got >= 0) {
+			data_change_settle(change, op, got);
+			return 0;
+		}
+		delta_refund(op, change->cost, 0);
+		delta_leave(op);
+		if (got != -EAGAIN)
+			return got;
+	}
+}
+
+static void change_attr(struct data_change *change, struct delta_op *op)
+{
+	struct tux3_attr *attr = inode_change_begin(op, change->inode);
+
+	attr->mtime = attr->ctime = inode_now(change->inode->vol);
+	attr->size = change->new_size;
+	attr_apply(attr, change->attr, change->set);
+	if (change->ops->attr)
+		change->ops->attr(change, attr);
+	inode_change_end(change->inode);
+}
+
+static int change_inside(struct data_change *change, struct delta_op *op)
+{
+	bool shorter = change->new_size < change->size;
+	int err = 0;
+
+	if (change->hole_count)
+		err = data_remove(op, change->inode, change->hole, change->hole_count);
+	if (!err && change->holes)
+		err = data_prealloc(op, change->inode, change->fill, change->fill_count, change->holes);
+	if (err)
+		return err;
+	/* Who reads without a lock must not find within the file what is beyond its end. */
+	if (shorter)
+		change_attr(change, op);
+	change->ops->apply(change, op);
+	if (!shorter)
+		change_attr(change, op);
+	return 0;
+}
+
+/* base: what it costs besides edges and attributes. */
+static int change_run(struct data_change *change, u64 base)
+{
+	struct volume *vol = change->inode->vol;
+	struct delta_op op;
+	int err = change->ops->open(change);
+
+	change->blocks = change->new_blocks = change->edges;
+	change->base = base + attr_apply_cost(vol, change->set);
+	change->cost = change_cost(change, change->blocks);
+	if (!err)
+		err = change_begin(change, &op);
+	if (!err) {
+		err = change_inside(change, &op);
+		if (change->ops->end)
+			change->ops->end(change);
+		delta_leave(&op);
+	}
+	change->ops->close(change, err);
+	if (!err)
+		change->set = 0;	/* the next one of the same call need not */
+	return err;
+}
+
+/* What this costs is the same for a large hole and for a small one: the back end removes it in slices. */
+static int change_run_freeing(struct data_change *change)
+{
+	change->enter = DELTA_FREES;
+	return change_run(change, space_cost_items(change->inode->vol, 3));
+}
+
+int data_truncate(struct data_change *change, u64 size)
+{
+	struct volume *vol = change->inode->vol;
+	int err;
+
+	change->new_size = size;
+	plan_edges(change);
+	/* To the size it has: what is preallocated behind it goes, as with other file systems. */
+	if (size > change->size || (size == change->size && !(change->flags & TUX3_ATTR_PREALLOC)))
+		return change_run(change, space_cost_items(vol, 1));
+	change->hole = (size + vol->block_size - 1) >> vol->block_shift;
+	change->hole_count = DATA_END;
+	err = change_run_freeing(change);
+	return err ? err : data_cut_wait(change->inode);
+}
+
+/* Zero what the range has of blocks at its edges, remove the blocks between. */
+static int change_punch(struct data_change *change, u64 from, u64 to)
+{
+	struct volume *vol = change->inode->vol;
+	u32 shift = vol->block_shift, mask = vol->block_size - 1;
+	u64 first = from >> shift, stop = to >> shift;	/* whole blocks: [first, stop) */
+
+	if (first == stop) {
+		data_change_add_edge(change, first, from & mask, to & mask, false);
+	} else {
+		/* Inline data is no block that could be removed. */
+		if (from & mask || (!first && data_maybe_inline(vol, change->flags, change->size)))
+			data_change_add_edge(change, first++, from & mask, vol->block_size, false);
+		if (to & mask)
+			data_change_add_edge(change, stop, 0, to & mask, false);
+	}
+	plan_edges(change);
+	change->hole = first;
+	change->hole_count = stop - first;
+	return change_run_freeing(change);
+}
+
+/*
+ * One delta: at most DATA_BATCH_MAX blocks.  All of them are named to the back end, which fills what is a hole when it
+ * commits: that is no more than what was counted, since only this thread changes the file, but for page faults, which pay
+ * for themselves.
+ */
+static int change_fill(struct data_change *change, u64 block, u64 count, u64 new_size)
+{
+	struct data_count counts;
+	int err = data_look_count(change->inode, block, count, &counts);
+
+	change->new_size = max(change->size, new_size);
+	if (err || (!counts.holes && change->new_size == change->size && !change->set))
+		return err;
+	plan_edges(change);
+	change->fill = block;
+	change->fill_count = count;
+	change->holes = counts.holes;
+	return change_run(change, space_cost_prealloc(change->inode->vol, counts.holes));
+}
+
+int data_fallocate(struct data_change *change, unsigned int what, u64 from, u64 to)
+{
+	struct volume *vol = change->inode->vol;
+	int err = what & DATA_PUNCH ? change_punch(change, from, to) : 0;
+	u32 max = DATA_BATCH_MAX, shift = vol->block_shift;
+
+	while (!err && what & DATA_FILL && from < to) {
+		u64 block = from >> shift, last = (to - 1) >> shift, count = min_t(u64, max, last - block + 1);
+		u64 stop = min(to, (block + count) << shift);
+
+		data_change_reset(change);
+		err = change_fill(change, block, count, what & DATA_KEEP_SIZE ? 0 : stop);
+		if (data_batch_smaller(&max, err)) {
+			err = 0;
+			continue;
+		}
+		if (!err && fatal_signal_pending(current))
+			err = -EINTR;
+		from = stop;
+		cond_resched();
+	}
+	return err;
+}
