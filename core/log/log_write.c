@@ -386,6 +386,7 @@ void log_end_commit(struct volume *vol)
 	struct log_chunk *chunk, *next;
 	struct log_buffer *buffer, *after;
 
+	tree_edit_leave(vol);
 	list_for_each_entry_safe(chunk, next, &vol->log.chunks, link) {
 		list_del(&chunk->link);
 		kvfree(chunk->block);

@@ -83,12 +83,6 @@ static int group_order(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Does the key lead to the same leaf as the one before it?  The answer is old when sem was given away between. */
-static bool path_leads(const struct tree_path *path, const struct node_key *key)
-{
-	return (!path->has_low || !node_key_less(key, &path->low)) && (!path->has_high || node_key_less(key, &path->high));
-}
-
 /*
  * Follow the keys down; those whose way is not in memory are kept.  With links, and then keys are in order: the first
  * node missing on each way, once, is put there.

@@ -189,6 +189,7 @@ static int batch_apply(struct replay *replay)
 		err = more < 0 ? more :
 		      apply_record(vol, le16_to_cpu(record->type), record + 1, le32_to_cpu(record->len));
 	tree_edit_end(vol);
+	tree_edit_leave(vol);
 	replay->bytes = 0;
 	vol->log.freed.count = 0;	/* settled at the end of replay */
 	vol->log.freed.blocks = 0;

@@ -37,6 +37,7 @@ void tree_init(struct volume *vol)
 	tree->snapshot_delta = 0;
 	tree_forget_appends(vol);
 	tree->underfull_count = 0;
+	tree_ways_init(tree);
 	atomic64_set(&tree->edits, 0);
 	atomic64_set(&tree->redirects, 0);
 	atomic64_set(&tree->splits, 0);
@@ -242,7 +243,7 @@ static int leaf_copy_out(const struct disk_node *leaf, u32 pos, void *data, u32 
 	return len;
 }
 
-static int lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size, bool edit)
+int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
 {
 	struct node_key packed = node_key_pack(key);
 	struct tree_read read;
@@ -250,7 +251,7 @@ static int lookup(struct volume *vol, const struct tree_key *key, void *data, u3
 	u32 pos;
 	int ret;
 
-	read_begin(&read, vol, edit);
+	read_begin(&read, vol, false);
 	ret = read_leaf(&read, &packed);
 	if (ret) {
 		read_end(&read);
@@ -262,14 +263,19 @@ static int lookup(struct volume *vol, const struct tree_key *key, void *data, u3
 	return ret;
 }
 
-int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
-{
-	return lookup(vol, key, data, size, false);
-}
-
 int tree_edit_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
 {
-	return lookup(vol, key, data, size, true);
+	struct node_key packed = node_key_pack(key);
+	struct tree_path *way;
+	bool found;
+	u32 pos;
+	int err;
+
+	way = tree_way(vol, &packed, true, &err);
+	if (!way)
+		return err;
+	pos = way_find(way, &packed, &found);
+	return found ? leaf_copy_out(path_node(way, 0), pos, data, size) : -ENOENT;
 }
 
 /*
@@ -311,14 +317,14 @@ static int find_before(struct tree_read *read, const struct node_key *at, const 
 	return -ENOENT;
 }
 
-static int lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
-			 struct tree_key *found, void *data, u32 size, bool edit)
+int tree_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
+		       struct tree_key *found, void *data, u32 size)
 {
 	struct node_key high = node_key_pack(at), low = node_key_pack(from), key = high;
 	struct tree_read read;
 	int err, len = 0;
 
-	read_begin(&read, vol, edit);
+	read_begin(&read, vol, false);
 	for (;;) {
 		tree_read_lock(&read);
 		err = find_before(&read, &high, &low, &key, data, size, &len);
@@ -334,16 +340,35 @@ static int lookup_before(struct volume *vol, const struct tree_key *at, const st
 	return len;
 }
 
-int tree_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
-		       struct tree_key *found, void *data, u32 size)
-{
-	return lookup_before(vol, at, from, found, data, size, false);
-}
-
+/* See find_before(). */
 int tree_edit_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
 			    struct tree_key *found, void *data, u32 size)
 {
-	return lookup_before(vol, at, from, found, data, size, true);
+	struct node_key key = node_key_pack(at), low = node_key_pack(from), here;
+	struct tree_path *way;
+	u32 turn, pos;
+	bool exact;
+	int err;
+
+	for (turn = 0; turn < 2; turn++) {
+		way = tree_way(vol, &key, true, &err);
+		if (!way)
+			return err;
+		pos = way_find(way, &key, &exact) + exact;
+		if (pos) {
+			here = leaf_key(path_node(way, 0), pos - 1);
+			if (node_key_less(&here, &low))
+				return -ENOENT;
+			*found = node_key_unpack(&here);
+			return leaf_copy_out(path_node(way, 0), pos - 1, data, size);
+		}
+		if (!way->has_low)
+			break;
+		key = way->low;
+		if (!node_key_step_down(&key) || node_key_less(&key, &low))
+			break;
+	}
+	return -ENOENT;
 }
 
 /* ---- scans ---- */

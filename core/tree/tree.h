@@ -184,6 +184,29 @@ struct tree_merge {
 	bool right;
 };
 
+/* Keys as they are compared: two numbers. */
+struct node_key {
+	u64 high;		/* inode number << 8 | item type */
+	u64 low;		/* offset */
+};
+
+/*
+ * From the root down to a leaf; each node is referenced.  index[n]: the branch taken in node[n];
+ * index[0] is for the user.
+ */
+struct tree_path {
+	u32 top;				/* level of the root */
+	u32 bottom;				/* node[bottom .. top] are there */
+	struct node_buffer *node[TUX3_MAX_LEVEL + 1];
+	u32 index[TUX3_MAX_LEVEL + 1];
+	/* Of this way, not only of the node reached: any key in [low, high) leads to node[0]. */
+	struct node_key low, high;
+	bool has_low, has_high;
+	struct node_link miss;			/* with PATH_MISS: what to read */
+};
+
+#define TREE_WAYS 4
+
 struct tree {
 	struct rw_semaphore sem;
 	u64 root_addr, root_birth;	/* sem */
@@ -205,6 +228,9 @@ struct tree {
 	} underfull[TREE_UNDERFULL];
 	u32 underfull_count;
 	atomic64_t edits, redirects, splits, merges;	/* counters */
+	/* Where edits went lately (tree_way.c); back end. */
+	struct tree_path ways[TREE_WAYS];
+	u32 way_last, way_victim;
 };
 
 void tree_init(struct volume *vol);
@@ -277,6 +303,12 @@ int tree_delete(struct volume *vol, const struct tree_key *key);	/* -ENOENT if i
  */
 int tree_delete_range(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
 		      u32 max, tree_item_fn fn, void *ctx, struct tree_key *next);
+/*
+ * With sem for writing.  Go to the leaf of key, for the edit that comes next; false: something on the way would have to be read.
+ */
+bool tree_edit_reach(struct volume *vol, const struct tree_key *key);
+/* The back end is done for now: nodes that it kept for the next edit may be evicted again. */
+void tree_edit_leave(struct volume *vol);
 /*
  * Merging.  Edits leave nodes underfull and only take a note of them.  next_merge: what should be merged with a
  * neighbour that is in memory now; false: nothing more.  merge: do it; the neighbour is read if need be; -EIO if there

@@ -23,12 +23,12 @@
 
 static bool inner_full(const struct tree_edit *edit, u32 level)
 {
-	return node_count(path_node(&edit->path, level)) >= inner_max(edit->vol->block_size);
+	return node_count(path_node(edit->path, level)) >= inner_max(edit->vol->block_size);
 }
 
 int edit_split_cost(struct tree_edit *edit, u32 level)
 {
-	u32 top = edit->path.top;
+	u32 top = edit->path->top;
 	int nodes = 1;
 
 	while (++level <= top && inner_full(edit, level))
@@ -46,14 +46,14 @@ struct node_buffer *edit_split_leaf(struct tree_edit *edit, u32 pos)
 {
 	struct node_buffer *right = edit_take(edit, 0);
 
-	node_move_tail(path_node(&edit->path, 0), right->data, edit->vol->block_size, pos);
+	node_move_tail(path_node(edit->path, 0), right->data, edit->vol->block_size, pos);
 	atomic64_inc(&edit->vol->tree.splits);
 	return right;
 }
 
 static void edit_grow_root(struct tree_edit *edit, struct node_buffer *right)
 {
-	struct node_buffer *left = edit->path.node[edit->path.top];
+	struct node_buffer *left = edit->path->node[edit->path->top];
 	struct node_buffer *root = edit_take(edit, left->level + 1);
 	struct node_key key = node_first_key(left->data);
 
@@ -70,7 +70,7 @@ static void edit_grow_root(struct tree_edit *edit, struct node_buffer *right)
 static struct node_buffer *edit_split_inner(struct tree_edit *edit, u32 level, u32 pos,
 					    const struct node_key *key, const struct node_buffer *child)
 {
-	struct disk_node *node = path_node(&edit->path, level);
+	struct disk_node *node = path_node(edit->path, level);
 	struct node_buffer *right = edit_take(edit, level);
 	u32 count = node_count(node), cut = pos == count ? count - count / 16 : count / 2;
 
@@ -85,8 +85,9 @@ static struct node_buffer *edit_split_inner(struct tree_edit *edit, u32 level, u
 
 void edit_link_right(struct tree_edit *edit, u32 level, struct node_buffer *right)
 {
-	struct tree_path *path = &edit->path;
+	struct tree_path *path = edit->path;
 
+	edit->reshaped = true;
 	while (++level <= path->top) {
 		struct node_key key = node_first_key(right->data);
 		u32 pos = path->index[level] + 1;
@@ -165,10 +166,10 @@ static bool node_underfull(struct volume *vol, const struct disk_node *node)
 void edit_note_underfull(struct tree_edit *edit, u32 level)
 {
 	struct tree *tree = &edit->vol->tree;
-	const struct node_buffer *node = edit->path.node[level];
+	const struct node_buffer *node = edit->path->node[level];
 	u32 i;
 
-	if (edit->vol->log.replaying || level >= edit->path.top || !node_underfull(edit->vol, node->data))
+	if (edit->vol->log.replaying || level >= edit->path->top || !node_underfull(edit->vol, node->data))
 		return;
 	for (i = 0; i < tree->underfull_count; i++)
 		if (tree->underfull[i].addr == node->addr)
@@ -230,27 +231,28 @@ static int edit_merge(struct tree_edit *edit, const struct tree_merge *merge)
 	struct node_buffer *with;
 	int err;
 
-	if (level >= edit->path.top)
+	if (level >= edit->path->top)
 		return -EIO;
-	with = path_neighbour(vol, &edit->path, level, merge->right, true);
+	with = path_neighbour(vol, edit->path, level, merge->right, true);
 	if (IS_ERR(with))
 		return PTR_ERR(with);
-	err = merged_size(vol, edit->path.node[level], with) <= node_room(block_size) ? 0 : -EIO;
+	err = merged_size(vol, edit->path->node[level], with) <= node_room(block_size) ? 0 : -EIO;
 	if (!err)
 		err = edit_reserve(edit, edit_redirect_cost(edit, level));
 	if (err) {
 		cache_put(vol, with);
 		return err;
 	}
+	edit->reshaped = true;
 	edit_redirect(edit, level);
-	parent = path_node(&edit->path, level + 1);
-	pos = edit->path.index[level + 1];
+	parent = path_node(edit->path, level + 1);
+	pos = edit->path->index[level + 1];
 	if (merge->right) {
-		node_append(path_node(&edit->path, level), with->data, block_size);
+		node_append(path_node(edit->path, level), with->data, block_size);
 		inner_delete(parent, pos + 1);
 	} else {
-		node_prepend(path_node(&edit->path, level), with->data, block_size);
-		inner_set_child(parent, pos - 1, edit->path.node[level]);
+		node_prepend(path_node(edit->path, level), with->data, block_size);
+		inner_set_child(parent, pos - 1, edit->path->node[level]);
 		inner_delete(parent, pos);
 	}
 	edit_discard(edit, with);
@@ -273,7 +275,7 @@ int tree_merge(struct volume *vol, const struct tree_merge *merge)
 /* A child that is not of the path stays root even if it has one branch: the next edit here sees to it. */
 void edit_shrink_root(struct tree_edit *edit, u32 level)
 {
-	struct tree_path *path = &edit->path;
+	struct tree_path *path = edit->path;
 	u32 top;
 
 	for (top = path->top; top && top >= level && node_count(path_node(path, top)) == 1; top--) {

@@ -31,13 +31,17 @@ void tree_edit_end(struct volume *vol)
 
 int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key)
 {
+	int err;
+
 	lockdep_assert_held_write(&vol->tree.sem);
 	WARN_ON_ONCE(vol->tree.snapshot_delta && vol->delta.applying <= vol->tree.snapshot_delta);
 	edit->vol = vol;
 	edit->key = *key;
+	edit->moved = edit->reshaped = false;
 	edit->spares = 0;
 	edit->err = 0;
-	return path_descend(vol, &edit->path, key, true);
+	edit->path = tree_way(vol, key, true, &err);
+	return err;
 }
 
 static void edit_drop_spares(struct tree_edit *edit)
@@ -49,8 +53,10 @@ static void edit_drop_spares(struct tree_edit *edit)
 
 int edit_close(struct tree_edit *edit, int err)
 {
-	edit_drop_spares(edit);
-	tree_path_put(edit->vol, &edit->path);
+	if (edit->spares)
+		edit_drop_spares(edit);
+	if (edit->moved || edit->reshaped)
+		tree_ways_drop(edit->vol, edit->reshaped ? NULL : edit->path);
 	return err ? err : edit->err;
 }
 
@@ -104,14 +110,14 @@ u32 edit_redirect_cost(const struct tree_edit *edit, u32 level)
 {
 	u32 nodes = 0;
 
-	for (; level <= edit->path.top; level++)
-		nodes += !test_bit(NODE_DIRTY, &edit->path.node[level]->state);
+	for (; level <= edit->path->top; level++)
+		nodes += !test_bit(NODE_DIRTY, &edit->path->node[level]->state);
 	return nodes;
 }
 
 void edit_redirect(struct tree_edit *edit, u32 bottom)
 {
-	struct tree_path *path = &edit->path;
+	struct tree_path *path = edit->path;
 	struct volume *vol = edit->vol;
 	u32 level = path->top + 1;
 
@@ -120,6 +126,7 @@ void edit_redirect(struct tree_edit *edit, u32 bottom)
 
 		if (test_bit(NODE_DIRTY, &old->state))
 			continue;
+		edit->moved = true;
 		new = edit_take(edit, level);
 		node_copy(new->data, old->data, vol->block_size);
 		atomic_inc(&new->refs);
@@ -161,7 +168,7 @@ static bool split_is_appending(struct tree_edit *edit, const struct disk_node *l
 	struct node_key before, recent;
 	u32 i;
 
-	if (!edit->path.has_high && set->pos + set->found == node_count(leaf))
+	if (!edit->path->has_high && set->pos + set->found == node_count(leaf))
 		return true;
 	if (!set->found && !set->pos)
 		return false;
@@ -223,12 +230,12 @@ static u32 split_choose(struct tree_edit *edit, const struct disk_node *leaf, co
 static void edit_split_and_set(struct tree_edit *edit, const struct item_set *set)
 {
 	u32 block_size = edit->vol->block_size;
-	u32 cut = split_choose(edit, path_node(&edit->path, 0), set);
+	u32 cut = split_choose(edit, path_node(edit->path, 0), set);
 	struct node_buffer *right;
 
 	if (cut > set->pos) {
 		right = edit_split_leaf(edit, cut - !set->found);
-		leaf_apply(path_node(&edit->path, 0), block_size, set, set->pos);
+		leaf_apply(path_node(edit->path, 0), block_size, set, set->pos);
 	} else {
 		right = edit_split_leaf(edit, cut);
 		leaf_apply(right->data, block_size, set, set->pos - cut);
@@ -241,24 +248,24 @@ static void edit_lower_keys(struct tree_edit *edit, const struct node_key *key)
 {
 	u32 level;
 
-	for (level = 1; level <= edit->path.top; level++) {
-		struct disk_node *node = path_node(&edit->path, level);
+	for (level = 1; level <= edit->path->top; level++) {
+		struct disk_node *node = path_node(edit->path, level);
 		struct node_key first = inner_key(node, 0);
 
-		if (!edit->path.index[level] && node_key_less(key, &first))
+		if (!edit->path->index[level] && node_key_less(key, &first))
 			node_key_store(&inner_branches(node)[0].key, key);
 	}
 }
 
 static int edit_set(struct tree_edit *edit, struct item_set *set)
 {
-	const struct disk_node *leaf = path_node(&edit->path, 0);
+	const struct disk_node *leaf = path_node(edit->path, 0);
 	struct volume *vol = edit->vol;
 	bool split, grows = true;
 	u32 used, cost;
 	int err;
 
-	set->pos = leaf_find(leaf, &set->key, &set->found);
+	set->pos = way_find(edit->path, &set->key, &set->found);
 	used = node_used(leaf, vol->block_size) + set->len;
 	if (set->found) {
 		u32 len = leaf_len(leaf, set->pos);
@@ -288,7 +295,7 @@ static int edit_set(struct tree_edit *edit, struct item_set *set)
 	if (split)
 		edit_split_and_set(edit, set);
 	else
-		leaf_apply(path_node(&edit->path, 0), vol->block_size, set, set->pos);
+		leaf_apply(path_node(edit->path, 0), vol->block_size, set, set->pos);
 	if (grows)
 		note_append(&vol->tree, &set->key);
 	return 0;
@@ -321,7 +328,7 @@ struct item_range {
 
 static int edit_show_items(struct tree_edit *edit, const struct item_range *range)
 {
-	const struct disk_node *leaf = path_node(&edit->path, 0);
+	const struct disk_node *leaf = path_node(edit->path, 0);
 	u32 pos;
 	int ret;
 
@@ -345,7 +352,7 @@ static int edit_delete_some(struct tree_edit *edit, const struct item_range *ran
 	if (err)
 		return err;
 	edit_redirect(edit, 0);
-	leaf_delete(path_node(&edit->path, 0), edit->vol->block_size, range->from, range->to);
+	leaf_delete(path_node(edit->path, 0), edit->vol->block_size, range->from, range->to);
 	if (range->merge)
 		edit_note_underfull(edit, 0);
 	return 0;
@@ -356,7 +363,7 @@ static u32 edit_lowest_remaining(const struct tree_edit *edit)
 {
 	u32 level = 1;
 
-	while (level <= edit->path.top && node_count(path_node(&edit->path, level)) == 1)
+	while (level <= edit->path->top && node_count(path_node(edit->path, level)) == 1)
 		level++;
 	return level;
 }
@@ -364,7 +371,7 @@ static u32 edit_lowest_remaining(const struct tree_edit *edit)
 /* The leaf is dropped whole, without redirecting it first. */
 static int edit_delete_leaf(struct tree_edit *edit, const struct item_range *range)
 {
-	struct tree_path *path = &edit->path;
+	struct tree_path *path = edit->path;
 	u32 keep = edit_lowest_remaining(edit), level;
 	bool last = keep > path->top;
 	int err;
@@ -374,6 +381,7 @@ static int edit_delete_leaf(struct tree_edit *edit, const struct item_range *ran
 		err = edit_show_items(edit, range);
 	if (err)
 		return err;
+	edit->reshaped = true;
 	if (last) {
 		tree_set_root_buffer(edit->vol, edit_take(edit, 0));
 	} else {
@@ -391,9 +399,9 @@ static int edit_delete_leaf(struct tree_edit *edit, const struct item_range *ran
 
 static int edit_delete(struct tree_edit *edit, const struct item_range *range)
 {
-	u32 count = node_count(path_node(&edit->path, 0));
+	u32 count = node_count(path_node(edit->path, 0));
 
-	if (edit->path.top && !range->from && range->to == count)
+	if (edit->path->top && !range->from && range->to == count)
 		return edit_delete_leaf(edit, range);
 	return edit_delete_some(edit, range);
 }
@@ -410,7 +418,7 @@ int tree_delete(struct volume *vol, const struct tree_key *key)
 	if (err)
 		return err;
 	atomic64_inc(&vol->tree.edits);
-	range.from = leaf_find(path_node(&edit.path, 0), &packed, &found);
+	range.from = way_find(edit.path, &packed, &found);
 	range.to = range.from + 1;
 	return edit_close(&edit, found ? edit_delete(&edit, &range) : -ENOENT);
 }
@@ -438,11 +446,11 @@ static int delete_in_leaf(struct volume *vol, struct delete_range *del, u32 max,
 	err = edit_open(&edit, vol, &del->next);
 	if (err)
 		return err;
-	leaf = path_node(&edit.path, 0);
-	range.from = leaf_find(leaf, &del->next, &exact);
+	leaf = path_node(edit.path, 0);
+	range.from = way_find(edit.path, &del->next, &exact);
 	range.to = leaf_find(leaf, &del->last, &exact) + exact;
-	next = edit.path.high;
-	del->more = edit.path.has_high && !node_key_less(&del->last, &next);
+	next = edit.path->high;
+	del->more = edit.path->has_high && !node_key_less(&del->last, &next);
 	if (range.to - range.from > max) {
 		range.to = range.from + max;
 		next = leaf_key(leaf, range.to);

@@ -10,11 +10,6 @@
 
 /* ---- keys as they are compared: two numbers ---- */
 
-struct node_key {
-	u64 high;		/* inode number << 8 | item type */
-	u64 low;		/* offset */
-};
-
 #define NODE_KEY_MAX ((struct node_key){ U64_MAX, U64_MAX })
 
 static inline struct node_key node_key_load(const struct disk_key *key)
@@ -169,21 +164,6 @@ void node_prepend(struct disk_node *node, const struct disk_node *left, u32 bloc
 
 /* ---- paths (tree.c) ---- */
 
-/*
- * From the root down to a leaf; each node is referenced.  index[n]: the branch taken in node[n];
- * index[0] is for the user.
- */
-struct tree_path {
-	u32 top;				/* level of the root */
-	u32 bottom;				/* node[bottom .. top] are there */
-	struct node_buffer *node[TUX3_MAX_LEVEL + 1];
-	u32 index[TUX3_MAX_LEVEL + 1];
-	/* Of this way, not only of the node reached: any key in [low, high) leads to node[0]. */
-	struct node_key low, high;
-	bool has_low, has_high;
-	struct node_link miss;			/* with PATH_MISS: what to read */
-};
-
 #define PATH_MISS 1
 
 static inline struct disk_node *path_node(const struct tree_path *path, u32 level)
@@ -197,6 +177,12 @@ static inline struct disk_node *path_node(const struct tree_path *path, u32 leve
  */
 int path_descend(struct volume *vol, struct tree_path *path, const struct node_key *key, bool read);
 void tree_path_put(struct volume *vol, struct tree_path *path);
+/* Does the key lead to the same leaf?  Of a path that was put, the answer may be old. */
+static inline bool path_leads(const struct tree_path *path, const struct node_key *key)
+{
+	return (!path->has_low || !node_key_less(key, &path->low)) && (!path->has_high || node_key_less(key, &path->high));
+}
+
 /* The keys of a node below the root lie in [low, high), and it has some. */
 bool node_in_range(const struct disk_node *node, const struct node_key *low, const struct node_key *high);
 struct node_link tree_root_link(const struct tree *tree);
@@ -205,6 +191,19 @@ static inline void tree_set_root_buffer(struct volume *vol, const struct node_bu
 {
 	tree_set_root(vol, buffer->addr, buffer->birth, buffer->level);
 }
+
+/* ---- ways kept from edit to edit (tree_way.c) ---- */
+
+void tree_ways_init(struct tree *tree);
+/*
+ * With sem for writing: the way to key's leaf, which stays there until the next call or until ways are dropped.  A node that is
+ * not in memory is read; with read false it is PATH_MISS.  NULL with *err.
+ */
+struct tree_path *tree_way(struct volume *vol, const struct node_key *key, bool read, int *err);
+/* Some node that others may lead over has moved, or its branches have: all but this one (NULL: all) are wrong now. */
+void tree_ways_drop(struct volume *vol, const struct tree_path *but);
+/* leaf_find() in the leaf of a way; it looks first where the last one was found. */
+u32 way_find(struct tree_path *way, const struct node_key *key, bool *found);
 
 /* ---- edits (tree_edit.c, tree_balance.c) ---- */
 
@@ -218,7 +217,9 @@ static inline void tree_set_root_buffer(struct volume *vol, const struct node_bu
 struct tree_edit {
 	struct volume *vol;
 	struct node_key key;	/* where path leads */
-	struct tree_path path;
+	struct tree_path *path;	/* a way: see tree_way.c */
+	bool moved;		/* a node of the path was redirected */
+	bool reshaped;		/* nodes were split, merged or dropped */
 	struct node_buffer *spare[EDIT_SPARES];	/* a block is promised to each; not yet in the cache */
 	u32 spares;
 	int err;	/* first failure to free a block: the change is made, the commit must be aborted */

@@ -152,6 +152,7 @@ void tree_snapshot(struct volume *vol, struct list_head *list, u64 *count)
 	struct node_buffer *buffer;
 
 	WARN_ON_ONCE(tree->unplaced);
+	tree_edit_leave(vol);
 	*count = tree->dirty_count;
 	list_splice_tail_init(&tree->dirty, list);
 	WRITE_ONCE(tree->dirty_count, 0);
@@ -196,6 +197,7 @@ void tree_discard(struct volume *vol)
 {
 	struct node_buffer *buffer, *next;
 
+	tree_edit_leave(vol);
 	list_for_each_entry_safe(buffer, next, &vol->tree.dirty, lru_link)
 		cache_drop(vol, buffer);
 	list_for_each_entry_safe(buffer, next, &vol->tree.failed, lru_link) {

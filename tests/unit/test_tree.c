@@ -142,6 +142,40 @@ static void random_change(struct random_run *run)
 	check(!err || err == -ENOENT);
 }
 
+/* What is kept for the next edit is what going down from the root finds, at both ends of its range. */
+static void check_ways(struct random_run *run)
+{
+	struct volume *vol = &run->fixture->vol;
+	u32 i, end, level;
+
+	down_read(&vol->tree.sem);
+	for (i = 0; i < TREE_WAYS; i++) {
+		const struct tree_path *way = &vol->tree.ways[i];
+		struct node_key ends[2] = { { 0, 0 }, NODE_KEY_MAX };
+
+		if (way->bottom)
+			continue;
+		if (way->has_low)
+			ends[0] = way->low;
+		if (way->has_high) {
+			ends[1] = way->high;
+			check(node_key_step_down(&ends[1]));
+		}
+		for (end = 0; end < 2; end++) {
+			struct tree_path path;
+
+			check(!path_descend(vol, &path, &ends[end], false));
+			check(path.top == way->top && path.has_low == way->has_low && path.has_high == way->has_high);
+			for (level = 0; level <= path.top; level++) {
+				check(path.node[level] == way->node[level]);
+				check(!level || path.index[level] == way->index[level]);
+			}
+			tree_path_put(vol, &path);
+		}
+	}
+	up_read(&vol->tree.sem);
+}
+
 static void check_lookup(struct random_run *run)
 {
 	struct volume *vol = &run->fixture->vol;
@@ -265,6 +299,7 @@ static void random_run(u64 *random)
 		if (step % 250 == 0)
 			run.growing = test_below(random, 3) ? 55 + test_below(random, 45) : test_below(random, 40);
 		random_change(&run);
+		check_ways(&run);
 		if (!test_below(random, 4))
 			check_lookup(&run);
 		if (!test_below(random, 4))

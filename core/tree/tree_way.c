@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Ways through the tree that are kept from edit to edit.
+ *
+ * A commit goes through inodes one after the other, and what belongs together lies together: its next item is mostly in
+ * the leaf of the one before it, or of the one before that (an entry of the directory, then items of the new inode).  So
+ * the last few ways from the root down to a leaf are kept, with the range of keys that lead there and with
+ * the place in the leaf; a key in that range needs no descent.
+ *
+ * Invariants
+ *  1. A way that is kept is what path_descend() would find: same nodes, same branches, and no narrower range can be told.
+ *  2. Only edits change what ways lead over, and each edit sees to the ways when it is over (edit_close): one that
+ *     redirected nodes has brought its own way up to date and drops the others; one that split, merged or dropped nodes
+ *     drops all.  Keys of first branches that are lowered belong to no range.
+ *  3. The nodes of a way are referenced, hence not evicted.  They may become FLUSHING or CLEAN meanwhile: edits ask for that.
+ *
+ * Used by who edits, with tree->sem for writing (dropping: by the back end, or when nobody else is there).  Ways live on
+ * while sem is given to readers, and until tree_edit_leave(), at the end of a commit.
+ */
+#include "core/tree/tree_internal.h"
+
+static bool way_kept(const struct tree_path *way)
+{
+	return !way->bottom;
+}
+
+static void way_forget(struct tree_path *way)
+{
+	way->top = 0;
+	way->bottom = 1;
+}
+
+void tree_ways_init(struct tree *tree)
+{
+	u32 i;
+
+	for (i = 0; i < TREE_WAYS; i++)
+		way_forget(&tree->ways[i]);
+	tree->way_last = tree->way_victim = 0;
+}
+
+void tree_ways_drop(struct volume *vol, const struct tree_path *but)
+{
+	struct tree *tree = &vol->tree;
+	u32 i;
+
+	for (i = 0; i < TREE_WAYS; i++) {
+		struct tree_path *way = &tree->ways[i];
+
+		if (way == but || !way_kept(way))
+			continue;
+		tree_path_put(vol, way);
+		way_forget(way);
+	}
+}
+
+void tree_edit_leave(struct volume *vol)
+{
+	tree_ways_drop(vol, NULL);
+}
+
+/* Round about, but not the one that was just used: it may be wanted in turns with the new one. */
+static struct tree_path *way_victim(struct tree *tree)
+{
+	u32 i;
+
+	for (i = 0; i < TREE_WAYS; i++) {
+		if (!way_kept(&tree->ways[i]))
+			break;
+	}
+	if (i == TREE_WAYS) {
+		if (tree->way_victim == tree->way_last)
+			tree->way_victim = (tree->way_victim + 1) % TREE_WAYS;
+		i = tree->way_victim;
+		tree->way_victim = (i + 1) % TREE_WAYS;
+	}
+	tree->way_last = i;
+	return &tree->ways[i];
+}
+
+struct tree_path *tree_way(struct volume *vol, const struct node_key *key, bool read, int *err)
+{
+	struct tree *tree = &vol->tree;
+	struct tree_path *way = &tree->ways[tree->way_last];
+	u32 i;
+
+	lockdep_assert_held_write(&tree->sem);
+	*err = 0;
+	if (way_kept(way) && path_leads(way, key))
+		return way;
+	for (i = 0; i < TREE_WAYS; i++) {
+		way = &tree->ways[i];
+		if (way_kept(way) && path_leads(way, key)) {
+			tree->way_last = i;
+			return way;
+		}
+	}
+	way = way_victim(tree);
+	if (way_kept(way))
+		tree_path_put(vol, way);
+	*err = path_descend(vol, way, key, read);
+	if (*err) {
+		way_forget(way);
+		return NULL;
+	}
+	way->index[0] = 0;
+	return way;
+}
+
+bool tree_edit_reach(struct volume *vol, const struct tree_key *key)
+{
+	struct node_key packed = node_key_pack(key);
+	int err;
+
+	return tree_way(vol, &packed, false, &err);
+}
+
+u32 way_find(struct tree_path *way, const struct node_key *key, bool *found)
+{
+	const struct disk_node *leaf = path_node(way, 0);
+	u32 count = node_count(leaf), pos = way->index[0], turn;
+
+	/* There, or right behind it: the item before it is below the key, it is not. */
+	for (turn = 0; turn < 2 && pos <= count; turn++, pos++) {
+		struct node_key here;
+
+		if (pos) {
+			here = leaf_key(leaf, pos - 1);
+			if (!node_key_less(&here, key))
+				break;
+		}
+		*found = false;
+		if (pos < count) {
+			here = leaf_key(leaf, pos);
+			*found = node_key_equal(&here, key);
+		}
+		if (*found || pos == count || node_key_less(key, &here)) {
+			way->index[0] = pos;
+			return pos;
+		}
+	}
+	way->index[0] = leaf_find(leaf, key, found);
+	return way->index[0];
+}
