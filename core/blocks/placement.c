@@ -342,7 +342,7 @@ static int search_best(struct search *search, u64 goal)
 /* At goal exactly: at least need blocks, up to want. */
 static bool search_at(struct search *search, u64 goal, const struct balloc_stretch *own, u32 need)
 {
-	u32 from = goal % search->vol->group_blocks;
+	u32 from = goal % search->vol->group_blocks, to;
 	struct balloc_group *group;
 	struct balloc_info *info = group_info(search->vol, goal / search->vol->group_blocks);
 	u64 low = goal, high;
@@ -351,7 +351,9 @@ static bool search_at(struct search *search, u64 goal, const struct balloc_stret
 		return false;
 	if (test_bit(from, group->busy))
 		return false;
-	high = group->start + find_next_bit(group->busy, group->blocks, from);
+	/* No further than what is wanted: the run may be long. */
+	to = min_t(u64, group->blocks, from + (u64)max(need, search->want));
+	high = group->start + find_next_bit(group->busy, to, from);
 	if (high - low < need || !stretch_clip(search->balloc, own, &low, &high, need) || low != goal)
 		return false;
 	search->place->group = group;

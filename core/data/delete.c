@@ -58,8 +58,7 @@ int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block)
 	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, ino);
 	int err;
 
-	tree_prefetch(vol, &key);
-	tree_edit_begin(vol);
+	tree_edit_begin_at(vol, &key);
 	err = delete_orphan_item(vol, ino, kind, block);
 	tree_edit_end(vol);
 	return err;
@@ -100,8 +99,7 @@ int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orp
 	int err = 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	tree_prefetch(vol, &key);
-	tree_edit_begin(vol);
+	tree_edit_begin_at(vol, &key);
 	if (!is_long)
 		err = delete_all(vol, ino, orphan_in_tree);
 	else if (!orphan_in_tree)

@@ -180,8 +180,7 @@ int log_record_at(struct volume *vol, const struct tree_key *key, enum tux3_reco
 {
 	int err;
 
-	tree_prefetch(vol, key);
-	tree_edit_begin(vol);
+	tree_edit_begin_at(vol, key);
 	err = log_record(vol, type, payload, len, tail, tail_len);
 	tree_edit_end(vol);
 	return err;

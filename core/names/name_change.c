@@ -127,47 +127,71 @@ static int name_log_change(struct tux3_inode *inode, struct name_change *change)
 	return err;
 }
 
-/* Read what a batch of changes, from this one on, needs: parent pointers and entries.  Returns the end of the batch. */
-static struct list_head *name_read_ahead(struct tux3_inode *inode, struct list_head *from, struct list_head *list)
+/* The item that the change is about, and the parent pointer's. */
+static void name_change_keys(struct tux3_inode *inode, const struct name_change *change, struct tree_key *dirent,
+			     struct tree_key *parent)
 {
-	struct prefetch *ahead = inode->vol->ahead;
-	struct list_head *end = from, *pos;
-	unsigned int n;
-
-	for (n = 0; n < NAMES_AHEAD && end != list; n++, end = end->next) {
-		struct name_change *change = list_entry(end, struct name_change, link);
-		struct tree_key key = tree_key(change->ino ? change->ino : change->entry->tree_ino, TUX3_ITEM_PARENT, 0);
-
-		if (change->ino || change->entry->tree_ino)
-			prefetch_add_key(ahead, &key);
-	}
-	for (pos = from; pos != end; pos = pos->next) {
-		struct name_change *change = list_entry(pos, struct name_change, link);
-		struct tree_key key = tree_key(inode->ino, TUX3_ITEM_DIRENT, change->entry->hash);
-
-		if (change->ino || change->entry->tree_ino)
-			prefetch_add_key(ahead, &key);
-	}
-	prefetch_run(ahead);
-	return end;
+	*dirent = tree_key(inode->ino, TUX3_ITEM_DIRENT, change->entry->hash);
+	*parent = tree_key(change->ino ? change->ino : change->entry->tree_ino, TUX3_ITEM_PARENT, 0);
 }
 
+static bool name_change_is_none(const struct name_change *change)
+{
+	return !change->ino && !change->entry->tree_ino;
+}
+
+/* Read what the next changes, from this one on, need: parent pointers and entries. */
+static void name_read_ahead(struct tux3_inode *inode, struct list_head *pos, struct list_head *list)
+{
+	struct prefetch *ahead = inode->vol->ahead;
+	struct tree_key dirent, parent;
+	unsigned int n;
+
+	for (n = 0; n < NAMES_AHEAD && pos != list; n++, pos = pos->next) {
+		struct name_change *change = list_entry(pos, struct name_change, link);
+
+		if (name_change_is_none(change))
+			continue;
+		name_change_keys(inode, change, &dirent, &parent);
+		prefetch_add_key(ahead, &parent);
+		prefetch_add_key(ahead, &dirent);
+	}
+	prefetch_run(ahead);
+}
+
+/* With the edit lock: is all in memory that the change needs?  The edits that follow begin where this has gone. */
+static bool name_change_reach(struct tux3_inode *inode, const struct name_change *change)
+{
+	struct tree_key dirent, parent;
+
+	name_change_keys(inode, change, &dirent, &parent);
+	return name_change_is_none(change) ||
+	       (tree_edit_reach(inode->vol, &parent) && tree_edit_reach(inode->vol, &dirent));
+}
+
+/* Mostly all is in memory; where something is not, the lock is given away and the next changes are read ahead together. */
 int name_commit(struct tux3_inode *inode, u64 delta)
 {
-	struct name_dir *dir = name_dir_of(inode);
-	struct list_head *list = &dir->changed[delta & 1], *pos = list->next;
+	struct list_head *list = &name_dir_of(inode)->changed[delta & 1], *pos;
 	struct volume *vol = inode->vol;
+	unsigned int n = 0;
 	int err = 0;
 
-	/* Without the edit lock, which then is taken for the batch. */
-	while (pos != list && !err) {
-		struct list_head *end = name_read_ahead(inode, pos, list);
+	tree_edit_begin(vol);
+	for (pos = list->next; pos != list && !err; pos = pos->next) {
+		struct name_change *change = list_entry(pos, struct name_change, link);
+		bool there = name_change_reach(inode, change);
 
-		tree_edit_begin(vol);
-		for (; pos != end && !err; pos = pos->next)
-			err = name_log_change(inode, list_entry(pos, struct name_change, link));
-		tree_edit_end(vol);
+		if (!there || ++n % NAMES_AHEAD == 0) {		/* let others read the tree, too */
+			tree_edit_end(vol);
+			if (!there)
+				name_read_ahead(inode, pos, list);
+			cond_resched();
+			tree_edit_begin(vol);
+		}
+		err = name_log_change(inode, change);
 	}
+	tree_edit_end(vol);
 	return err;
 }
 

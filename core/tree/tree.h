@@ -307,6 +307,8 @@ int tree_delete_range(struct volume *vol, const struct tree_key *from, const str
  * With sem for writing.  Go to the leaf of key, for the edit that comes next; false: something on the way would have to be read.
  */
 bool tree_edit_reach(struct volume *vol, const struct tree_key *key);
+/* tree_edit_begin() at the leaf of key, which is read before if need be. */
+void tree_edit_begin_at(struct volume *vol, const struct tree_key *key);
 /* The back end is done for now: nodes that it kept for the next edit may be evicted again. */
 void tree_edit_leave(struct volume *vol);
 /*

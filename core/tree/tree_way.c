@@ -115,6 +115,16 @@ bool tree_edit_reach(struct volume *vol, const struct tree_key *key)
 	return tree_way(vol, &packed, false, &err);
 }
 
+void tree_edit_begin_at(struct volume *vol, const struct tree_key *key)
+{
+	tree_edit_begin(vol);
+	if (likely(tree_edit_reach(vol, key)))
+		return;
+	tree_edit_end(vol);
+	tree_prefetch(vol, key);
+	tree_edit_begin(vol);
+}
+
 u32 way_find(struct tree_path *way, const struct node_key *key, bool *found)
 {
 	const struct disk_node *leaf = path_node(way, 0);
