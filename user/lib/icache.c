@@ -40,7 +40,7 @@ static struct icache_shard *shard_of(struct tux3 *volume, u64 ino)
 
 static struct hlist_head *bucket_of(struct icache_shard *shard, u64 ino)
 {
-	return &shard->buckets[hash_64(ino, 32) / ICACHE_SHARDS % ICACHE_BUCKETS];
+	return &shard->buckets[hash_64(ino, 32) / ICACHE_SHARDS & shard->mask];
 }
 
 int icache_init(struct tux3 *volume)
@@ -53,6 +53,8 @@ int icache_init(struct tux3 *volume)
 		spin_lock_init(&shard->lock);
 		INIT_LIST_HEAD(&shard->lru);
 		init_waitqueue_head(&shard->queue);
+		shard->mask = ICACHE_BUCKETS - 1;
+		shard->count = 0;
 		shard->buckets = kcalloc(ICACHE_BUCKETS, sizeof(*shard->buckets), GFP_KERNEL);
 		if (!shard->buckets) {
 			icache_exit(volume);
@@ -112,6 +114,7 @@ static void insert(struct icache_shard *shard, struct tux3_node *node)
 {
 	hlist_add_head(&node->hash_link, bucket_of(shard, node->inode.ino));
 	node->hashed = true;
+	WRITE_ONCE(shard->count, shard->count + 1);
 }
 
 static void lru_remove(struct icache_shard *shard, struct tux3_node *node)
@@ -126,9 +129,11 @@ static void lru_remove(struct icache_shard *shard, struct tux3_node *node)
 static void take_off(struct icache_shard *shard, struct tux3_node *node)
 {
 	lru_remove(shard, node);
-	if (node->hashed)
-		hlist_del_init(&node->hash_link);
+	if (!node->hashed)
+		return;
+	hlist_del_init(&node->hash_link);
 	node->hashed = false;
+	WRITE_ONCE(shard->count, shard->count - 1);
 }
 
 /*
@@ -160,6 +165,36 @@ static struct tux3_node *settle(struct icache_shard *shard, struct tux3_node *no
 }
 
 /* Without the lock from here on. */
+
+/* Deltas pin as many nodes as they like: four times the buckets when there are two nodes to each.  Without memory chains get longer. */
+static void shard_grow(struct icache_shard *shard)
+{
+	u32 size = READ_ONCE(shard->mask) + 1, i;
+	struct hlist_head *buckets, *old;
+	struct hlist_node *next;
+	struct tux3_node *node;
+
+	if (READ_ONCE(shard->count) <= 2 * size || size >= ICACHE_BUCKETS_MAX)
+		return;
+	buckets = kcalloc(4 * size, sizeof(*buckets), GFP_KERNEL);
+	if (!buckets)
+		return;
+	spin_lock(&shard->lock);
+	old = buckets;
+	if (shard->mask + 1 == size) {
+		old = shard->buckets;
+		shard->buckets = buckets;
+		WRITE_ONCE(shard->mask, 4 * size - 1);
+		for (i = 0; i < size; i++) {
+			hlist_for_each_entry_safe(node, next, &old[i], hash_link) {
+				hlist_del_init(&node->hash_link);
+				hlist_add_head(&node->hash_link, bucket_of(shard, node->inode.ino));
+			}
+		}
+	}
+	spin_unlock(&shard->lock);
+	kfree(old);
+}
 
 static void wait_for_reader(struct icache_shard *shard, struct tux3_node *node)
 {
@@ -219,6 +254,7 @@ int icache_get(struct tux3 *volume, u64 ino, struct tux3_node **nodep)
 		fresh = node_alloc(volume, ino, ICACHE_READING);
 		if (!fresh)
 			return -ENOMEM;
+		shard_grow(shard);
 		spin_lock(&shard->lock);
 		node = find(shard, ino);
 	}
@@ -249,6 +285,7 @@ int icache_new(struct tux3 *volume, u64 ino, struct tux3_node **nodep)
 
 	if (!fresh)
 		return -ENOMEM;
+	shard_grow(shard);
 	spin_lock(&shard->lock);
 	while ((node = find(shard, ino))) {
 		if (atomic_read(&node->state) == ICACHE_DEAD) {
@@ -390,7 +427,7 @@ u64 icache_users(struct tux3 *volume)
 		struct tux3_node *node;
 
 		spin_lock(&shard->lock);
-		for (b = 0; b < ICACHE_BUCKETS; b++)
+		for (b = 0; b <= shard->mask; b++)
 			hlist_for_each_entry(node, &shard->buckets[b], hash_link)
 				count += node->users != (node == volume->root);	/* one of the root is ours */
 		spin_unlock(&shard->lock);
@@ -446,7 +483,7 @@ void tux3_put_all(struct tux3 *volume)
 	u32 i, b;
 
 	for (i = 0; i < ICACHE_SHARDS; i++)
-		for (b = 0; b < ICACHE_BUCKETS; b++)
+		for (b = 0; b <= volume->icache[i].mask; b++)
 			while ((node = find_used(volume, &volume->icache[i], b, &count)))
 				tux3_node_put(node, count);
 }
@@ -462,7 +499,7 @@ static void drop(struct tux3 *volume, bool all)
 		LIST_HEAD(unused);
 
 		spin_lock(&shard->lock);
-		for (b = 0; b < ICACHE_BUCKETS; b++) {
+		for (b = 0; b <= shard->mask; b++) {
 			hlist_for_each_entry_safe(node, next, &shard->buckets[b], hash_link) {
 				if (all)
 					node->users = 0;

@@ -115,13 +115,16 @@ struct file_reserve {
 /* ---- volume, inodes ---- */
 
 #define ICACHE_SHARDS	64
-#define ICACHE_BUCKETS	1024		/* of a shard */
+#define ICACHE_BUCKETS	64		/* of a shard, at first */
+#define ICACHE_BUCKETS_MAX (1u << 20)
 #define ICACHE_MAX	100000		/* unused inodes kept, of all shards */
 #define FILL_LOCKS	64
 
 struct icache_shard {
 	spinlock_t lock;
 	struct hlist_head *buckets;	/* lock */
+	u32 mask;			/* lock: of them there are a power of two */
+	u32 count;			/* lock: nodes in them; read as a hint */
 	struct list_head lru;		/* lock: unused nodes, the oldest first */
 	u32 lru_count;			/* lock */
 	wait_queue_head_t queue;	/* for nodes being read */
