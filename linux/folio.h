@@ -201,11 +201,18 @@ ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from);
 ssize_t file_read_iter(struct kiocb *iocb, struct iov_iter *to);
 
 /*
- * For operations that change a file's size or data: blocks that must get dirty with it (data.h).  Block 0 if the file
- * may be inline; the block in which the old end is, if the end moves forward (its bytes beyond the old end are
- * zeroed, when dirty). Returns the folio uptodate, with a reference and unlocked, or NULL: nothing to do (a hole).
+ * For blocks that must get dirty with a change of others (data_change.h): the folio uptodate, with a reference and unlocked,
+ * or NULL: it is a hole.  Or ERR_PTR.  write.c
  */
-bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr);
-struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole);	/* or ERR_PTR -- write.c */
+struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole);
+
+/* Within inode_change_begin() and _end() of a change of the data or the size: what of attr the VFS has, too. */
+static inline void node_show_change(struct tux3_node *node, struct tux3_attr *attr)
+{
+	node_set_mode(node, attr);
+	inode_set_mtime_to_ts(&node->vfs, time_to_vfs(attr->mtime));
+	inode_set_ctime_to_ts(&node->vfs, time_to_vfs(attr->ctime));
+	i_size_write(&node->vfs, attr->size);
+}
 
 #endif

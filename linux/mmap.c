@@ -20,6 +20,7 @@
 #include <linux/pagemap.h>
 #include <linux/userfaultfd_k.h>
 #include "linux/compat.h"
+#include "core/data/data_change.h"
 #include "linux/folio.h"
 
 /* Blocks that are to be dirtied, and what that was thought to cost. */
@@ -32,13 +33,13 @@ struct make_dirty {
 	u64 cost;
 };
 
-/* If the file may be inline, its first block must get dirty too (data.h). */
+/* If the file may be inline, its first block must get dirty too (data_change.h). */
 static int add_first_block(struct make_dirty *make, const struct tux3_attr *attr)
 {
 	struct folio_part *part = &make->parts[0];
 	struct folio *first;
 
-	if (!file_maybe_inline(make->node, attr))
+	if (!data_maybe_inline(make->node->core.vol, attr->flags, attr->size))
 		return 0;
 	if (!folio_block(make->node, part->folio)) {
 		part->mask |= 1;

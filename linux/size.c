@@ -275,12 +275,7 @@ static void resize_apply(struct data_change *change, struct delta_op *op)
 
 static void resize_attr(struct data_change *change, struct tux3_attr *attr)
 {
-	struct resize *resize = resize_of(change);
-
-	node_set_mode(resize->node, attr);
-	inode_set_mtime_to_ts(resize->inode, time_to_vfs(attr->mtime));
-	inode_set_ctime_to_ts(resize->inode, time_to_vfs(attr->ctime));
-	i_size_write(resize->inode, attr->size);
+	node_show_change(resize_of(change)->node, attr);
 }
 
 static void resize_end(struct data_change *change)

@@ -6,7 +6,8 @@
  * several.
  *
  * A batch is made of parts: the folios that it changes, in the order of the file.  Before them come the *extras*,
- * blocks that must get dirty with it though it does not write to them (folio.h).  A folio of a part is either
+ * blocks that must get dirty with it though it does not write to them: the edges of its plan (core's data_change.h).  A
+ * folio of a part is either
  *
  *	up to date	found in the page cache, or read since the write covers none of its blocks as a whole.  Not
  *			locked: our reference and i_rwsem keep it in the cache.  The data is copied into it inside the
@@ -28,6 +29,7 @@
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
 #include <linux/writeback.h>
+#include "core/data/data_change.h"
 #include "linux/folio.h"
 
 #define FEW_PARTS	18u
@@ -39,27 +41,15 @@ struct write_batch {
 	struct tux3_node *node;
 	struct address_space *mapping;
 	u32 shift;			/* of blocks */
-	u32 flags;			/* TUX3_ATTR_... */
+	struct data_change change;	/* the plan; extras are its edges */
 	gfp_t gfp;			/* for folios */
 	bool must_go;			/* as many folios as can be had will do */
 	u64 pos, end;			/* bytes */
-	u64 size;			/* of the file, before */
-	u64 cost;
-	u32 blocks, new_blocks;		/* what cost was computed from */
-	u32 unwritten;			/* blocks of these that are preallocated */
-	unsigned int enter;		/* DELTA_... */
 	u32 extras, count, room;	/* parts */
 	struct folio_part *parts;
 	unsigned long fresh[BITS_TO_LONGS(PARTS_MAX)];
 	struct folio_part few[FEW_PARTS];
 };
-
-bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr)
-{
-	/* The back end may be making it inline right now. */
-	return READ_ONCE(attr->flags) & TUX3_ATTR_INLINE ||
-	       (attr->size && attr->size <= data_inline_max(node->core.vol->block_size));
-}
 
 /* ---- folios ---- */
 
@@ -68,8 +58,8 @@ static unsigned int write_order(struct write_batch *batch, u64 at)
 	u64 want = batch->end - round_down(at, PAGE_SIZE);
 
 	/* The file grows: there is nothing behind to be read, and more is to come if it came in small pieces so far. */
-	if (at >= batch->size)
-		want = max(want + want / 4, min_t(u64, batch->size / 4, GROWN_BYTES));
+	if (at >= batch->change.size)
+		want = max(want + want / 4, min_t(u64, batch->change.size / 4, GROWN_BYTES));
 	return want > PAGE_SIZE ? ilog2(want) - PAGE_SHIFT : 0;
 }
 
@@ -186,10 +176,9 @@ static void batch_init(struct write_batch *batch, struct tux3_node *node, u64 po
 	batch->must_go = must_go;
 	batch->gfp = mapping_gfp_mask(batch->mapping) | (must_go ? 0 : __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	batch->shift = node->core.vol->block_shift;
-	batch->flags = READ_ONCE(node->core.attr.flags);
+	data_change_init(&batch->change, &node->core, NULL);
 	batch->pos = pos;
 	batch->end = end;
-	batch->size = i_size_read(&node->vfs);
 	batch->extras = batch->count = 0;
 	batch->parts = batch->few;
 	batch->room = FEW_PARTS;
@@ -238,39 +227,26 @@ static struct folio_part *batch_new_part(struct write_batch *batch)
 	return part;
 }
 
-static int add_extra(struct write_batch *batch, u64 block, bool even_hole)
+static int get_extra(struct data_change *change, u32 i)
 {
-	struct folio_part *part = batch_new_part(batch);
-	struct folio *folio;
+	struct write_batch *batch = container_of(change, struct write_batch, change);
+	struct folio *folio = file_get_block(batch->node, change->edge[i].block, change->edge[i].even_hole);
+	struct folio_part *part;
 	u64 bit;
 
-	if (block >= batch->pos >> batch->shift && block <= (batch->end - 1) >> batch->shift)
-		return 0;
-	folio = file_get_block(batch->node, block, even_hole);
 	if (IS_ERR_OR_NULL(folio))
 		return PTR_ERR_OR_ZERO(folio);
-	bit = folio_mask(block - folio_block(batch->node, folio), 1);
+	bit = folio_mask(change->edge[i].block - folio_block(batch->node, folio), 1);
 	if (batch->extras && batch->parts[0].folio == folio) {
 		batch->parts[0].mask |= bit;
 		folio_put(folio);
-		return 0;
+		return 1;
 	}
+	part = batch_new_part(batch);
 	part->folio = folio;
 	part->mask = bit;
 	batch->extras = ++batch->count;
-	return 0;
-}
-
-static int add_extras(struct write_batch *batch)
-{
-	u32 mask = (1u << batch->shift) - 1;
-	int err = 0;
-
-	if (file_maybe_inline(batch->node, &batch->node->core.attr))
-		err = add_extra(batch, 0, batch->flags & TUX3_ATTR_INLINE);
-	if (!err && batch->end > batch->size && batch->size & mask)
-		err = add_extra(batch, batch->size >> batch->shift, false);
-	return err;
+	return 1;
 }
 
 /*
@@ -282,7 +258,7 @@ static int fill_around(struct write_batch *batch, struct folio *folio, bool zero
 	u64 start = folio_pos(folio), stop = start + folio_size(folio), skip = 0;
 	u64 from = max(batch->pos, start), to = min(batch->end, stop);
 	u64 first = DIV_ROUND_UP_ULL(from, 1u << batch->shift), last = to >> batch->shift;
-	bool keep_before = start < from && start < batch->size, keep_after = to < stop && to < batch->size;
+	bool keep_before = start < from && start < batch->change.size, keep_after = to < stop && to < batch->change.size;
 	int err;
 
 	if (!keep_before && !keep_after) {
@@ -391,44 +367,6 @@ static bool copy_into_fresh(struct write_batch *batch, const struct iov_iter *fr
 	return part > batch->extras;
 }
 
-/* What the blocks are that the batch writes to; they cost less if they are preallocated. */
-static int count_prealloc(struct write_batch *batch, struct data_count *counts)
-{
-	struct tux3_node *node = batch->node;
-	struct data_count part;
-	u32 i;
-	int err;
-
-	for (i = batch->extras; i < batch->count; i++) {
-		u64 mask = batch->parts[i].mask;	/* without gaps */
-
-		err = data_look_count(&node->core, folio_block(node, batch->parts[i].folio) + __ffs64(mask),
-				      hweight64(mask), &part);
-		if (err)
-			return err;
-		counts->unwritten += part.unwritten;
-		counts->dirty += part.dirty;
-	}
-	return 0;
-}
-
-static int batch_price(struct write_batch *batch)
-{
-	struct data_count counts = {};
-	int err = 0;
-	u32 i;
-
-	for (batch->blocks = i = 0; i < batch->count; i++)
-		batch->blocks += hweight64(batch->parts[i].mask);
-	if (unlikely(batch->flags & TUX3_ATTR_PREALLOC))
-		err = count_prealloc(batch, &counts);
-	batch->unwritten = counts.unwritten;
-	batch->new_blocks = batch->blocks - counts.unwritten;
-	batch->enter = data_write_flags(batch->blocks, &counts);
-	batch->cost = space_cost_data(batch->node->core.vol, batch->blocks, batch->new_blocks);
-	return err;
-}
-
 /* What folio_change_prepare() would do is seldom needed for a folio that has a state: folio_change_begin() tells. */
 static int batch_prepare(struct write_batch *batch, bool thoroughly)
 {
@@ -455,13 +393,13 @@ static int batch_enter(struct write_batch *batch, struct delta_op *op)
 	for (;;) {
 		got = batch_prepare(batch, thoroughly);
 		if (!got)
-			got = delta_enter(node->core.vol, op, batch->cost, batch->enter);
+			got = delta_enter(node->core.vol, op, batch->change.cost, batch->change.enter);
 		if (got)
 			return got;
 		got = folio_change_begin(op, node, batch->parts, batch->count);
 		if (likely(got >= 0))
 			return got;
-		delta_refund(op, batch->cost, 0);
+		delta_refund(op, batch->change.cost, 0);
 		delta_leave(op);
 		if (got != -EAGAIN)
 			return got;
@@ -472,7 +410,7 @@ static int batch_enter(struct write_batch *batch, struct delta_op *op)
 /* The file grows beyond the block its end is in: what a mapping may have left there must not become part of it. */
 static void zero_old_tail(struct write_batch *batch)
 {
-	u64 size = batch->size, stop = min_t(u64, batch->pos, round_up(size, 1u << batch->shift));
+	u64 size = batch->change.size, stop = min_t(u64, batch->pos, round_up(size, 1u << batch->shift));
 	u32 i;
 
 	if (likely(batch->pos <= size || stop <= size))
@@ -493,7 +431,7 @@ static void zero_old_tail(struct write_batch *batch)
  */
 static void batch_shorten(struct write_batch *batch, struct delta_op *op, u32 i, u64 reached)
 {
-	u64 size = max(batch->size, reached), first = DIV_ROUND_UP_ULL(size, 1u << batch->shift);
+	u64 size = max(batch->change.size, reached), first = DIV_ROUND_UP_ULL(size, 1u << batch->shift);
 
 	while (++i < batch->count) {
 		struct folio_part *part = &batch->parts[i];
@@ -512,26 +450,17 @@ static void batch_shorten(struct write_batch *batch, struct delta_op *op, u32 i,
 
 static void batch_times(struct write_batch *batch, struct delta_op *op, u64 end)
 {
-	struct inode *inode = &batch->node->vfs;
-	struct tux3_time now = inode_now(op->vol);
-	struct timespec64 time = time_to_vfs(now);
 	struct tux3_attr *attr = inode_change_begin(op, &batch->node->core);
 
-	node_set_mode(batch->node, attr);
-	attr->mtime = attr->ctime = now;
-	inode_set_mtime_to_ts(inode, time);
-	inode_set_ctime_to_ts(inode, time);
-	if (end > batch->size) {
-		attr->size = end;
-		i_size_write(inode, end);
-	}
+	attr->mtime = attr->ctime = inode_now(op->vol);
+	attr->size = max(batch->change.size, end);
+	node_show_change(batch->node, attr);
 	inode_change_end(&batch->node->core);
 }
 
 /* Returns how many bytes were written. */
 static ssize_t batch_commit(struct write_batch *batch, const struct iov_iter *from)
 {
-	struct volume *vol = batch->node->core.vol;
 	struct delta_op op;
 	u64 reached;
 	int newly;
@@ -556,9 +485,7 @@ static ssize_t batch_commit(struct write_batch *batch, const struct iov_iter *fr
 			if (batch->parts[i].mask)
 				folio_change_end(batch->node, &batch->parts[i], 1);
 	}
-	data_paid(&op, &batch->node->core, min_t(u32, newly, batch->unwritten));
-	if (newly < batch->blocks)
-		delta_refund(&op, batch->cost, space_cost_data(vol, newly, min_t(u32, newly, batch->new_blocks)));
+	data_change_settle(&batch->change, &op, newly);
 	delta_leave(&op);
 	return reached - batch->pos;
 }
@@ -570,11 +497,12 @@ static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, 
 	ssize_t done;
 
 	batch_init(&batch, node, pos, end, must_go);
-	done = add_extras(&batch);
+	data_plan_write(&batch.change, pos, end);
+	done = data_change_edges(&batch.change, get_extra);
 	if (!done)
 		done = add_parts(&batch);
 	if (!done && copy_into_fresh(&batch, from)) {
-		done = batch_price(&batch);
+		done = data_price_write(&batch.change, batch.pos, batch.end);
 		if (!done)
 			done = batch_commit(&batch, from);
 	}
@@ -582,21 +510,10 @@ static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, 
 	return done;
 }
 
-/* Where the batch that starts at pos ends: all of it if it fits in one, else at a multiple of max blocks. */
-static u64 batch_end(struct tux3_node *node, u64 pos, u64 end, u32 max)
-{
-	u32 shift = node->core.vol->block_shift;
-	u64 first = pos >> shift, last = (end - 1) >> shift;
-
-	if (last - first < max)
-		return end;
-	return (first - first % max + max) << shift;
-}
-
 /*
- * On a volume that is nearly full smaller batches may still fit: down to a block.  Where memory is short, most of all
- * that of the caller's cgroup, it is our dirty pages that fill it, and reclaim cannot write single ones: after a
- * commit it can drop them.  Only when that was of no use the caller competes for memory like anybody, and may meet the OOM killer.
+ * Where memory is short, most of all that of the caller's cgroup, it is our dirty pages that fill it, and reclaim cannot
+ * write single ones: after a commit it can drop them.  Only when that was of no use the caller competes for memory like
+ * anybody, and may meet the OOM killer.
  */
 static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 offset)
 {
@@ -608,7 +525,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 	ssize_t done = 0;
 
 	while (pos < end) {
-		stop = batch_end(node, pos, end, max);
+		stop = data_batch_end(node->core.vol, pos, end, max);
 		/*
 		 * The memory may go away again after it was faulted in: a page at a time, then.  And not beyond what can be
 		 * read: a fresh folio would be given up for what is missing, now and whenever it is tried again.
@@ -628,8 +545,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			if (done)
 				break;
 			continue;
-		} else if (done == -ENOSPC && max > 1) {
-			max /= 2;
+		} else if (data_batch_smaller(&max, done)) {
 			continue;
 		} else if (done < 0) {
 			break;

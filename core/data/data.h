@@ -97,13 +97,6 @@ void data_uncheck(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
  * that is all of them, it entered with DELTA_PAID.
  */
 void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks);
-/* How a write that was priced with these counts enters its delta. */
-static inline unsigned int data_write_flags(u64 blocks, const struct data_count *counts)
-{
-	if (counts->unwritten + counts->dirty < blocks)
-		return 0;
-	return counts->dirty ? DELTA_KEEPS : DELTA_PAID;
-}
 /*
  * The inode has no name and no user: for statfs its blocks, and those dirty in the host's cache, are free from now on.
  * Outside a delta or not; again does no harm.

@@ -94,7 +94,12 @@ int data_price_write(struct data_change *change, u64 from, u64 to)
 			return err;
 		change->unwritten = counts.unwritten;
 		change->new_blocks -= counts.unwritten;
-		change->enter = data_write_flags(change->blocks, &counts);
+		/*
+		 * A block that is dirty already may need a new place, but no second one in this delta: a write to
+		 * nothing but these and preallocated ones keeps what there is.
+		 */
+		if (counts.unwritten + counts.dirty >= change->blocks)
+			change->enter = counts.dirty ? DELTA_KEEPS : DELTA_PAID;
 	}
 	change->cost = space_cost_data(inode->vol, change->blocks, change->new_blocks);
 	return 0;

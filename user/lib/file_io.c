@@ -7,26 +7,18 @@
  * from the first to the last, so readers see all of it or nothing.
  *
  * A batch: reserve memory, read the blocks that change in part; enter; make the blocks dirty, copy;
- * leave.  What else gets dirty with it (core/data/data.h): the block the old end of the file is in when the
- * file grows beyond it, and block 0 if the data may be inline.
+ * leave.  What else gets dirty with it, and what it costs, is the core's (core/data/data_change.h).
  */
 #include "lib.h"
 
 struct write_batch {
+	struct file_change change;
 	struct tux3_node *node;
 	const char *data;
 	u64 pos, end;			/* bytes */
 	u64 first, last;		/* blocks */
-	u64 extra[2];			/* blocks that get dirty too */
-	u32 extras;
 	bool keep_times;		/* the caller sets them */
 	const u32 *mode;		/* that the file gets, or NULL */
-	u64 cost;
-	u32 blocks, new_blocks;		/* what cost was computed from */
-	u32 unwritten;			/* blocks of these that are preallocated */
-	unsigned int enter;		/* DELTA_... */
-	struct tux3_attr attr;		/* before */
-	struct file_reserve reserve;
 };
 
 static bool read_only_kind(struct tux3_node *node, int *err)
@@ -35,13 +27,6 @@ static bool read_only_kind(struct tux3_node *node, int *err)
 		return false;
 	*err = S_ISDIR(node_type(node)) ? -EISDIR : -EINVAL;
 	return true;
-}
-
-bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr)
-{
-	/* The back end may be making it inline right now. */
-	return attr->flags & TUX3_ATTR_INLINE ||
-	       (attr->size && attr->size <= data_inline_max(node->volume->block_size));
 }
 
 int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr, enum inode_use use)
@@ -143,6 +128,39 @@ ssize_t tux3_read(struct tux3_node *node, void *data, size_t size, uint64_t offs
 	return pos - offset;
 }
 
+/* ---- changing ---- */
+
+int file_change_edge(struct data_change *plan, u32 i)
+{
+	struct file_change *change = container_of(plan, struct file_change, plan);
+	const struct data_edge *edge = &plan->edge[i];
+	bool hole;
+	int err = file_reserve_blocks(&change->reserve, edge->block, 1);
+
+	if (!err)
+		err = file_fill_block(node_of(plan->inode), edge->block, plan->size, edge->even_hole, &hole);
+	return err ? err : !hole || edge->even_hole;
+}
+
+u32 file_change_dirty_edges(struct file_change *change, struct delta_op *op)
+{
+	u32 newly = 0, i;
+	u64 fresh;
+
+	for (i = 0; i < change->plan.edges; i++)
+		newly += file_cache_dirty(&change->reserve, op->delta, change->plan.edge[i].block, 1, ~0ULL,
+					  &change->edge[i], &fresh);
+	return newly;
+}
+
+void file_change_dirtied(struct file_change *change, struct delta_op *op, u32 newly)
+{
+	if (!newly)		/* whoever made them dirty has told */
+		return;
+	delta_add_dirty_bytes(op, (u64)newly << op->vol->block_shift);
+	data_dirty(op, change->plan.inode);
+}
+
 /* ---- writing ---- */
 
 static bool block_is_partial(const struct write_batch *batch, u64 block)
@@ -158,77 +176,29 @@ static bool needs_old(const struct write_batch *batch, u64 block)
 	u32 shift = batch->node->volume->shift;
 	u64 start = block << shift;
 
-	if (!block_is_partial(batch, block) || start >= batch->attr.size)
+	if (!block_is_partial(batch, block) || start >= batch->change.plan.size)
 		return false;
-	return start < batch->pos || batch->end < batch->attr.size;
-}
-
-static int add_extra(struct write_batch *batch, u64 block, bool even_hole)
-{
-	bool hole;
-	int err;
-
-	if (block >= batch->first && block <= batch->last)
-		return 0;
-	if (batch->extras && batch->extra[0] == block)
-		return 0;
-	err = file_reserve_blocks(&batch->reserve, block, 1);
-	if (!err)
-		err = file_fill_block(batch->node, block, batch->attr.size, even_hole, &hole);
-	if (!err && (!hole || even_hole))
-		batch->extra[batch->extras++] = block;
-	return err;
-}
-
-static int add_extras(struct write_batch *batch)
-{
-	struct tux3 *volume = batch->node->volume;
-	u64 size = batch->attr.size;
-	int err = 0;
-
-	if (file_maybe_inline(batch->node, &batch->attr))
-		err = add_extra(batch, 0, batch->attr.flags & TUX3_ATTR_INLINE);
-	if (!err && batch->end > size && size & (volume->block_size - 1))
-		err = add_extra(batch, size >> volume->shift, false);
-	return err;
-}
-
-/* What the blocks are that the batch writes to; they cost less if they are preallocated. */
-static int count_prealloc(struct write_batch *batch, struct data_count *counts)
-{
-	memset(counts, 0, sizeof(*counts));
-	if (likely(!(batch->attr.flags & TUX3_ATTR_PREALLOC)))
-		return 0;
-	return data_look_count(&batch->node->inode, batch->first, batch->last - batch->first + 1, counts);
+	return start < batch->pos || batch->end < batch->change.plan.size;
 }
 
 /* Everything that may fail or wait. */
 static int batch_prepare(struct write_batch *batch)
 {
+	struct data_change *plan = &batch->change.plan;
 	struct tux3_node *node = batch->node;
-	u32 count = batch->last - batch->first + 1;
-	struct data_count counts;
 	bool hole;
 	int err;
 
 	file_cache_trim(node->volume, 0);
-	err = file_reserve_blocks(&batch->reserve, batch->first, count);
+	data_plan_write(plan, batch->pos, batch->end);
+	err = file_reserve_blocks(&batch->change.reserve, batch->first, batch->last - batch->first + 1);
 	if (!err && needs_old(batch, batch->first))
-		err = file_fill_block(node, batch->first, batch->attr.size, false, &hole);
+		err = file_fill_block(node, batch->first, plan->size, false, &hole);
 	if (!err && batch->last != batch->first && needs_old(batch, batch->last))
-		err = file_fill_block(node, batch->last, batch->attr.size, false, &hole);
+		err = file_fill_block(node, batch->last, plan->size, false, &hole);
 	if (!err)
-		err = add_extras(batch);
-	if (!err)
-		err = count_prealloc(batch, &counts);
-	if (err)
-		return err;
-	batch->blocks = count + batch->extras;
-	batch->unwritten = counts.unwritten;
-	batch->new_blocks = batch->blocks - counts.unwritten;
-	batch->enter = data_write_flags(batch->blocks, &counts);
-	batch->cost = space_cost_data(node->volume->vol, batch->blocks, batch->new_blocks);
-	return 0;
+		err = data_change_edges(plan, file_change_edge);
+	return err ? err : data_price_write(plan, batch->pos, batch->end);
 }
 
 /* Copy what the batch has for this block; around it goes zero if the block was not there. */
@@ -246,20 +216,18 @@ static void copy_block(const struct write_batch *batch, u64 block, char *buffer,
 	memcpy(buffer + from, batch->data + (start + from - batch->pos), to - from);
 }
 
-static u32 dirty_blocks(struct write_batch *batch, u64 delta)
+static u32 dirty_blocks(struct write_batch *batch, struct delta_op *op)
 {
 	void *buffers[CHUNK_BLOCKS];
 	u64 block = batch->first, fresh, keep;
-	u32 newly = 0, count, i;
+	u32 newly = file_change_dirty_edges(&batch->change, op), count, i;
 
-	for (i = 0; i < batch->extras; i++)
-		newly += file_cache_dirty(&batch->reserve, delta, batch->extra[i], 1, ~0ULL, buffers, &fresh);
 	while (block <= batch->last) {
 		count = min_t(u64, CHUNK_BLOCKS - (block & (CHUNK_BLOCKS - 1)), batch->last - block + 1);
 		keep = block_is_partial(batch, block) ? block_bit(block) : 0;
 		if (block_is_partial(batch, block + count - 1))
 			keep |= block_bit(block + count - 1);
-		newly += file_cache_dirty(&batch->reserve, delta, block, count, keep, buffers, &fresh);
+		newly += file_cache_dirty(&batch->change.reserve, op->delta, block, count, keep, buffers, &fresh);
 		for (i = 0; i < count; i++, block++)
 			copy_block(batch, block, buffers[i], fresh & block_bit(block));
 	}
@@ -268,27 +236,24 @@ static u32 dirty_blocks(struct write_batch *batch, u64 delta)
 
 static int batch_commit(struct write_batch *batch)
 {
-	struct tux3_inode *inode = &batch->node->inode;
-	struct volume *vol = batch->node->volume->vol;
+	struct data_change *plan = &batch->change.plan;
+	struct tux3_inode *inode = plan->inode;
 	struct tux3_attr *attr;
 	struct delta_op op;
 	u32 newly;
-	int err = delta_enter(vol, &op, batch->cost, batch->enter);
+	int err = delta_enter(inode->vol, &op, plan->cost, plan->enter);
 
 	if (err)
 		return err;
-	newly = dirty_blocks(batch, op.delta);
-	if (newly < batch->blocks)
-		delta_refund(&op, batch->cost, space_cost_data(vol, newly, min(newly, batch->new_blocks)));
-	delta_add_dirty_bytes(&op, (u64)newly << vol->block_shift);
-	data_dirty(&op, inode);
-	data_paid(&op, inode, min(batch->unwritten, newly));
+	newly = dirty_blocks(batch, &op);
+	file_change_dirtied(&batch->change, &op, newly);
+	data_change_settle(plan, &op, newly);
 	attr = inode_change_begin(&op, inode);
 	attr->size = max(attr->size, batch->end);
 	if (batch->mode)
 		WRITE_ONCE(attr->mode, *batch->mode);
 	if (!batch->keep_times)
-		attr->mtime = attr->ctime = inode_now(vol);
+		attr->mtime = attr->ctime = inode_now(inode->vol);
 	inode_change_end(inode);
 	delta_leave(&op);
 	return 0;
@@ -307,30 +272,17 @@ static int write_batch(struct tux3_node *node, const char *data, u64 pos, u64 en
 	batch.end = end;
 	batch.first = pos >> shift;
 	batch.last = (end - 1) >> shift;
-	batch.extras = 0;
 	batch.keep_times = keep_times;
 	batch.mode = mode;
-	inode_get_attr(&node->inode, &batch.attr);
-	file_reserve_init(&batch.reserve, node);
+	data_change_init(&batch.change.plan, &node->inode, NULL);
+	file_reserve_init(&batch.change.reserve, node);
 	err = batch_prepare(&batch);
 	if (!err)
 		err = batch_commit(&batch);
-	file_reserve_exit(&batch.reserve);
+	file_reserve_exit(&batch.change.reserve);
 	return err;
 }
 
-/* Where the batch that starts at pos ends: all of it if it fits in one, else at a multiple of max blocks. */
-static u64 batch_end(struct tux3_node *node, u64 pos, u64 end, u32 max)
-{
-	u32 shift = node->volume->shift;
-	u64 first = pos >> shift, last = (end - 1) >> shift;
-
-	if (last - first < max)
-		return end;
-	return (first - first % max + max) << shift;
-}
-
-/* On a volume that is nearly full smaller batches may still fit: down to a block. */
 static ssize_t write_locked(struct tux3_node *node, const char *data, size_t size, u64 offset, bool keep_times,
 			    const u32 *mode)
 {
@@ -338,13 +290,11 @@ static ssize_t write_locked(struct tux3_node *node, const char *data, size_t siz
 	u32 max = DATA_BATCH_MAX;
 
 	while (pos < end) {
-		u64 stop = batch_end(node, pos, end, max);
+		u64 stop = data_batch_end(node->volume->vol, pos, end, max);
 		int err = write_batch(node, data + (pos - offset), pos, stop, keep_times, mode);
 
-		if (err == -ENOSPC && max > 1) {
-			max /= 2;
+		if (data_batch_smaller(&max, err))
 			continue;
-		}
 		if (err)
 			return pos > offset ? (ssize_t)(pos - offset) : err;
 		pos = stop;

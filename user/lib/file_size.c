@@ -16,90 +16,65 @@
 #endif
 
 struct resize {
-	struct data_change change;
+	struct file_change change;
 	struct tux3_attr with_mode;	/* what it sets, by resize_set_mode() */
-	struct file_reserve reserve;
 	struct file_drop drop;
-	void *edge[DATA_EDGES_MAX];	/* buffers of the edges */
 };
 
-static struct resize *resize_of(struct data_change *change)
+static struct resize *resize_of(struct data_change *plan)
 {
-	return container_of(change, struct resize, change);
+	return container_of(plan, struct resize, change.plan);
 }
 
-static struct tux3_node *node_of_change(struct data_change *change)
+static int resize_open(struct data_change *plan)
 {
-	return node_of(change->inode);
-}
-
-static int resize_get_edge(struct data_change *change, u32 i)
-{
-	const struct data_edge *edge = &change->edge[i];
-	bool hole;
-	int err = file_reserve_blocks(&resize_of(change)->reserve, edge->block, 1);
-
-	if (!err)
-		err = file_fill_block(node_of_change(change), edge->block, change->size, edge->even_hole, &hole);
-	return err ? err : !hole || edge->even_hole;
-}
-
-static int resize_open(struct data_change *change)
-{
-	struct tux3_node *node = node_of_change(change);
-	struct resize *resize = resize_of(change);
+	struct tux3_node *node = node_of(plan->inode);
+	struct resize *resize = resize_of(plan);
 	int err;
 
-	file_reserve_init(&resize->reserve, node);
+	file_reserve_init(&resize->change.reserve, node);
 	file_drop_init(&resize->drop);
-	err = data_change_edges(change, resize_get_edge);
-	if (!err && data_change_tail(change))
-		err = file_reserve_blocks(&resize->reserve, change->new_size >> node->volume->shift, 1);
-	if (!err && change->hole_count)
-		err = file_drop_prepare(node, change->hole, change->hole_count, &resize->drop);
+	err = data_change_edges(plan, file_change_edge);
+	if (!err && data_change_tail(plan))
+		err = file_reserve_blocks(&resize->change.reserve, plan->new_size >> node->volume->shift, 1);
+	if (!err && plan->hole_count)
+		err = file_drop_prepare(node, plan->hole, plan->hole_count, &resize->drop);
 	return err;
 }
 
-static int resize_begin(struct data_change *change, struct delta_op *op)
+static int resize_begin(struct data_change *plan, struct delta_op *op)
 {
-	struct resize *resize = resize_of(change);
-	u32 newly = 0, i;
-	u64 fresh;
+	struct file_change *change = &resize_of(plan)->change;
+	u32 newly = file_change_dirty_edges(change, op);
 
-	for (i = 0; i < change->edges; i++)
-		newly += file_cache_dirty(&resize->reserve, op->delta, change->edge[i].block, 1, ~0ULL, &resize->edge[i],
-					  &fresh);
-	if (newly)
-		delta_add_dirty_bytes(op, (u64)newly << op->vol->block_shift);
-	if (change->edges)
-		data_dirty(op, change->inode);
+	file_change_dirtied(change, op, newly);
 	return newly;
 }
 
-static void resize_apply(struct data_change *change, struct delta_op *op)
+static void resize_apply(struct data_change *plan, struct delta_op *op)
 {
-	struct tux3_node *node = node_of_change(change);
-	struct resize *resize = resize_of(change);
-	u32 tail = data_change_tail(change), i;
+	struct tux3_node *node = node_of(plan->inode);
+	struct resize *resize = resize_of(plan);
+	u32 tail = data_change_tail(plan), i;
 	u64 gone = 0;
 
-	for (i = 0; i < change->edges; i++)
-		memset((char *)resize->edge[i] + change->edge[i].from, 0, change->edge[i].to - change->edge[i].from);
+	for (i = 0; i < plan->edges; i++)
+		memset((char *)resize->change.edge[i] + plan->edge[i].from, 0, plan->edge[i].to - plan->edge[i].from);
 	if (tail)
-		file_cache_zero(&resize->reserve, op->delta, change->new_size >> node->volume->shift, tail,
+		file_cache_zero(&resize->change.reserve, op->delta, plan->new_size >> node->volume->shift, tail,
 				node->volume->block_size);
-	if (change->hole_count)
-		gone = file_cache_drop(node, op->delta, change->hole, change->hole_count, &resize->drop);
+	if (plan->hole_count)
+		gone = file_cache_drop(node, op->delta, plan->hole, plan->hole_count, &resize->drop);
 	if (gone)
 		delta_add_dirty_bytes(op, -(gone << op->vol->block_shift));
 }
 
-static void resize_close(struct data_change *change, int err)
+static void resize_close(struct data_change *plan, int err)
 {
-	struct resize *resize = resize_of(change);
+	struct resize *resize = resize_of(plan);
 
-	file_drop_finish(node_of_change(change), &resize->drop);
-	file_reserve_exit(&resize->reserve);
+	file_drop_finish(node_of(plan->inode), &resize->drop);
+	file_reserve_exit(&resize->change.reserve);
 }
 
 static const struct data_change_ops resize_ops = {
@@ -115,8 +90,8 @@ static void resize_set_mode(struct resize *resize, const u32 *mode)
 	if (!mode)
 		return;
 	resize->with_mode.mode = *mode;
-	resize->change.attr = &resize->with_mode;
-	resize->change.set = OP_ATTR_MODE;
+	resize->change.plan.attr = &resize->with_mode;
+	resize->change.plan.set = OP_ATTR_MODE;
 }
 
 /* ---- truncate ---- */
@@ -133,10 +108,10 @@ int file_truncate_locked(struct tux3_node *node, u64 size, const struct tux3_att
 	err = file_check_changeable(node, &node->inode.attr, USE_OVERWRITE);
 	if (err)
 		return err;
-	data_change_init(&resize.change, &node->inode, &resize_ops);
-	resize.change.attr = attr;
-	resize.change.set = set;
-	return data_truncate(&resize.change, size);
+	data_change_init(&resize.change.plan, &node->inode, &resize_ops);
+	resize.change.plan.attr = attr;
+	resize.change.plan.set = set;
+	return data_truncate(&resize.change.plan, size);
 }
 
 int tux3_truncate(struct tux3_node *node, uint64_t size)
@@ -168,9 +143,9 @@ static int fallocate_locked(struct tux3_node *node, int mode, u64 offset, u64 en
 		what |= DATA_PUNCH;
 	if (!(mode & FALLOC_FL_PUNCH_HOLE))
 		what |= DATA_FILL;
-	data_change_init(&resize.change, &node->inode, &resize_ops);
+	data_change_init(&resize.change.plan, &node->inode, &resize_ops);
 	resize_set_mode(&resize, new_mode);
-	return data_fallocate(&resize.change, what, offset, end);
+	return data_fallocate(&resize.change.plan, what, offset, end);
 }
 
 int tux3_fallocate_killing(struct tux3_node *node, int mode, u64 offset, u64 length, struct file_kill *kill)

@@ -302,8 +302,18 @@ int perm_check_flags(const struct tux3_attr *attr, enum inode_use use);
 
 /* ---- file_io.c, file_size.c ---- */
 
-/* Could the data be inline, so that block 0 must be made dirty by any change?  See core/data/data.h. */
-bool file_maybe_inline(struct tux3_node *node, const struct tux3_attr *attr);
+/* A change of a file's data, and what it needs to make blocks dirty. */
+struct file_change {
+	struct data_change plan;
+	struct file_reserve reserve;
+	void *edge[DATA_EDGES_MAX];	/* buffers of the edges, when they are dirty */
+};
+
+int file_change_edge(struct data_change *plan, u32 i);		/* for data_change_edges() */
+/* Inside the delta.  Returns how many were not dirty in it. */
+u32 file_change_dirty_edges(struct file_change *change, struct delta_op *op);
+/* So many were not dirty, edges and others. */
+void file_change_dirtied(struct file_change *change, struct delta_op *op, u32 newly);
 /* With node->lock held for writing. */
 /* set: what else, of attr, goes into the same delta (OP_ATTR_...). */
 /*

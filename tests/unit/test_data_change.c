@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The rules of file data (core/data/data_change.h) without a cache: what is planned for each kind of change, what it costs,
+ * and in which order it is carried out.
+ */
+#include "support_lib.h"
+#include "user/lib/lib.h"
+
+#define BLOCK 4096u
+#define MAX_INLINE (BLOCK / 8)
+
+/* A host without blocks.  It stops before the delta unless it is to go on. */
+static struct host {
+	bool goes_on;
+	u32 dirty;		/* edges that are dirty in the delta already */
+	u32 tries;		/* so often begin() asks for another */
+	char called[64];
+	struct data_change seen;
+} host;
+
+static void note(char what)
+{
+	size_t len = strlen(host.called);
+
+	if (len + 1 < sizeof(host.called)) {
+		host.called[len] = what;
+		host.called[len + 1] = 0;
+	}
+}
+
+static int host_open(struct data_change *change)
+{
+	note('o');
+	host.seen = *change;
+	return host.goes_on ? 0 : -ECANCELED;
+}
+
+static int host_prepare(struct data_change *change)
+{
+	note('p');
+	return 0;
+}
+
+static int host_begin(struct data_change *change, struct delta_op *op)
+{
+	note('b');
+	if (host.tries) {
+		host.tries--;
+		return -EAGAIN;
+	}
+	if (change->edges > host.dirty)
+		data_dirty(op, change->inode);
+	return change->edges - min(change->edges, host.dirty);
+}
+
+static void host_apply(struct data_change *change, struct delta_op *op)
+{
+	note(change->inode->attr.size == change->new_size ? 'A' : 'a');
+}
+
+static void host_end(struct data_change *change)
+{
+	note('e');
+}
+
+static void host_close(struct data_change *change, int err)
+{
+	note(err ? 'C' : 'c');
+}
+
+static const struct data_change_ops ops = {
+	.open = host_open,
+	.prepare = host_prepare,
+	.begin = host_begin,
+	.apply = host_apply,
+	.end = host_end,
+	.close = host_close,
+};
+
+static struct volume plain = { .block_size = BLOCK, .block_shift = 12 };
+
+static void begin_case(struct data_change *change, struct tux3_inode *inode, u64 size, u32 flags)
+{
+	memset(&host, 0, sizeof(host));
+	memset(inode, 0, sizeof(*inode));
+	inode->vol = &plain;
+	inode->attr.size = size;
+	inode->attr.flags = flags;
+	data_change_init(change, inode, &ops);
+}
+
+static void assert_edge(const struct data_change *change, u32 i, u64 block, u32 from, u32 to, bool even_hole)
+{
+	assert_true(i < change->edges);
+	assert_int_equal(change->edge[i].block, block);
+	assert_int_equal(change->edge[i].from, from);
+	assert_int_equal(change->edge[i].to, to);
+	assert_int_equal(change->edge[i].even_hole, even_hole);
+}
+
+/* ---- what is planned ---- */
+
+static const struct data_change *plan_truncate(u64 size, u32 flags, u64 new_size)
+{
+	static struct tux3_inode inode;
+	struct data_change change;
+
+	begin_case(&change, &inode, size, flags);
+	assert_int_equal(data_truncate(&change, new_size), -ECANCELED);
+	assert_string_equal(host.called, "oC");
+	assert_int_equal(host.seen.new_size, new_size);
+	return &host.seen;
+}
+
+static void test_plan_truncate(void **state)
+{
+	const struct data_change *seen;
+
+	/* Longer, from within a block: that one gets zeros from the old end on, and is in no extent yet perhaps. */
+	seen = plan_truncate(5000, 0, 100000);
+	assert_int_equal(seen->edges, 1);
+	assert_edge(seen, 0, 1, 5000 - BLOCK, BLOCK, false);
+	assert_false(data_change_removes(seen));
+	assert_int_equal(plan_truncate(8192, 0, 100000)->edges, 0);
+	assert_int_equal(plan_truncate(0, 0, 100000)->edges, 0);
+
+	/* What may be inline is block 0 for two reasons at once, and one block. */
+	seen = plan_truncate(100, TUX3_ATTR_INLINE, 200);
+	assert_int_equal(seen->edges, 1);
+	assert_edge(seen, 0, 0, 100, BLOCK, true);
+	seen = plan_truncate(MAX_INLINE, 0, 8192);
+	assert_int_equal(seen->edges, 1);
+	assert_edge(seen, 0, 0, MAX_INLINE, BLOCK, false);
+
+	/* Shorter: all beyond the end goes; the rest of its block is zeroed in the cache alone. */
+	seen = plan_truncate(100000, 0, 5000);
+	assert_int_equal(seen->edges, 0);
+	assert_true(data_change_removes(seen));
+	assert_int_equal(seen->hole, 2);
+	assert_int_equal(seen->hole_count, DATA_END);
+	assert_int_equal(data_change_tail(seen), 5000 - BLOCK);
+	assert_int_equal(data_change_tail(plan_truncate(100000, 0, 8192)), 0);
+	seen = plan_truncate(300, TUX3_ATTR_INLINE, 200);
+	assert_edge(seen, 0, 0, 0, 0, true);
+	/* To nothing: what is inline goes with all the rest. */
+	seen = plan_truncate(300, TUX3_ATTR_INLINE, 0);
+	assert_int_equal(seen->edges, 0);
+	assert_int_equal(seen->hole, 0);
+
+	/* To the size that it has: only if something is preallocated, which goes. */
+	assert_false(data_change_removes(plan_truncate(8192, 0, 8192)));
+	assert_true(data_change_removes(plan_truncate(8192, TUX3_ATTR_PREALLOC, 8192)));
+}
+
+static const struct data_change *plan_punch(u64 size, u32 flags, u64 from, u64 to)
+{
+	static struct tux3_inode inode;
+	struct data_change change;
+
+	begin_case(&change, &inode, size, flags);
+	assert_int_equal(data_fallocate(&change, DATA_PUNCH | DATA_FILL, from, to), -ECANCELED);
+	assert_string_equal(host.called, "oC");		/* and nothing is filled after that */
+	assert_int_equal(host.seen.new_size, size);
+	assert_true(data_change_removes(&host.seen));
+	return &host.seen;
+}
+
+static void test_plan_punch(void **state)
+{
+	const struct data_change *seen;
+
+	seen = plan_punch(100000, 0, 2 * BLOCK, 5 * BLOCK);
+	assert_int_equal(seen->edges, 0);
+	assert_int_equal(seen->hole, 2);
+	assert_int_equal(seen->hole_count, 3);
+
+	seen = plan_punch(100000, 0, 2 * BLOCK + 1, 5 * BLOCK + 2);
+	assert_int_equal(seen->edges, 2);
+	assert_edge(seen, 0, 2, 1, BLOCK, false);
+	assert_edge(seen, 1, 5, 0, 2, false);
+	assert_int_equal(seen->hole, 3);
+	assert_int_equal(seen->hole_count, 2);
+
+	seen = plan_punch(100000, 0, 2 * BLOCK + 1, 2 * BLOCK + 9);
+	assert_int_equal(seen->edges, 1);
+	assert_edge(seen, 0, 2, 1, 9, false);
+	assert_int_equal(seen->hole_count, 0);
+	/* From within a block to the end of it: the block stays. */
+	seen = plan_punch(100000, 0, 2 * BLOCK + 1, 3 * BLOCK);
+	assert_int_equal(seen->edges, 1);
+	assert_int_equal(seen->hole_count, 0);
+
+	/* Inline data is no block that could be removed. */
+	seen = plan_punch(300, TUX3_ATTR_INLINE, 0, 3 * BLOCK + 7);
+	assert_int_equal(seen->edges, 2);
+	assert_edge(seen, 0, 0, 0, BLOCK, true);
+	assert_edge(seen, 1, 3, 0, 7, false);
+	assert_int_equal(seen->hole, 1);
+	assert_int_equal(seen->hole_count, 2);
+	seen = plan_punch(300, TUX3_ATTR_INLINE, 2 * BLOCK + 1, 3 * BLOCK + 7);
+	assert_int_equal(seen->edges, 3);
+	assert_edge(seen, 2, 0, 0, 0, true);
+}
+
+static u32 write_edges(struct data_change *change, u64 size, u32 flags, u64 from, u64 to)
+{
+	static struct tux3_inode inode;
+
+	begin_case(change, &inode, size, flags);
+	data_plan_write(change, from, to);
+	return change->edges;
+}
+
+static void test_plan_write(void **state)
+{
+	struct data_change change;
+
+	assert_int_equal(write_edges(&change, 0, 0, 0, 100), 0);
+	assert_int_equal(write_edges(&change, 100000, 0, 5, 5000), 0);
+	/* At the end of the file, in its last block: that is dirty anyway.  Behind it: it gets so, too. */
+	assert_int_equal(write_edges(&change, 5000, 0, 5000, 5001), 0);
+	assert_int_equal(write_edges(&change, 5000, 0, 9000, 9001), 1);
+	assert_edge(&change, 0, 1, 5000 - BLOCK, BLOCK, false);
+	assert_int_equal(write_edges(&change, 8192, 0, 9000, 9001), 0);
+	assert_int_equal(write_edges(&change, 300, TUX3_ATTR_INLINE, 9000, 9001), 1);
+	assert_edge(&change, 0, 0, 300, BLOCK, true);
+	assert_int_equal(write_edges(&change, 300, TUX3_ATTR_INLINE, 300, 9001), 0);
+	/* It was small until a moment ago, and the flag says so still. */
+	assert_int_equal(write_edges(&change, 5000, TUX3_ATTR_INLINE, 9000, 9001), 2);
+}
+
+static int drop_all(struct data_change *change, u32 i)
+{
+	return change->edge[i].even_hole ? 1 : 0;
+}
+
+static void test_holes_are_no_edges(void **state)
+{
+	struct data_change change;
+
+	write_edges(&change, 5000, TUX3_ATTR_INLINE, 9000, 9001);
+	assert_int_equal(data_change_edges(&change, drop_all), 0);
+	assert_int_equal(change.edges, 1);
+	assert_edge(&change, 0, 0, 0, 0, true);
+}
+
+static void test_batches(void **state)
+{
+	u32 max = DATA_BATCH_MAX;
+
+	assert_int_equal(data_batch_end(&plain, 0, 1 << 20, max), 1 << 20);
+	assert_int_equal(data_batch_end(&plain, 5000, 2 << 20, max), 1 << 20);
+	assert_int_equal(data_batch_end(&plain, 0, 2 << 20, 1), BLOCK);
+	assert_false(data_batch_smaller(&max, -EIO));
+	while (data_batch_smaller(&max, -ENOSPC))
+		;
+	assert_int_equal(max, 1);
+}
+
+/* ---- how it is carried out ---- */
+
+static struct bed bed;
+
+static void make(void)
+{
+	memset(&bed, 0, sizeof(bed));
+	bed.opts.manual = true;
+	bed_make(&bed, 16 << 20, BLOCK);
+}
+
+static s64 balance(void)
+{
+	return atomic64_read(&bed.volume->vol->space.balance);
+}
+
+/* The host's edges may be dirty already: then what they would have cost comes back. */
+static s64 cost_of_truncate(struct tux3_node *node, u64 size, u32 dirty, u32 tries)
+{
+	struct data_change change;
+	s64 before = balance();
+
+	memset(&host, 0, sizeof(host));
+	host.goes_on = true;
+	host.dirty = dirty;
+	host.tries = tries;
+	data_change_init(&change, &node->inode, &ops);
+	assert_ok(data_truncate(&change, size));
+	return before - balance();
+}
+
+static void test_what_is_not_used_comes_back(void **state)
+{
+	struct tux3_node *node;
+	s64 fresh;
+
+	make();
+	node = bed_file(&bed, "/file");
+	assert_ok(tux3_truncate(node, 5000));
+	assert_ok(delta_commit(bed.volume->vol));
+	fresh = cost_of_truncate(node, 5001, 0, 0);
+	assert_string_equal(host.called, "opbaec");	/* longer: zeros first, then the size */
+	assert_int_equal(cost_of_truncate(node, 5002, 0, 2), fresh);
+	assert_string_equal(host.called, "opbpbpbaec");
+	assert_true(cost_of_truncate(node, 5003, 1, 0) < fresh);
+	cost_of_truncate(node, 4097, 0, 0);
+	assert_string_equal(host.called, "opbAec");	/* shorter: the other way round */
+	assert_int_equal(node->inode.attr.size, 4097);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* Batches, and in a volume that is nearly full smaller ones; what was allocated stays. */
+static void test_fallocate_in_batches(void **state)
+{
+	struct tux3_node *node;
+	struct data_change change;
+	struct data_count counts;
+
+	make();
+	node = bed_file(&bed, "/file");
+	memset(&host, 0, sizeof(host));
+	host.goes_on = true;
+	data_change_init(&change, &node->inode, &ops);
+	assert_ok(data_fallocate(&change, DATA_FILL, 10, 3 * DATA_BATCH_MAX * BLOCK));
+	assert_string_equal(host.called, "opbaecopbaecopbaec");
+	assert_int_equal(node->inode.attr.size, 3 * DATA_BATCH_MAX * BLOCK);
+	assert_ok(data_look_count(&node->inode, 0, 3 * DATA_BATCH_MAX, &counts));
+	assert_int_equal(counts.unwritten, 3 * DATA_BATCH_MAX);
+
+	/* Nothing to do: no delta. */
+	host.called[0] = 0;
+	data_change_init(&change, &node->inode, &ops);
+	assert_ok(data_fallocate(&change, DATA_FILL | DATA_KEEP_SIZE, 0, 2 * DATA_BATCH_MAX * BLOCK));
+	assert_string_equal(host.called, "");
+
+	data_change_init(&change, &node->inode, &ops);
+	assert_int_equal(data_fallocate(&change, DATA_FILL | DATA_KEEP_SIZE, 0, 64 << 20), -ENOSPC);
+	assert_int_equal(data_fallocate(&change, DATA_FILL | DATA_KEEP_SIZE, 63 << 20, (63 << 20) + 1), -ENOSPC);
+	assert_ok(data_look_count(&node->inode, 0, (64 << 20) / BLOCK, &counts));
+	assert_true(counts.unwritten > 3 * DATA_BATCH_MAX);
+	assert_true(counts.holes);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plan_truncate),
+		cmocka_unit_test(test_plan_punch),
+		cmocka_unit_test(test_plan_write),
+		cmocka_unit_test(test_holes_are_no_edges),
+		cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_what_is_not_used_comes_back),
+		cmocka_unit_test(test_fallocate_in_batches),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
