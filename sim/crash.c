@@ -338,7 +338,8 @@ void crash_all(struct sim_run *run, u32 depth)
 	for (k = 0; k < cuts && !run->failed; k++) {
 		if (depth == 1 && config->only_cut >= 0 && config->only_cut != k)
 			continue;
-		if (limit && cuts > limit && rng_below(&rng, cuts) >= limit)
+		/* The end of a life is always one of them: there the log is as long as the life has made it. */
+		if (limit && cuts > limit && rng_below(&rng, cuts) >= limit && !(depth == 1 && k + 1 == cuts))
 			continue;
 		crash_cut(run, k, depth);
 	}

@@ -447,6 +447,7 @@ static void sparse_params(struct sim_params *params, struct rng *rng)
 	params->cuts = 6;
 	params->no_csum = rng_one_in(rng, 2);
 	params->options.discard = rng_one_in(rng, 8);
+	params->options.groups_kept = rng_one_in(rng, 2) ? 4 + rng_below(rng, 30) : 0;
 }
 
 /* Groups become full, one after the other; a little is left of the last ones. */
@@ -518,6 +519,7 @@ static void slow_params(struct sim_params *params, struct rng *rng)
 	params->options.cache_bytes = 0;
 	params->options.dirty_nodes = params->options.log_blocks = 0;
 	params->cuts = 4;
+	params->abandon_last = true;	/* a close would unify all that is to be replayed */
 }
 
 /* With long names and xattrs, so that few inodes make a large tree. */

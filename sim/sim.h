@@ -116,7 +116,8 @@ struct sim_params {		/* all follow from the seed */
 	struct disk_settings disk;
 	u64 volume_bytes;
 	u32 block_size;
-	bool no_csum, quota, tight, close_at_end;
+	bool no_csum, quota, tight;
+	bool close_at_end, abandon_last;	/* does a life end with a close?  Even so, the last one does not */
 	struct volume_options options;
 	u64 data_cache_bytes;
 	u32 ops;

@@ -25,11 +25,12 @@ static const struct workload *workload_of(const struct sim_config *config)
 static void live(struct sim_run *run, const struct workload *workload, struct rng *rng)
 {
 	const struct sim_config *config = run->config;
+	bool close = run->params->close_at_end && !(run->params->abandon_last && run->life + 1 == run->params->lives);
 
 	workload->live(run, rng);
 	if (!run->failed)
 		run_compare(run, run->state, "at the end");
-	if (run->failed || !run->params->close_at_end)
+	if (run->failed || !close)
 		run_abandon(run);
 	else
 		run_close(run);

@@ -114,6 +114,7 @@ int balloc_init(struct volume *vol, u64 used_blocks)
 	INIT_LIST_HEAD(&balloc->pinned);
 	INIT_LIST_HEAD(&balloc->clean);
 	INIT_LIST_HEAD(&balloc->untold);
+	INIT_LIST_HEAD(&balloc->hot);
 	range_list_init(&balloc->node_frees);
 	if (vol->total_blocks < TUX3_MIN_VOLUME_BYTES >> vol->block_shift || used_blocks > vol->total_blocks)
 		return -EINVAL;
@@ -157,6 +158,8 @@ void balloc_exit(struct volume *vol)
 		kvfree(balloc->chunks[i]);
 	kvfree(balloc->chunks);
 	balloc->chunks = NULL;
+	kvfree(balloc->scratch);
+	balloc->scratch = NULL;
 	range_list_exit(&balloc->node_frees);
 }
 
@@ -508,13 +511,17 @@ int balloc_take(struct volume *vol, u64 addr, u64 len)
 }
 
 /* busy becomes disk. */
-static void group_settle(struct volume *vol, struct balloc_group *group)
+static int group_settle(struct volume *vol, struct balloc_group *group)
 {
 	struct balloc_info *info = group->info;
+	int err;
 
 	lockdep_assert_held(&vol->balloc.lock);
 	if (!group->extra)
-		return;
+		return 0;
+	err = group_unpack(vol, group);
+	if (err)
+		return err;
 	memcpy(group->busy, group->disk, vol->group_blocks / 8);
 	info->free += group->extra;
 	atomic64_add(group->extra, &vol->balloc.free_blocks);
@@ -522,6 +529,8 @@ static void group_settle(struct volume *vol, struct balloc_group *group)
 	group->memo_len = 0;
 	info->longest = info->free;
 	group->chunk->longest = max(group->chunk->longest, info->longest);
+	group_evict(vol);
+	return 0;
 }
 
 static int ranges_reserve(struct volume *vol, const struct range_list *list)
@@ -538,16 +547,21 @@ int balloc_settle(struct volume *vol, const struct range_list *log)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group, *next;
-	int err;
+	int err = 0;
 
 	mutex_lock(&balloc->lock);
-	list_for_each_entry(group, &balloc->changed, link)
-		group_settle(vol, group);
+	list_for_each_entry(group, &balloc->changed, link) {
+		err = group_settle(vol, group);
+		if (err)
+			break;
+	}
 	list_for_each_entry_safe(group, next, &balloc->pinned, link) {
-		group_settle(vol, group);
+		if (!err)
+			err = group_settle(vol, group);
 		group_place(balloc, group);
 	}
-	err = ranges_reserve(vol, &balloc->node_frees);
+	if (!err)
+		err = ranges_reserve(vol, &balloc->node_frees);
 	if (!err)
 		err = ranges_reserve(vol, log);
 	mutex_unlock(&balloc->lock);

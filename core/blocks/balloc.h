@@ -72,9 +72,14 @@ struct balloc {
 	struct list_head pinned;	/* lock: other groups that cannot be read again as they are */
 	struct list_head clean;		/* lock: the rest, least recently used first */
 	struct list_head untold;	/* lock: groups that balloc_touched() has to hand out */
+	struct list_head hot;		/* lock: of changed and pinned, those that are not packed, least recently used first */
 	u64 changed_count, clean_count;	/* lock: groups in changed, in clean */
+	u64 writing_count;		/* lock: groups in a snapshot that is not done */
+	u64 packed, packed_bytes;	/* lock: groups whose bitmaps are packed, and what they take (group_pack.c) */
+	u8 *scratch;			/* lock: for packing; NULL before the first time */
 	u64 mount_delta;		/* anchor.delta at balloc_init(): map slots above it are left-overs */
 	bool writing;			/* lock: a snapshot is not done */
+	u64 snapshot_delta;		/* its delta; written with the lock, read by who makes the snapshot */
 	bool log_unread;		/* lock: any group may be in the log */
 	bool log_over;			/* lock: there was an anchor since: none is in the log that was replayed */
 	struct range_list node_frees;	/* left by redirects since the last snapshot; wait for the next anchor */
@@ -154,6 +159,12 @@ u32 balloc_prefetch_limit(struct volume *vol);
 void balloc_prefetch(struct volume *vol, u64 *groups, u32 count);
 /* Are the maps of all groups in memory?  Without the lock: an answer of a moment ago. */
 bool balloc_all_loaded(struct volume *vol);
+/*
+ * What would a mount after a crash have to hold of groups, as the log that leads here does?  How many it reads, and what those
+ * take that it can neither drop nor has just used.  Without the lock.
+ */
+u64 balloc_recovery_groups(struct volume *vol);
+u64 balloc_recovery_bytes(struct volume *vol);
 
 /*
  * Is every block of the range in use in disk (1), none (0), or mixed (-ERANGE)?  -EIO, also for blocks
@@ -188,19 +199,24 @@ u64 balloc_touched_bytes(struct volume *vol);	/* what all groups take in the log
 /*
  * Unify.  snapshot: copy the disk bits of all changed groups, as they are now, sealed for delta, into
  * a list of blocks to write, and start collecting changes anew.  A group without a current slot has
- * both of its slots in the list, any other the one that is not current.  The caller writes them, and
- * when the anchor is durable calls snapshot_done(ok) which makes the written slots the current ones.
+ * both of its slots in the list, any other the one that is not current.  The caller writes those that have their
+ * data; then calls snapshot_more(), which gives the memory of these to the next, and writes them, until there are none.
+ * When the anchor is durable it calls snapshot_done(ok) which makes the written slots the current ones.
  * delta must be above that of every snapshot before (-EINVAL if a changed group has a map for it
  * already: two anchors for one delta could not be told apart by their maps); one snapshot at a time (-EBUSY).
  */
+struct group_bits;
+
 struct map_write {
 	struct list_head link;
 	u64 addr;		/* slot to write: the one the current anchor does not use */
 	u64 group;
 	unsigned int slot;
-	void *data;		/* block_size bytes */
+	void *data;		/* block_size bytes, to be written now; NULL: written, or its turn has not come */
+	struct group_bits *packed;	/* what its data will be made of */
 };
 int balloc_snapshot(struct volume *vol, u64 delta, struct list_head *writes);
+bool balloc_snapshot_more(struct volume *vol, struct list_head *writes);	/* false: all are written */
 void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok);	/* frees them */
 
 /* Check one free-map block; 0, or -EIO and a sentence in why. */

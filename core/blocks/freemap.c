@@ -219,21 +219,26 @@ int map_check(struct volume *vol, const void *data, u64 addr, u64 group, char *w
 	return map_check_bits(vol, data, group, why, why_size);
 }
 
-static void map_fill(struct volume *vol, struct balloc_group *group, u64 addr, u64 delta, void *data)
+/* The bits are in place, as they are in memory. */
+static void map_seal(struct volume *vol, u64 group, u64 addr, u64 delta, void *data)
 {
 	struct disk_map *map = data;
 	__le64 *bits = (__le64 *)map->bits;
-	u32 words = vol->group_blocks / 64, i;
+	u32 words = vol->group_blocks / 64, free = 0, i;
 
+	for (i = 0; i < words; i++) {
+		u64 word = *(u64 *)&bits[i];
+
+		free += 64 - hweight64(word);
+		bits[i] = cpu_to_le64(word);
+	}
 	memset(map, 0, sizeof(*map));
 	map->magic = cpu_to_le32(TUX3_MAP_MAGIC);
 	map->volume_id = cpu_to_le64(vol->id);
 	map->addr = cpu_to_le64(addr);
-	map->group = cpu_to_le64(group->index);
+	map->group = cpu_to_le64(group);
 	map->delta = cpu_to_le64(delta);
-	map->free = cpu_to_le32(vol->group_blocks - bitmap_weight(group->disk, vol->group_blocks));
-	for (i = 0; i < words; i++)
-		bits[i] = cpu_to_le64(group->disk[i]);
+	map->free = cpu_to_le32(free);
 	map->crc = cpu_to_le32(map_crc(vol, data));
 }
 
@@ -262,21 +267,20 @@ struct balloc_info *group_info(struct volume *vol, u64 index)
 
 static struct balloc_group *group_create(struct volume *vol, u64 index, struct balloc_info *info)
 {
-	u32 words = vol->group_blocks / BITS_PER_LONG;
-	struct balloc_group *group;
+	struct balloc_group *group = kzalloc(sizeof(*group), GFP_COMMIT);
 
-	group = kvzalloc(sizeof(*group) + 2 * words * sizeof(long), GFP_COMMIT);
-	if (!group)
+	if (!group || group_bitmaps_alloc(vol, group)) {
+		kfree(group);
 		return NULL;
+	}
 	INIT_LIST_HEAD(&group->link);
 	INIT_LIST_HEAD(&group->untold_link);
+	INIT_LIST_HEAD(&group->hot_link);
 	group->info = info;
 	group->chunk = vol->balloc.chunks[index / CHUNK_GROUPS];
 	group->index = index;
 	group->start = balloc_group_start(vol, index);
 	group->blocks = group_length(vol, index);
-	group->disk = group->words;
-	group->busy = group->words + words;
 	return group;
 }
 
@@ -416,22 +420,27 @@ static int group_read(struct volume *vol, struct balloc_group *group, const void
 	return err;
 }
 
-/* Clean groups in memory beyond this number are dropped. */
+/* Groups in memory beyond this number are dropped if they are clean, else packed. */
 static u32 groups_kept(struct volume *vol)
 {
+	if (vol->opts.groups_kept)
+		return vol->opts.groups_kept;
 	return max(GROUPS_KEPT_BYTES / (2 * vol->group_blocks / 8), GROUPS_KEPT_MIN);
 }
 
-/* Drop what can be read again. */
-static void group_evict(struct volume *vol)
+/* Drop what can be read again, pack the rest.  Not the group that was used last. */
+void group_evict(struct volume *vol)
 {
 	struct balloc *balloc = &vol->balloc;
 	u64 keep = groups_kept(vol);
 
 	lockdep_assert_held(&vol->balloc.lock);
-	/* However many cannot be dropped: what was read ahead stays until it is used. */
-	while (balloc->loaded > keep && balloc->clean_count > keep / 2)
+	while (!list_empty(&balloc->clean) && list_first_entry(&balloc->clean, struct balloc_group, link)->packed)
 		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
+	/* However many cannot be dropped: what was read ahead stays until it is used. */
+	while (balloc->loaded - balloc->packed > keep && balloc->clean_count > keep / 2)
+		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
+	group_pack_cold(vol, keep);
 }
 
 /* Bits are read: take the group into the books. */
@@ -492,7 +501,8 @@ static int group_load(struct volume *vol, u64 index, struct balloc_info *info, c
 	slot = group_read(vol, group, ready, &stale, why, sizeof(why));
 	err = slot < 0 ? slot : group_adopt(vol, group, slot, why, sizeof(why));
 	if (err) {
-		kvfree(group);
+		group_bitmaps_free(balloc, group);
+		kfree(group);
 		if (err != -ENOMEM)
 			group_give_up(vol, index, info, why);
 		return err;
@@ -519,8 +529,15 @@ int group_get(struct volume *vol, u64 index, struct balloc_group **group)
 		err = group_load(vol, index, info, NULL);
 		if (err)
 			return err;
+	} else if (info->group->packed) {
+		err = group_unpack(vol, info->group);
+		if (err)
+			return err;
+		group_evict(vol);
 	} else if (info->group->on == GROUP_ON_CLEAN) {
 		list_move_tail(&info->group->link, &vol->balloc.clean);
+	} else {
+		list_move_tail(&info->group->hot_link, &vol->balloc.hot);
 	}
 	*group = info->group;
 	return 0;
@@ -608,6 +625,16 @@ bool balloc_all_loaded(struct volume *vol)
 	return READ_ONCE(vol->balloc.loaded) == vol->balloc.group_count;
 }
 
+u64 balloc_recovery_groups(struct volume *vol)
+{
+	return READ_ONCE(vol->balloc.changed_count) + READ_ONCE(vol->balloc.writing_count);
+}
+
+u64 balloc_recovery_bytes(struct volume *vol)
+{
+	return READ_ONCE(vol->balloc.packed_bytes);
+}
+
 u32 balloc_prefetch_limit(struct volume *vol)
 {
 	return groups_kept(vol) / 2;
@@ -643,9 +670,9 @@ void group_place(struct balloc *balloc, struct balloc_group *group)
 	if (group->on == on)
 		return;
 	if (group->on == GROUP_ON_CHANGED)
-		balloc->changed_count--;
+		WRITE_ONCE(balloc->changed_count, balloc->changed_count - 1);
 	if (on == GROUP_ON_CHANGED)
-		balloc->changed_count++;
+		WRITE_ONCE(balloc->changed_count, balloc->changed_count + 1);
 	if (group->on == GROUP_ON_CLEAN)
 		balloc->clean_count--;
 	if (on == GROUP_ON_CLEAN)
@@ -653,6 +680,13 @@ void group_place(struct balloc *balloc, struct balloc_group *group)
 	group->on = on;
 	list_move_tail(&group->link, on == GROUP_ON_CHANGED ? &balloc->changed :
 		       on == GROUP_ON_PINNED ? &balloc->pinned : &balloc->clean);
+	if (on == GROUP_ON_CLEAN) {
+		list_del_init(&group->hot_link);
+		if (group->packed)	/* nobody is using it: the next to go */
+			list_move(&group->link, &balloc->clean);
+	} else if (!group->packed && list_empty(&group->hot_link)) {
+		list_add_tail(&group->hot_link, &balloc->hot);
+	}
 }
 
 void group_mark_changed(struct balloc *balloc, struct balloc_group *group)
@@ -667,14 +701,16 @@ void group_mark_changed(struct balloc *balloc, struct balloc_group *group)
 void group_destroy(struct balloc *balloc, struct balloc_group *group)
 {
 	if (group->on == GROUP_ON_CHANGED)
-		balloc->changed_count--;
+		WRITE_ONCE(balloc->changed_count, balloc->changed_count - 1);
 	if (group->on == GROUP_ON_CLEAN)
 		balloc->clean_count--;
 	list_del(&group->link);
 	list_del(&group->untold_link);
+	list_del(&group->hot_link);
 	group->info->group = NULL;
 	WRITE_ONCE(balloc->loaded, balloc->loaded - 1);
-	kvfree(group);
+	group_bitmaps_free(balloc, group);
+	kfree(group);
 }
 
 u32 balloc_touched(struct volume *vol, u64 *first, u64 *bits)
@@ -784,47 +820,74 @@ static void snapshot_free(struct list_head *writes)
 	struct map_write *write, *next;
 
 	list_for_each_entry_safe(write, next, writes, link) {
+		kvfree(write->packed);
 		kvfree(write->data);
 		kfree(write);
 	}
 	INIT_LIST_HEAD(writes);
 }
 
-static int snapshot_add(struct volume *vol, u64 index, u8 slot, struct list_head *writes)
+static void *map_bits(void *data)
+{
+	return (u8 *)data + sizeof(struct disk_map);
+}
+
+/* now: as a block that can be written, else packed. */
+static int snapshot_add(struct volume *vol, struct balloc_group *group, u8 slot, u64 delta, bool now,
+			struct list_head *writes)
 {
 	struct map_write *write = kzalloc(sizeof(*write), GFP_NOFS);
 
 	if (!write)
 		return -ENOMEM;
-	write->group = index;
+	write->group = group->index;
 	write->slot = slot;
-	write->addr = balloc_slot_addr(vol, index, slot);
+	write->addr = balloc_slot_addr(vol, group->index, slot);
 	list_add_tail(&write->link, writes);
+	if (!now) {
+		write->packed = group_copy_packed(vol, group);
+		return write->packed ? 0 : -ENOMEM;
+	}
 	write->data = kvmalloc(vol->block_size, GFP_NOFS);
-	return write->data ? 0 : -ENOMEM;
+	if (!write->data)
+		return -ENOMEM;
+	group_copy_bits(vol, group, map_bits(write->data));
+	map_seal(vol, write->group, write->addr, delta, write->data);
+	return 0;
 }
 
-/* Memory for the blocks to write for each changed group, before anything is changed. */
+static u32 snapshot_at_once(struct volume *vol)
+{
+	u32 count = MAPS_AT_ONCE_BYTES >> vol->block_shift;
+
+	return vol->opts.groups_kept ? min(vol->opts.groups_kept, count) : count;
+}
+
+/* Copies of each changed group, before anything is changed. */
 static int snapshot_prepare(struct volume *vol, u64 delta, struct list_head *writes)
 {
+	u32 left = snapshot_at_once(vol);
 	struct balloc_group *group;
-	int err;
+	int slot, err;
 
 	list_for_each_entry(group, &vol->balloc.changed, link) {
-		u8 slot = group->info->slot;
+		u8 current_slot = group->info->slot;
 
-		if (slot != MAP_NONE && group->slot_delta >= delta) {
+		if (current_slot != MAP_NONE && group->slot_delta >= delta) {
 			volume_warn(vol, "group %llu has a free map for delta %llu, cannot write another for delta %llu",
 				    (unsigned long long)group->index, (unsigned long long)group->slot_delta,
 				    (unsigned long long)delta);
 			return -EINVAL;
 		}
 		/* The slot that is not current; at first, both. */
-		err = slot == 0 ? 0 : snapshot_add(vol, group->index, 0, writes);
-		if (!err && slot != 1)
-			err = snapshot_add(vol, group->index, 1, writes);
-		if (err)
-			return err;
+		for (slot = 0; slot < MAP_SLOTS; slot++) {
+			if (slot == current_slot)
+				continue;
+			err = snapshot_add(vol, group, slot, delta, left, writes);
+			if (err)
+				return err;
+			left -= !!left;
+		}
 	}
 	return 0;
 }
@@ -838,12 +901,14 @@ static void snapshot_take(struct volume *vol, u64 delta, struct list_head *write
 	list_for_each_entry(write, writes, link) {
 		struct balloc_group *group = group_info(vol, write->group)->group;
 
-		map_fill(vol, group, write->addr, delta, write->data);
+		if (!group->writing)	/* else the other slot of the same */
+			WRITE_ONCE(balloc->writing_count, balloc->writing_count + 1);
 		group->changed = false;
 		group->told = false;
 		group->writing = true;
 		group_place(balloc, group);
 	}
+	balloc->snapshot_delta = delta;
 	balloc->writing = !list_empty(writes);
 }
 
@@ -864,6 +929,35 @@ int balloc_snapshot(struct volume *vol, u64 delta, struct list_head *writes)
 	return err;
 }
 
+/* Writes are in the order in which they are made: those that have data are followed by those that wait. */
+bool balloc_snapshot_more(struct volume *vol, struct list_head *writes)
+{
+	struct map_write *from, *to = list_first_entry(writes, struct map_write, link), *first;
+	u64 delta = vol->balloc.snapshot_delta;
+
+	while (&to->link != writes && !to->packed)
+		to = list_next_entry(to, link);
+	first = to;
+	list_for_each_entry(from, writes, link) {
+		if (from == first)
+			break;
+		if (!from->data)
+			continue;
+		if (&to->link == writes) {
+			kvfree(from->data);
+			from->data = NULL;
+			continue;
+		}
+		swap(from->data, to->data);
+		group_bits_unpack(vol, to->packed, map_bits(to->data));
+		map_seal(vol, to->group, to->addr, delta, to->data);
+		kvfree(to->packed);
+		to->packed = NULL;
+		to = list_next_entry(to, link);
+	}
+	return &first->link != writes;
+}
+
 void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok)
 {
 	struct balloc *balloc = &vol->balloc;
@@ -874,15 +968,17 @@ void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok)
 		struct balloc_info *info = group_info(vol, write->group);
 		struct balloc_group *group = info->group;
 
+		if (group->writing)
+			WRITE_ONCE(balloc->writing_count, balloc->writing_count - 1);
 		group->writing = false;
 		if (!ok) {
 			group_mark_changed(balloc, group);
 			continue;
 		}
 		/* Of two slots written alike the first, as group_pick_slot() has it. */
-		if (info->slot == MAP_NONE || map_delta(write->data) > group->slot_delta) {
+		if (info->slot == MAP_NONE || balloc->snapshot_delta > group->slot_delta) {
 			info->slot = write->slot;
-			group->slot_delta = map_delta(write->data);
+			group->slot_delta = balloc->snapshot_delta;
 		}
 		group_place(balloc, group);
 	}

@@ -12,7 +12,8 @@
  *			has bits that disk has not, or balloc_touched() has still to hand it out
  *	clean		the current slot says all there is to know: may be dropped
  *
- * and group_place() moves it to the right one after each change.
+ * and group_place() moves it to the right one after each change.  Of those in changed and pinned that are not used for
+ * long, the bitmaps are packed (group_pack.c); the others are in the list hot, too.
  *
  * All of it is protected by balloc->lock.
  */
@@ -24,7 +25,8 @@
 
 #define CHUNK_GROUPS	(64 * TOUCHED_WORDS)
 #define CHUNKS_MAX	(1u << 20)	/* 2^32 groups: 512 PiB with blocks of 4096 bytes */
-#define GROUPS_KEPT_BYTES (8u << 20)	/* bitmaps of loaded groups, before clean ones are dropped */
+#define GROUPS_KEPT_BYTES (8u << 20)	/* bitmaps of loaded groups, before they are dropped or packed */
+#define MAPS_AT_ONCE_BYTES (4u << 20)	/* blocks of a snapshot that are in memory at the same time */
 #define GROUPS_KEPT_MIN	16u
 #define MAP_SLOTS	2u
 #define MAP_NONE	MAP_SLOTS	/* no slot counts: all free, and the next snapshot writes both */
@@ -36,6 +38,8 @@ enum group_state {
 	GROUP_KNOWN,
 	GROUP_BAD,		/* could not be loaded: nothing is allocated there */
 };
+
+struct group_bits;		/* group_pack.c */
 
 struct balloc_info {
 	struct balloc_group *group;	/* NULL: not in memory */
@@ -55,6 +59,7 @@ struct balloc_chunk {
 struct balloc_group {
 	struct list_head link;		/* in changed, pinned or clean */
 	struct list_head untold_link;	/* in balloc->untold, or empty */
+	struct list_head hot_link;	/* in balloc->hot, or empty: clean, or packed */
 	struct balloc_info *info;
 	struct balloc_chunk *chunk;
 	u64 index;
@@ -71,8 +76,8 @@ struct balloc_group {
 	 * from memo_to on, taken by themselves, have none.  memo_len 0: nothing is known.
 	 */
 	u32 memo_len, memo_from, memo_to;
-	unsigned long *disk, *busy;	/* bits beyond the end of the volume are set */
-	unsigned long words[];
+	unsigned long *disk, *busy;	/* bits beyond the end of the volume are set; NULL: packed */
+	struct group_bits *packed;
 };
 
 /* freemap.c */
@@ -83,8 +88,19 @@ int group_get(struct volume *vol, u64 index, struct balloc_group **group);
 void group_place(struct balloc *balloc, struct balloc_group *group);
 void group_mark_changed(struct balloc *balloc, struct balloc_group *group);
 void group_destroy(struct balloc *balloc, struct balloc_group *group);
+void group_evict(struct volume *vol);		/* keep memory within its limit */
 /* How many of these blocks of a group, given by their numbers in it, are fixed? */
 u32 group_fixed_blocks(struct volume *vol, u64 index, u32 from, u32 len);
+
+/* group_pack.c */
+u32 group_bitmap_bytes(struct volume *vol);
+int group_bitmaps_alloc(struct volume *vol, struct balloc_group *group);	/* 0, -ENOMEM */
+void group_bitmaps_free(struct balloc *balloc, struct balloc_group *group);
+int group_unpack(struct volume *vol, struct balloc_group *group);		/* if it is packed; 0, -ENOMEM */
+void group_pack_cold(struct volume *vol, u64 keep);	/* until no more than so many are not packed */
+struct group_bits *group_copy_packed(struct volume *vol, const struct balloc_group *group);	/* of disk; kvfree() it; or NULL */
+void group_bits_unpack(struct volume *vol, const struct group_bits *packed, unsigned long *bits);
+void group_copy_bits(struct volume *vol, const struct balloc_group *group, unsigned long *bits);	/* of disk */
 
 /* balloc.c */
 /*

@@ -21,6 +21,7 @@
 #include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "core/log/apply.h"
+#include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/data/data.h"
 #include "core/commit/unify.h"
@@ -57,7 +58,8 @@ bool unify_wanted(struct volume *vol)
 {
 	/* A hint for those without commit_mutex. */
 	return READ_ONCE(vol->log.length) >= vol->opts.log_blocks ||
-	       READ_ONCE(vol->tree.dirty_count) >= vol->opts.dirty_nodes;
+	       READ_ONCE(vol->tree.dirty_count) >= vol->opts.dirty_nodes ||
+	       delta_groups_are_many(vol, 2);
 }
 
 static void unify_fill_anchor(struct volume *vol)
@@ -118,11 +120,38 @@ static void unify_write_nodes(struct volume *vol)
 		device_writev(vol->dev, start, vec, count, 0, &unify->wait);
 }
 
+/* Those that have their data. */
+static void unify_write_maps(struct volume *vol)
+{
+	struct map_write *map;
+
+	list_for_each_entry(map, &vol->unify.maps, link) {
+		if (!map->data)
+			continue;
+		device_write(vol->dev, map->addr, map->data, 1, 0, &vol->unify.wait);
+		count_add(vol, TUX3_COUNT_MAP_BLOCKS, 1);
+	}
+}
+
+/* Of very many maps, the next part.  False: all are written. */
+static bool unify_write_more(struct volume *vol)
+{
+	struct blk_plug plug;
+
+	if (!balloc_snapshot_more(vol, &vol->unify.maps))
+		return false;
+	io_wait_init(&vol->unify.wait);
+	blk_start_plug(&plug);
+	unify_write_maps(vol);
+	device_kick(vol->dev);
+	blk_finish_plug(&plug);
+	return true;
+}
+
 int unify_start(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
 	struct blk_plug plug;
-	struct map_write *map;
 	unsigned int i;
 	int err;
 
@@ -153,10 +182,7 @@ int unify_start(struct volume *vol)
 	io_wait_init(&unify->wait);
 	blk_start_plug(&plug);
 	unify_write_nodes(vol);
-	list_for_each_entry(map, &unify->maps, link) {
-		device_write(vol->dev, map->addr, map->data, 1, 0, &unify->wait);
-		count_add(vol, TUX3_COUNT_MAP_BLOCKS, 1);
-	}
+	unify_write_maps(vol);
 	device_kick(vol->dev);
 	blk_finish_plug(&plug);
 	count_add(vol, TUX3_COUNT_NODE_BLOCKS, unify->node_count);
@@ -233,9 +259,13 @@ static int unify_step(struct volume *vol, bool wait)
 	case UNIFY_WRITING:
 		if (!unify_io_over(vol, wait, &err))
 			return 0;
-		tree_edit_begin(vol);
-		tree_snapshot_done(vol, &unify->nodes, !err);
-		tree_edit_end(vol);
+		if (!list_empty(&unify->nodes)) {
+			tree_edit_begin(vol);
+			tree_snapshot_done(vol, &unify->nodes, !err);
+			tree_edit_end(vol);
+		}
+		if (!err && unify_write_more(vol))
+			return 1;
 		unify->phase = UNIFY_WRITTEN;
 		unify->flushes_seen = unify->flushes;
 		return err ? err : 1;

@@ -3,12 +3,13 @@
  * Entering and leaving deltas, who commits them and when.  The picture is in delta.h.
  *
  * Triggers of a commit: the age of the front delta, its dirty data, its number of changes, somebody who
- * needs one (sync, space), and long deletes that go on.  Of a unify: log length, dirty nodes, idle
+ * needs one (sync, space), and long deletes that go on.  Of a unify: log length, dirty nodes, changed groups, idle
  * time, somebody who needs space.  The volume's thread looks at them; without it (manual) the
  * operation that finds one does the work before it enters.
  */
 #include "core/error.h"
 #include "core/volume.h"
+#include "core/blocks/balloc.h"
 #include "core/blocks/trim.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
@@ -182,6 +183,7 @@ static int delta_lock_for(struct volume *vol, u64 target, bool surely)
 
 /* ---- how long would a recovery take? ---- */
 
+#define RECOVERY_GROUP_BYTES (16u << 20)	/* for packed groups */
 #define RECOVERY_LOOKS 256u	/* so often at least on the way to the limit */
 
 /*
@@ -220,6 +222,17 @@ static struct delta_recovery delta_guess_front(struct volume *vol, unsigned int 
 	return (struct delta_recovery){ leaves + changes / 16, changes << 8 >> vol->block_shift };
 }
 
+/*
+ * The same for the free maps of groups that the log names: each is read, and those that are not used for long are packed, but
+ * stay in memory (group_pack.c).  How many of them a delta will touch is not guessed: one file, of preallocated blocks, may have
+ * some in each group of the volume.  Packed, these take little.
+ */
+bool delta_groups_are_many(struct volume *vol, unsigned int share)
+{
+	return balloc_recovery_groups(vol) >= vol->opts.replay_nodes / 2 / share ||
+	       balloc_recovery_bytes(vol) >= RECOVERY_GROUP_BYTES / share;
+}
+
 /* Is so much of the limit reached?  share 1: all, 4: a quarter. */
 static bool recovery_is_long(struct volume *vol, const struct delta_recovery *recovery, unsigned int share)
 {
@@ -235,7 +248,7 @@ static bool delta_recovery_long(struct volume *vol, const struct delta_recovery 
 		front->blocks + READ_ONCE(vol->log.length),
 	};
 
-	return recovery_is_long(vol, &all, 1);
+	return recovery_is_long(vol, &all, 1) || delta_groups_are_many(vol, 1);
 }
 
 static bool delta_may_go_on(struct volume *vol)

@@ -105,6 +105,8 @@ void delta_leave(struct delta_op *op);
  * its atime.  A guess: it may have to all the same.
  */
 bool delta_would_wait(struct volume *vol, u64 cost);
+/* Would a mount after a crash have to hold so much of the free maps that writers wait?  share: of a half of that, 2. */
+bool delta_groups_are_many(struct volume *vol, unsigned int share);
 /* Inside: the operation was charged for cost, but now turns out. */
 void delta_refund(struct delta_op *op, u64 cost, u64 now);
 /* Inside: memory was filled in op->delta that stays until it is durable.  Negative: replaced in the same delta. */

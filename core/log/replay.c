@@ -5,7 +5,7 @@
  * The chain is followed to its end, which is judged (log_end.c); nothing but a header of each commit is kept.  Then the
  * commits are read again, one after the other and a batch of records at a time: first the leaves and free maps that a
  * batch needs are read, many at once (prefetch.c), then it is applied.  So neither memory nor time depends on more than the
- * length of the log and the number of nodes that it changes, both of which writers keep within bounds (delta.c).
+ * length of the log and the number of nodes and groups that it changes, which writers keep within bounds (delta.c).
  *
  * No block is allocated: a dirty tree node has none until a unify writes it (tree.h), and by then it is known which ones
  * the log occupies (balloc_settle).

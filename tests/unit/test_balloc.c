@@ -133,16 +133,26 @@ static void volume_replay(struct volume *vol, u64 delta, u64 used, u64 group)
 static void write_maps(struct volume *vol, struct list_head *writes)
 {
 	struct map_write *write;
+	u32 count = 0, written = 0;
 	struct io_wait wait;
 	char why[100];
 
-	io_wait_init(&wait);
 	list_for_each_entry(write, writes, link) {
 		CHECK(write->addr == balloc_slot_addr(vol, write->group, write->slot));
-		CHECK(map_check(vol, write->data, write->addr, write->group, why, sizeof(why)) == 0);
-		device_write(vol->dev, write->addr, write->data, 1, 0, &wait);
+		count++;
 	}
-	CHECK(io_wait_finish(&wait) == 0);
+	do {
+		io_wait_init(&wait);
+		list_for_each_entry(write, writes, link) {
+			if (!write->data)
+				continue;
+			CHECK(map_check(vol, write->data, write->addr, write->group, why, sizeof(why)) == 0);
+			device_write(vol->dev, write->addr, write->data, 1, 0, &wait);
+			written++;
+		}
+		CHECK(io_wait_finish(&wait) == 0);
+	} while (balloc_snapshot_more(vol, writes));
+	CHECK(written == count);
 }
 
 /* How many groups a GROUP_TOUCHED record would name, and up to max of them. */
@@ -274,9 +284,12 @@ static void verify_group(struct model *model, u64 index, struct balloc_info *inf
 {
 	struct volume *vol = model->vol;
 	struct balloc_group *group = info->group;
+	bool packed = group && group->packed;
 	u8 *state = model->state + index * vol->group_blocks;
 	u32 length = group_length(vol, index), i, free = 0, extra = 0, run = 0, longest = 0;
 
+	if (packed)
+		CHECK(group_unpack(vol, group) == 0);
 	for (i = 0; i < vol->group_blocks; i++) {
 		bool busy = i >= length || state_busy(state[i]);
 		bool disk = i >= length || state_disk(state[i]);
@@ -304,6 +317,9 @@ static void verify_group(struct model *model, u64 index, struct balloc_info *inf
 	CHECK(group->chunk->longest >= min(info->longest, info->free));
 	CHECK(group->on == (group->changed ? GROUP_ON_CHANGED :
 			    extra || group->writing || !list_empty(&group->untold_link) ? GROUP_ON_PINNED : GROUP_ON_CLEAN));
+	CHECK(list_empty(&group->hot_link) == (group->on == GROUP_ON_CLEAN));
+	if (packed)
+		group_pack_cold(vol, vol->opts.groups_kept);
 }
 
 static void verify(struct model *model)
@@ -540,12 +556,14 @@ static void model_fragment(struct model *model, u32 apart, u32 longest)
 	}
 }
 
-static void run_random(u64 bytes, u32 block_size, u32 steps, u32 fragments)
+/* keep: only so many groups are not packed; 0: none is. */
+static void run_random_packed(u64 bytes, u32 block_size, u32 steps, u32 fragments, u32 keep)
 {
 	struct model *model = model_make(bytes, block_size);
 	struct volume *vol = model->vol;
 	u32 i, fill = 50;
 
+	vol->opts.groups_kept = keep;
 	if (fragments)
 		model_fragment(model, fragments, 3 * fragments / 2);
 	verify(model);
@@ -577,7 +595,22 @@ static void run_random(u64 bytes, u32 block_size, u32 steps, u32 fragments)
 			verify(model);
 	}
 	verify(model);
+	CHECK(!keep || vol->balloc.packed);
 	model_drop(model);
+}
+
+static void run_random(u64 bytes, u32 block_size, u32 steps, u32 fragments)
+{
+	run_random_packed(bytes, block_size, steps, fragments, 0);
+}
+
+/* Groups that cannot be dropped are packed, and come back as they were. */
+static void test_random_packed(void **unused)
+{
+	random_start("test_random_packed", 9);
+	run_random_packed(10 * 126 * MIB, 4096, 1500, 0, 4);
+	run_random_packed(10 * 126 * MIB, 4096, 1000, 3, 4);
+	run_random_packed(10 * 126 * MIB, 4096, 1000, 40, 4);
 }
 
 static void test_random_fragmented(void **unused)
@@ -1593,6 +1626,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_geometry),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_random_fragmented),
+		cmocka_unit_test(test_random_packed),
 		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_slots_torn),
 		cmocka_unit_test(test_slots_rot),
