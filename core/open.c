@@ -238,9 +238,9 @@ static int volume_start_writing(struct volume *vol)
 	/* What was replayed may be in the device's cache only; from now on it counts as durable. */
 	int err = device_flush(vol->dev);
 
-	/* Once: what is found later is of inodes that are in use. */
-	if (!err && !vol->orphans_queued)
-		err = delete_orphans(vol);
+	/* Once: what is found later is of inodes that are in use, but for those that were put off. */
+	if (!err)
+		err = vol->orphans_queued ? delete_begin_later(vol) : delete_orphans(vol);
 	if (!err)
 		vol->orphans_queued = true;
 	if (!err)
@@ -301,7 +301,7 @@ static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
 		atomic64_set(&vol->inodes, vol->tree_inodes);
 		return err;
 	}
-	WRITE_ONCE(vol->read_only, false);
+	delta_set_writable(vol);
 	return 0;
 }
 

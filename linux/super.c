@@ -370,18 +370,21 @@ static unsigned int super_count_unnamed(struct super_block *sb)
 	return count;
 }
 
-/* What is without a name will be deleted, as after a crash: so nobody must have such a file open. */
+/* What is without a name may be deleted, as after a crash: so nobody must have such a file open. */
 static int super_make_writable(struct fs_context *fc, struct tux3_sb *sbi)
 {
-	unsigned int unnamed = super_count_unnamed(sbi->sb);
-	char why[256] = "";
 	int err = volume_error(sbi->vol);
+	unsigned int unnamed;
+	char why[256] = "";
 
 	if (err) {
 		errorfc(fc, "%s: the volume stopped after an error (%s): unmount it, and check it with fsck.tux3",
 			sbi->sb->s_id, error_text(err));
 		return -EROFS;
 	}
+	/* Those that were closed are to be deleted now: see delta_forget_later(). */
+	node_flush_puts(sbi);
+	unnamed = super_count_unnamed(sbi->sb);
 	if (unnamed) {
 		errorfc(fc, "%s: %u files that have no name any more are still open", sbi->sb->s_id, unnamed);
 		return -EBUSY;

@@ -19,6 +19,7 @@
 #include "core/tree/tree.h"
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
+#include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/inode/ialloc.h"
 #include "core/data/data.h"
@@ -388,6 +389,36 @@ int delete_orphans(struct volume *vol)
 	struct tree_key to = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, U64_MAX);
 
 	return tree_scan(vol, &from, &to, orphan_found, vol);
+}
+
+/* One may have gone with the last commit, which took it for dead already: then there is no item. */
+static int later_begin(struct volume *vol, u64 ino)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, ino);
+	struct disk_orphan item;
+	int len = tree_lookup(vol, &key, &item, sizeof(item));
+
+	if (len < 0)
+		return len == -ENOENT ? 0 : len;
+	if (len != sizeof(item) || le32_to_cpu(item.kind) != TUX3_ORPHAN_DELETE)
+		return 0;
+	return delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0) ? 0 : -ENOMEM;
+}
+
+int delete_begin_later(struct volume *vol)
+{
+	struct delta_forgotten *forgotten, *next;
+	struct list_head list;
+	int err = 0;
+
+	INIT_LIST_HEAD(&list);
+	delta_take_forgotten(vol, &list);
+	list_for_each_entry_safe(forgotten, next, &list, link) {
+		if (!err)
+			err = later_begin(vol, forgotten->ino);
+		kfree(forgotten);
+	}
+	return err;
 }
 
 void delete_exit(struct volume *vol)

@@ -24,6 +24,8 @@ bool delete_under_way(struct volume *vol);
 bool delete_cuts_left(struct volume *vol);
 bool delete_is_starved(struct volume *vol);	/* they wait for a unify; commit_mutex */
 int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
+/* The volume becomes writable again: queue what delta_forget_later() was told of. */
+int delete_begin_later(struct volume *vol);
 void delete_exit(struct volume *vol);
 
 #endif

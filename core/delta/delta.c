@@ -38,6 +38,8 @@ int delta_init(struct volume *vol)
 	INIT_LIST_HEAD(&delta->deletes);
 	INIT_LIST_HEAD(&delta->cuts);
 	INIT_LIST_HEAD(&delta->deletes_done);
+	spin_lock_init(&delta->forgotten_lock);
+	INIT_LIST_HEAD(&delta->forgotten);
 	for (i = 0; i < 2; i++) {
 		init_llist_head(&delta->dirty[i]);
 		atomic64_set(&delta->dirty_bytes[i], 0);
@@ -63,8 +65,52 @@ int delta_init(struct volume *vol)
 	return 0;
 }
 
+void delta_forget_later(struct volume *vol, u64 ino)
+{
+	struct delta_state *delta = &vol->delta;
+	struct delta_forgotten *forgotten = kzalloc(sizeof(*forgotten), GFP_NOFS | __GFP_NOWARN);
+
+	if (!forgotten)
+		return;
+	forgotten->ino = ino;
+	spin_lock(&delta->forgotten_lock);
+	if (vol->read_only) {
+		list_add_tail(&forgotten->link, &delta->forgotten);
+		forgotten = NULL;
+	}
+	spin_unlock(&delta->forgotten_lock);
+	kfree(forgotten);
+}
+
+void delta_take_forgotten(struct volume *vol, struct list_head *list)
+{
+	spin_lock(&vol->delta.forgotten_lock);
+	list_splice_init(&vol->delta.forgotten, list);
+	spin_unlock(&vol->delta.forgotten_lock);
+}
+
+static void drop_forgotten(struct volume *vol)
+{
+	struct delta_forgotten *forgotten, *next;
+	struct list_head list;
+
+	INIT_LIST_HEAD(&list);
+	delta_take_forgotten(vol, &list);
+	list_for_each_entry_safe(forgotten, next, &list, link)
+		kfree(forgotten);
+}
+
+void delta_set_writable(struct volume *vol)
+{
+	spin_lock(&vol->delta.forgotten_lock);
+	WRITE_ONCE(vol->read_only, false);
+	spin_unlock(&vol->delta.forgotten_lock);
+	drop_forgotten(vol);
+}
+
 void delta_exit(struct volume *vol)
 {
+	drop_forgotten(vol);
 	free_percpu(vol->delta.cpu);
 }
 

@@ -69,6 +69,8 @@ struct delta_state {
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
 	struct list_head deletes, cuts, deletes_done;
+	spinlock_t forgotten_lock;	/* innermost */
+	struct list_head forgotten;	/* forgotten_lock: struct delta_forgotten; empty unless vol->read_only */
 	u32 starved;			/* commits in a row for which no slice could be charged; commit_mutex */
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
@@ -157,5 +159,19 @@ int delta_unify_committed(struct volume *vol);
 /* The front delta becomes the back delta; waits until its operations have left.  commit_mutex held. */
 u64 delta_transition(struct volume *vol, s64 *charged);
 bool delta_has_changes(struct volume *vol);	/* the front delta, or long deletes */
+
+/*
+ * An inode without a name that nobody uses any more, while the volume is read-only: its orphan item stands, and says nothing
+ * of whether it is in use.  Deleted when the volume becomes writable; without memory for it here, by the next mount.
+ */
+struct delta_forgotten {
+	struct list_head link;
+	u64 ino;
+};
+
+void delta_forget_later(struct volume *vol, u64 ino);
+void delta_take_forgotten(struct volume *vol, struct list_head *list);	/* the caller frees them */
+/* It is writable from now on.  Those that came since delete_begin_later() are left to the next mount. */
+void delta_set_writable(struct volume *vol);
 
 #endif

@@ -366,9 +366,13 @@ void op_forget(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 	struct delta_op op;
+	int err = delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES | DELTA_MUST);
 
-	if (delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES | DELTA_MUST))
-		return;		/* its orphan item stands: the next mount deletes it */
+	if (err) {		/* its orphan item stands: the next mount deletes it, or a remount */
+		if (err == -EROFS)
+			delta_forget_later(vol, inode->ino);
+		return;
+	}
 	inode_mark_dirty(&op, inode, INODE_DIRTY_DELETE);
 	delta_leave(&op);
 }

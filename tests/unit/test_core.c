@@ -326,6 +326,83 @@ static void clean_data_is_mapped(void **state)
 	world_close(w, false);
 }
 
+static void set_read_only(struct world *w, bool read_only)
+{
+	char why[256] = "";
+
+	if (volume_set_read_only(w->vol, read_only, why, sizeof(why)))
+		fail_msg("%s", why);
+}
+
+static u64 orphans(struct world *w)
+{
+	struct check_options opts = {};
+	struct check_result result = {};
+
+	assert_int_equal(volume_check(w->vol, &opts, &result), 0);
+	assert_int_equal(result.problems, 0);
+	return result.orphans;
+}
+
+static struct node *make_orphan(struct world *w, const char *name)
+{
+	struct node *node = make(w, w->root, name, S_IFREG | 0644);
+
+	write_block(w, node, false);
+	assert_int_equal(op_unlink(&w->root->inode, name, strlen(name), &node->inode), 0);
+	assert_int_equal(delta_commit(w->vol), 0);
+	return node;
+}
+
+/* Who closes a file without a name while nothing can be written does not know that it is to be deleted afterwards. */
+static void orphans_closed_while_read_only_go(void **state)
+{
+	struct world *w = *state;
+	struct node *closed = make_orphan(w, "closed"), *open = make_orphan(w, "open"), *file;
+	u64 inodes = atomic64_read(&w->vol->inodes);
+
+	set_read_only(w, true);
+	node_put(closed);
+	assert_int_equal(orphans(w), 2);
+	set_read_only(w, false);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(orphans(w), 1);
+	assert_int_equal(atomic64_read(&w->vol->inodes), inodes);	/* less those without a name, always */
+	/* Once, whatever gets its number; and who is open stays. */
+	file = make(w, w->root, "file", S_IFREG | 0644);
+	set_read_only(w, true);
+	set_read_only(w, false);
+	write_block(w, open, true);
+	assert_int_equal(orphans(w), 1);
+	assert_int_equal(lookup(w->root, "file"), file->inode.ino);
+	node_put(file);
+	node_put(open);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(orphans(w), 0);
+	assert_int_equal(atomic64_read(&w->vol->inodes), inodes + 1);
+	world_close(w, false);
+}
+
+/* What is closed, and has no orphan item since the last commit deleted it, is not deleted again. */
+static void orphan_that_the_last_commit_deleted(void **state)
+{
+	struct world *w = *state;
+	struct node *file = make(w, w->root, "file", S_IFREG | 0644);
+	u64 inodes = atomic64_read(&w->vol->inodes);
+
+	assert_int_equal(op_unlink(&w->root->inode, "file", 4, &file->inode), 0);
+	WRITE_ONCE(w->vol->read_only, true);	/* as when the remount has just begun */
+	node_put(file);
+	WRITE_ONCE(w->vol->read_only, false);
+	set_read_only(w, true);
+	assert_int_equal(orphans(w), 0);
+	set_read_only(w, false);
+	assert_int_equal(delta_commit(w->vol), 0);
+	assert_int_equal(orphans(w), 0);
+	assert_int_equal(atomic64_read(&w->vol->inodes), inodes - 1);
+	world_close(w, false);
+}
+
 static u64 deltas(struct world *w)
 {
 	return atomic64_read(&w->vol->counters[TUX3_COUNT_DELTAS]);
@@ -707,6 +784,8 @@ int main(void)
 		TEST(committed_names_survive_a_crash),
 		TEST(many_files_through_unifies),
 		TEST(clean_data_is_mapped),
+		TEST(orphans_closed_while_read_only_go),
+		TEST(orphan_that_the_last_commit_deleted),
 		TEST(fsync_commits_for_its_own_inode_only),
 		TEST(made_and_removed_costs_nothing),
 		TEST(orphan_goes_at_the_next_mount),
