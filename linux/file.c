@@ -21,16 +21,6 @@ static int file_open(struct inode *inode, struct file *file)
 }
 
 /* Are there changes of the inode that are in no durable delta?  After the volume has stopped that stays so. */
-static bool node_has_changes(struct tux3_node *node)
-{
-	bool changes;
-
-	spin_lock(&node->core.lock);
-	changes = node->core.slot[0].dirty || node->core.slot[1].dirty;
-	spin_unlock(&node->core.lock);
-	return changes;
-}
-
 /*
  * Pages that are written to through a mapping are dirty in a delta from the fault on; those that a device wrote to behind
  * our back are looked for.
@@ -46,12 +36,11 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 	int err = strays ? file_redirty_strays(node) : 0, seen;
 
 	if (!err)
-		err = delta_commit_inode(&node->core);
-	if (unlikely(err) && volume_error(node->core.vol)) {
-		err = strays || node_has_changes(node) ? -EROFS : 0;
-		if (err)
-			node_lost(node);
-	}
+		err = delta_fsync_inode(&node->core);
+	else if (volume_error(node->core.vol))
+		err = -EROFS;
+	if (unlikely(err == -EROFS))
+		node_lost(node);
 	seen = file_check_and_advance_wb_err(file);
 	return seen ? seen : err;
 }

@@ -629,6 +629,20 @@ int delta_commit_inode(struct tux3_inode *inode)
 	return delta_commit_to(vol, in_front ? front : front - 1, false);
 }
 
+int delta_fsync_inode(struct tux3_inode *inode)
+{
+	int err = delta_commit_inode(inode);
+	bool lost;
+
+	if (likely(!err) || !volume_error(inode->vol))
+		return err;
+	/* No commit has changed that since: what was being committed when it stopped stays dirty. */
+	spin_lock(&inode->lock);
+	lost = inode->slot[0].dirty || inode->slot[1].dirty;
+	spin_unlock(&inode->lock);
+	return lost ? -EROFS : 0;
+}
+
 int delta_unify_committed(struct volume *vol)
 {
 	int err = unify_finish(vol);		/* one that was under way */

@@ -123,8 +123,10 @@ void delta_add_change(struct delta_op *op, s64 bytes);
 int delta_commit(struct volume *vol);
 /* The same for those who cannot go on without: nothing ends the wait. */
 int delta_commit_surely(struct volume *vol);
-/* The same for what was changed of one inode; names: of a directory those in it.  For fsync. */
+/* The same for what was changed of one inode; names: of a directory those in it. */
 int delta_commit_inode(struct tux3_inode *inode);
+/* The same, for fsync itself: after the volume has stopped 0 if nothing of the inode was lost, else -EROFS. */
+int delta_fsync_inode(struct tux3_inode *inode);
 /* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
 /* For space.c: a commit; from the second attempt on, a unify too. */

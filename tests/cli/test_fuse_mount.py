@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -340,3 +341,31 @@ def test_absent_names_are_cached(mounted):
     in_child(lambda: os.unlink(mounted / "none"))
     with fails(errno.ENOENT):
         os.stat(mounted / "none")
+
+
+def fsync_error(fd):
+    try:
+        os.fsync(fd)
+        return 0
+    except OSError as error:
+        return error.errno
+
+
+def test_each_open_file_hears_once_of_what_was_lost(mount, volume):
+    """As from the module: EIO once, then EROFS, as to who opened it later; and what is durable is."""
+    m = mount(volume)
+    write_file(m / "safe", b"safe")
+    subprocess.run(["sync", "-f", m.path], check=True)
+    subprocess.run(["sync", m.path], check=True)
+    with opened(m / "lost") as writer, opened(m / "lost") as other, opened(m / "safe") as safe:
+        os.write(writer, b"lost")
+        # The image cannot be written any more.
+        resource.prlimit(m.daemon.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        assert [fsync_error(writer) for _ in range(3)] == [errno.EIO, errno.EROFS, errno.EROFS]
+        assert [fsync_error(other) for _ in range(2)] == [errno.EIO, errno.EROFS]
+        with open(m / "lost", "rb") as later:
+            assert fsync_error(later.fileno()) == errno.EROFS
+        assert [fsync_error(safe) for _ in range(2)] == [0, 0]
+        assert fsync_error(other) == errno.EROFS
+    subprocess.run(["umount", m.path], check=True)
+    assert "nothing more is written" in m.ended(32)

@@ -399,12 +399,44 @@ static void test_open_file_without_a_name(void **state)
 	bed_free(&bed);
 }
 
+/* Who lost something hears of it, once; of what is durable fsync says that. */
+static void test_fsync_after_the_stop(void **state)
+{
+	struct tux3_node *lost, *safe;
+	struct bed bed = {};
+
+	make(&bed);
+	write_file(&bed, "/safe", BLOCK, 1);
+	assert_ok(tux3_sync(bed.volume));
+	write_file(&bed, "/lost", BLOCK, 1);
+	lost = bed_file(&bed, "/lost");
+	safe = bed_file(&bed, "/safe");
+	failing(bed.dev)->fail_at = 1;
+	assert_int_equal(tux3_fsync(lost, false), -EIO);
+	failing(bed.dev)->fail_at = 0;
+	assert_int_equal(tux3_fsync(lost, false), -EROFS);
+	assert_int_equal(tux3_fsync(lost, true), -EROFS);
+	assert_ok(tux3_fsync(safe, false));
+	assert_int_equal(tux3_fsync(bed.root, false), -EIO);	/* the name */
+	assert_int_equal(tux3_fsync(bed.root, false), -EROFS);
+	assert_int_equal(tux3_sync(bed.volume), -EIO);
+	assert_int_equal(tux3_sync(bed.volume), -EIO);
+	tux3_node_put(lost, 1);
+	tux3_node_put(safe, 1);
+	tux3_node_put(bed.root, 1);
+	assert_int_equal(tux3_close(bed.volume), -EIO);
+	bed_open(&bed);
+	expect_bytes(&bed, "/safe", BLOCK, 0, BLOCK, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_truncated_and_extended_again),
 		cmocka_unit_test(test_readers_see_the_aborted_delta),
 		cmocka_unit_test(test_open_file_without_a_name),
+		cmocka_unit_test(test_fsync_after_the_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,16 +4,84 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdlib.h>
 
 #include "tux3_fuse.h"
 #include "user/lib/internal.h"
 
-/* No file handles: all that is kept of an open file is in its inode. */
+/*
+ * ---- open files ----
+ *
+ * All that is kept of one is in its inode.  But each that was open when the volume stopped is told once of what was lost,
+ * as by the module: so each has a number, 0 if it was opened since, and who was told is written down.
+ */
+
+#define THREAD_SHIFT 40
+
+struct told {
+	struct told *next;
+	u64 handle;
+};
+
+static struct told *all_told;
+static DEFINE_MUTEX(told_lock);		/* for all_told, and to set any_told */
+static atomic_t numbering_threads, any_told;
+
+/* Unique, without anything that threads share. */
+static u64 new_handle(void)
+{
+	static __thread u64 last;
+
+	if (!last)
+		last = (u64)atomic_add_return(1, &numbering_threads) << THREAD_SHIFT;
+	return ++last;
+}
+
 void fill_open(struct fuse_file_info *fi)
 {
-	fi->fh = 0;
+	fi->fh = volume_error(tux3_core(mount_state.volume)) ? 0 : new_handle();
 	fi->keep_cache = 1;
 	fi->noflush = 1;
+}
+
+static struct told **find_told(u64 handle)
+{
+	struct told **link;
+
+	for (link = &all_told; *link && (*link)->handle != handle; link = &(*link)->next)
+		;
+	return link;
+}
+
+/* Something of the file was lost: the first time that this open file asks? */
+static bool tell(u64 handle)
+{
+	struct told **link, *told = NULL;
+
+	mutex_lock(&told_lock);
+	link = find_told(handle);
+	if (handle && !*link)
+		told = calloc(1, sizeof(*told));
+	if (told) {
+		told->handle = handle;
+		*link = told;
+		atomic_set(&any_told, 1);
+	}
+	mutex_unlock(&told_lock);
+	return told;
+}
+
+static void forget_told(u64 handle)
+{
+	struct told **link, *told;
+
+	mutex_lock(&told_lock);
+	link = find_told(handle);
+	told = *link;
+	if (told)
+		*link = told->next;
+	mutex_unlock(&told_lock);
+	free(told);
 }
 
 /*
@@ -38,7 +106,8 @@ void serve_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void serve_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	(void)fi;
+	if (atomic_read(&any_told))
+		forget_told(fi->fh);
 	fuse_reply_err(req, 0);
 }
 
@@ -82,9 +151,11 @@ void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 
 void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
-	int err = tux3_fsync(node_of(ino), data_only);
+	int err = tux3_fsync_told(node_of(ino));
 
-	(void)fi;
+	(void)data_only;
+	if (err == -EROFS && tell(fi->fh))
+		err = -EIO;
 	/* The count of blocks is known now. */
 	if (!err)
 		attributes_changed(ino);

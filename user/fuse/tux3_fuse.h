@@ -16,8 +16,8 @@
  *
  * A FUSE node id is the inode number (1: the root), so that a file handle made of it is good as long as the file is.
  * Each reply that tells the kernel a node id gives it one reference; the kernel returns them with "forget".  The root has
- * ours.  No file handles exist: we are
- * only asked whether a file may be opened, and directories are opened without that.
+ * ours.  A file handle is a number and nothing else (serve_data.c): we are only asked whether a file may be opened, and
+ * directories are opened without that.
  *
  * The mount is the only writer of the volume, so nothing the kernel has cached ever goes stale by itself.
  */

@@ -365,7 +365,14 @@ ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size)
 	return file_write(node, data, size, 0, WRITE_APPEND, NULL);
 }
 
+int tux3_fsync_told(struct tux3_node *node)
+{
+	return delta_fsync_inode(&node->inode);
+}
+
 int tux3_fsync(struct tux3_node *node, bool data_only)
 {
-	return delta_commit_inode(&node->inode);
+	int err = tux3_fsync_told(node);
+
+	return err == -EROFS && !atomic_xchg(&node->lost_told, 1) ? -EIO : err;
 }

@@ -170,6 +170,7 @@ struct tux3_node {
 	u32 forgetting;			/* shard lock: threads in op_forget for it */
 	u64 users;			/* shard lock: references of callers */
 	u64 pins;			/* shard lock: references of deltas */
+	atomic_t lost_told;		/* tux3_fsync() has said that something of it was lost */
 	bool no_capability;		/* lock to set, atomic to read: it is known to have no security.capability */
 	bool linkable;			/* link_lock: made by tux3_tmpfile, may get a first name */
 	struct rw_semaphore lock;

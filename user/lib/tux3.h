@@ -204,6 +204,10 @@ TUX3_API int tux3_truncate(struct tux3_node *node, uint64_t size);
 TUX3_API int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t length);
 /* whence SEEK_DATA or SEEK_HOLE.  -ENXIO.  What is preallocated but was never written is a hole. */
 TUX3_API int64_t tux3_seek(struct tux3_node *node, uint64_t offset, int whence);
+/*
+ * After an error of the device the volume has stopped, and what was not committed is lost.  If that is something of this
+ * node: -EIO once, then -EROFS.  If it is not, 0.
+ */
 TUX3_API int tux3_fsync(struct tux3_node *node, bool data_only);
 /*
  * What a change of its data by cred takes from a file: setuid and setgid, unless cred is capable (setgid that is no

@@ -49,6 +49,7 @@ several_files() {
 	exec 4<&- 5>&- 6<&- 7<&- 8<&- 9<&-
 }
 
+MOUNT_OPTIONS=age=600
 for how in errors gone; do
 	become up
 	fresh || { failed fresh "no volume"; summary; }
@@ -56,8 +57,9 @@ for how in errors gone; do
 	head -c 8192 /dev/urandom | tee "$MNT/cut" >"$MNT/removed"
 	cp "$MNT/cut" /tmp/cut && echo text >"$MNT/several" && sync
 	exec 5<>"$MNT/several" 6<"$MNT/several" 7<"$MNT/several" 8<"$MNT/safe" 9<"$MNT/safe/core/volume.c"
-	become $how
+	# From here on there is something to commit, so that the volume does not write by itself before we ask.
 	echo lost >&5
+	become $how
 	mkdir "$MNT/safe/lost"
 	echo lost >"$MNT/lost"
 	truncate -s 0 "$MNT/cut" && truncate -s 8192 "$MNT/cut" && rm "$MNT/removed"

@@ -120,6 +120,33 @@ group_readonly() {
 	checked_umount "readonly: clean"
 }
 
+# As by the key for emergencies: files without a name are open then, and may be closed before the volume is writable again.
+group_forced() {
+	local free n
+	fresh || { failed forced "no volume"; return; }
+	free=$(stat -f -c %f "$MNT")
+	dd if=/dev/zero of="$MNT/held" bs=1M count=20 status=none
+	exec 5<"$MNT/held"
+	rm "$MNT/held"
+	sync -f "$MNT"
+	echo u >/proc/sysrq-trigger
+	for ((n = 0; n < 600; n++)); do
+		grep -q "^ro" <(options) && break
+		sleep 0.1
+	done
+	check "forced: read-only" grep -q "^ro" <(options)
+	refused "forced: not writable with a file without a name open" "still open" mount -o remount,rw "$MNT"
+	exec 5<&-
+	check "forced: writable again" mount -o remount,rw "$MNT"
+	for ((n = 0; n < 600; n++)); do
+		sync -f "$MNT"
+		[ "$(stat -f -c %f "$MNT")" -gt $((free - 1000)) ] && break
+		sleep 0.1
+	done
+	check "forced: what was closed meanwhile is deleted" [ "$(stat -f -c %f "$MNT")" -gt $((free - 1000)) ]
+	checked_umount "forced: clean"
+}
+
 group_options() {
 	local bad
 	MOUNT_OPTIONS=age=0.25,dirty=16M,cache=1536K,names=5000,noacl,discard,user_xattr,errors=remount-ro
@@ -575,7 +602,7 @@ group_unload() {
 	fi
 }
 
-all="mount readonly options remount sync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
+all="mount readonly forced options remount sync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
 for group in ${*:-$all}; do
 	echo "# $group"
 	group_$group
