@@ -390,12 +390,15 @@ bool host_inode_kill(struct tux3_inode *core)
 	return dead;
 }
 
-/* Nobody has told the back end yet that this inode is out of use, and it can still be told. */
+/*
+ * Nobody has told the back end yet that this inode is out of use, and it can still be told: while the volume is read-only,
+ * for later.
+ */
 static bool to_be_forgotten(struct tux3_node *node)
 {
 	struct volume *vol = node->core.vol;
 
-	return !node->vfs.i_nlink && vol && !READ_ONCE(node->core.deleted) && !volume_error(vol) && !vol->read_only &&
+	return !node->vfs.i_nlink && vol && !READ_ONCE(node->core.deleted) && !volume_error(vol) &&
 	       !(READ_ONCE(node->flags) & (BIT(NODE_IS_DEAD) | BIT(NODE_FORGOTTEN)));
 }
 

@@ -389,6 +389,11 @@ static void test_permissions(void **state)
 	assert_int_equal(tux3_write(node, "x", 1, 0), -EPERM);
 	assert_int_equal(tux3_append(node, "x", 1), 1);
 	assert_int_equal(tux3_truncate(node, 0), -EPERM);
+	/* Nothing that we do not keep is dropped in silence. */
+	set.flags = ~0u;
+	assert_int_equal(tux3_setattr(node, NULL, &set, TUX3_SET_FLAGS), -EOPNOTSUPP);
+	set.flags = TUX3_ATTR_KNOWN + 1;
+	assert_int_equal(tux3_setattr(node, NULL, &set, TUX3_SET_FLAGS), -EOPNOTSUPP);
 	set.flags = 0;
 	assert_ok(tux3_setattr(node, &root_cred, &set, TUX3_SET_FLAGS));
 	assert_ok(tux3_unlink(dir, &alice, "hers"));

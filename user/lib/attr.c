@@ -290,7 +290,7 @@ int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const str
 
 	if (node->volume->vol->read_only)
 		return -EROFS;
-	if (set & TUX3_SET_MODE && S_ISLNK(node_type(node)))
+	if ((set & TUX3_SET_MODE && S_ISLNK(node_type(node))) || (set & TUX3_SET_FLAGS && stat->flags & ~TUX3_ATTR_KNOWN))
 		return -EOPNOTSUPP;
 	if ((set & TUX3_SET_ATIME && !time_valid(&stat->atime)) || (set & TUX3_SET_MTIME && !time_valid(&stat->mtime)) ||
 	    (set & TUX3_SET_CTIME && !time_valid(&stat->ctime)))

@@ -145,7 +145,7 @@ TUX3_API int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat);
 #define TUX3_SET_CTIME	64u	/* else ctime becomes now */
 #define TUX3_SET_ATIME_NOW 128u
 #define TUX3_SET_MTIME_NOW 256u
-#define TUX3_SET_FLAGS	512u
+#define TUX3_SET_FLAGS	512u	/* -EOPNOTSUPP: there are some that we do not know */
 #define TUX3_SET_PROJID	1024u
 #define TUX3_SET_KILL	2048u	/* setuid and setgid go, as tux3_kill_privileges() says: in one delta with a new size */
 /* chown clears setuid/setgid; chmod updates the access ACL's mask as POSIX.1e says. */

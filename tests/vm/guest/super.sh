@@ -138,7 +138,7 @@ group_forced() {
 	refused "forced: not writable with a file without a name open" "still open" mount -o remount,rw "$MNT"
 	exec 5<&-
 	check "forced: writable again" mount -o remount,rw "$MNT"
-	for ((n = 0; n < 600; n++)); do
+	for ((n = 0; n < 60; n++)); do
 		sync -f "$MNT"
 		[ "$(stat -f -c %f "$MNT")" -gt $((free - 1000)) ] && break
 		sleep 0.1
