@@ -5,9 +5,9 @@
  * The host owns the inode objects (each embeds a struct tux3_inode) and the cached file data; the
  * core places, maps and accounts for it.  "Dirty in delta N" is a property of each cached file
  * block, kept by the host: a block changed inside an operation of delta N is dirty in N until
- * data_done(N).  A block dirty in the back delta that the front delta wants to change: if the back
- * end has not taken it (data_write), the host gives the back end a private copy of the old bytes;
- * if its I/O is in flight, the host waits for that block.
+ * data_done(N).  When the front delta wants to change a block that is dirty in the back delta, the host
+ * keeps the old bytes for the back end: in a private copy, or the block goes on in another buffer.
+ * Where they are just being written from the cache itself, it waits for that I/O, outside its delta.
  *
  * The back end calls these, from its own thread or from one that needs a commit, with
  * delta.commit_mutex held.  They must not enter a delta, and must not take locks that are held by a

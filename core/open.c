@@ -6,6 +6,7 @@
 #include "core/volume.h"
 #include "core/device/device.h"
 #include "core/format/anchor.h"
+#include "core/format/format.h"
 #include "core/blocks/balloc.h"
 #include "core/blocks/trim.h"
 #include "core/tree/tree.h"
@@ -31,7 +32,6 @@
 #define DIRTY_BYTES_MAX		(S64_MAX / DIRTY_LIMIT_FACTOR)	/* both are compared with signed counts */
 #define DEFAULT_OVERLAY		100000u
 #define DEFAULT_REPLAY_NODES	8192u	/* with 32 reads in flight of 8 ms each: 2 seconds */
-#define DEFAULT_CACHE_BYTES	(128ULL << 20)
 #define DEFAULT_SLICE_EXTENTS	2048u
 #define DEFAULT_NAMES		1000000u
 
@@ -65,8 +65,8 @@ int volume_set_label(struct volume *vol, const u8 label[TUX3_LABEL_MAX])
 /* Do its features and the device let us open it, and write if that is wanted? */
 static int volume_check_writable(struct volume *vol, char *why, size_t why_size)
 {
-	u64 incompat = vol->feature_incompat & ~TUX3_FEATURE_INCOMPAT_KNOWN;
-	u64 ro_compat = vol->feature_ro_compat & ~TUX3_FEATURE_RO_COMPAT_KNOWN;
+	u64 incompat = vol->feature_incompat & ~tux3_features_known(TUX3_INCOMPAT);
+	u64 ro_compat = vol->feature_ro_compat & ~tux3_features_known(TUX3_RO_COMPAT);
 
 	if (vol->dev->read_only && !vol->opts.read_only) {
 		snprintf(why, why_size, "the device is read-only: open the volume read-only");
@@ -138,7 +138,7 @@ static void volume_default_options(struct volume *vol)
 	if (!opts->replay_nodes)
 		opts->replay_nodes = max_t(u64, DEFAULT_REPLAY_NODES, 2 * opts->dirty_nodes);
 	if (!opts->cache_bytes)
-		opts->cache_bytes = DEFAULT_CACHE_BYTES;
+		opts->cache_bytes = CACHE_DEFAULT_BYTES;
 	if (!opts->slice_extents)
 		opts->slice_extents = DEFAULT_SLICE_EXTENTS;
 	if (!opts->names_cached)

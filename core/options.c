@@ -43,24 +43,34 @@ static bool parse_seconds(const char *text, u32 *ms)
 	return !*text && number && number <= AGE_MS_MAX;
 }
 
-static bool parse_size(const char *text, u64 *bytes)
+int size_parse(const char *text, u64 *bytes)
 {
-	static const char units[] = "KMGT";
-	unsigned int shift = 0, unit;
+	static const char units[] = "BKMGTPE";
+	unsigned int unit = 0;
+	bool fits;
 
-	if (!parse_digits(&text, bytes))
-		return false;
+	if (!is_digit(*text))
+		return -EINVAL;
+	fits = parse_digits(&text, bytes);
+	while (is_digit(*text))
+		text++;
 	if (*text) {
-		for (unit = 0; units[unit] && units[unit] != (*text & ~0x20); unit++)
-			;
-		if (!units[unit] || text[1])
-			return false;
-		shift = 10 * (unit + 1);
+		while (units[unit] && units[unit] != (*text & ~0x20))
+			unit++;
+		if (!units[unit])
+			return -EINVAL;
+		text++;
+		if (unit && (*text & ~0x20) == 'I' && (text[1] & ~0x20) == 'B')
+			text += 2;
+		else if (unit && (*text & ~0x20) == 'B')
+			text++;
+		if (*text)
+			return -EINVAL;
 	}
-	if (!*bytes || *bytes >> (62 - shift))
-		return false;
-	*bytes <<= shift;
-	return true;
+	if (!fits || *bytes >> (63 - 10 * unit))
+		return -ERANGE;
+	*bytes <<= 10 * unit;
+	return 0;
 }
 
 bool option_parse_value(enum option_kind kind, const char *text, void *field)
@@ -71,7 +81,7 @@ bool option_parse_value(enum option_kind kind, const char *text, void *field)
 	case OPTION_SECONDS:
 		return parse_seconds(text, field);
 	case OPTION_SIZE:
-		return parse_size(text, field);
+		return !size_parse(text, field) && *(u64 *)field && !(*(u64 *)field >> 62);
 	default:
 		if (!parse_digits(&text, &number) || *text || !number || number > S64_MAX)
 			return false;

@@ -35,6 +35,11 @@ enum option_kind {
 #define OPTION_ALWAYS_SO	"mount option %s: '%s' cannot be chosen: it is always %s"
 #define OPTION_CANNOT_CHANGE	"mount option %s cannot be changed by a remount: unmount and mount again"
 
+/*
+ * A size as people write it: "4096", "64M", "512KiB", "2TB", in powers of 1024.  0; -EINVAL: that is none; -ERANGE: it is
+ * 2^63 or more.
+ */
+int size_parse(const char *text, u64 *bytes);
 /* SECONDS, SIZE, NUMBER: to *field.  False: text is none. */
 bool option_parse_value(enum option_kind kind, const char *text, void *field);
 

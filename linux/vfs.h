@@ -14,7 +14,7 @@
  *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
  *	device.c	the block device as the core wants it (device.h)
- *	compat.h	differences between kernel versions
+ *	compat.h	differences between kernel versions			trace.c	   trace points
  *
  * Two views of an inode.  core.attr is the truth: operations change it, inside a delta.  The VFS's
  * own fields (i_mode, i_size, times, nlink ...) are a copy for the VFS and for generic code, brought up to date by whoever

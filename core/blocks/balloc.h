@@ -44,7 +44,7 @@ void range_list_move(struct range_list *to, struct range_list *from);	/* to must
 
 enum balloc_kind { BALLOC_DATA, BALLOC_NODE, BALLOC_LOG };	/* LOG: busy only, not disk */
 
-/* A run of free blocks that allocations for anything else leave alone while there are others. */
+/* A run of free blocks that allocations for anything else leave alone while there are others: a reservation window. */
 struct balloc_stretch {
 	u64 next, end;		/* not taken yet; next >= end: none */
 	u32 size;		/* blocks it had at first */

@@ -6,6 +6,7 @@
  * the one before.
  */
 #include "core/volume.h"
+#include "core/format/format.h"
 #include "core/tree/tree.h"
 #include "core/data/data.h"
 #include "core/check/check_internal.h"
@@ -356,7 +357,7 @@ int check_item(struct check *check, const struct tree_key *key, const void *data
 	}
 	if (key->type >= ARRAY_SIZE(item_kinds) || !item_kinds[key->type].check) {
 		/* A compatible feature of a later version may have brought it. */
-		if (check->vol->feature_compat & ~TUX3_FEATURE_COMPAT_KNOWN)
+		if (check->vol->feature_compat & ~tux3_features_known(TUX3_COMPAT))
 			return 0;
 		return check_problem(check, ITEM_TYPE, key->ino, addr, NULL, key->ino, key->type);
 	}

@@ -4,11 +4,12 @@
  * afresh.  Commits go on meanwhile.
  *
  *	IDLE --unify_start: snapshot after a durable commit--> WRITING nodes and maps
- *	WRITING --all I/O completed--> WRITTEN --a flush (the next commit's, or our own)--> DURABLE
- *	DURABLE --anchor submitted--> ANCHORING --completed--> ANCHORED --a flush--> IDLE (space released)
+ *	WRITING --all I/O completed--> WRITTEN
+ *	WRITTEN --a flush (the next commit's, or our own), the anchor is submitted--> ANCHORING
+ *	ANCHORING --completed--> ANCHORED --a flush--> IDLE (space released)
  *
- * All of it runs in the back end (commit_mutex held); unify_poll() makes whatever transition is
- * possible without waiting.
+ * It is what others call a checkpoint.  All of it runs in the back end (commit_mutex held); unify_poll() makes
+ * whatever transition is possible without waiting.
  */
 #ifndef TUX3_UNIFY_H
 #define TUX3_UNIFY_H

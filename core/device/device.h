@@ -3,8 +3,8 @@
  * The block device as the core sees it: the lower half of the host interface.
  *
  * Implemented by linux/ (bios), user/env (files and block devices) and sim/ (a modelled disk).
- * All addresses and counts are in volume blocks (struct tux3_device.block_size bytes each, set by
- * device_set_block_size() before the first block is read or written).
+ * All addresses and counts are in volume blocks of struct tux3_device.block_size bytes, which whoever opens the volume
+ * sets before anything but anchors is read or written.
  *
  * Semantics: a write that has completed is in the device's volatile cache, no more.  flush() makes
  * every write that completed before it was called durable.  A write with DEVICE_FUA is durable when
@@ -84,7 +84,7 @@ struct tux3_device {
 	atomic64_t reads, read_bytes, writes, write_bytes, flushes;
 };
 
-/* Inline front for the ops: counts, and checks bounds. -- core/device/device.c */
+/* device.c: what the ops do, counted, with bounds checked. */
 int device_read(struct tux3_device *dev, u64 addr, u32 count, void *data);
 /* Any number of reads, DEVICE_READS_MAX in flight; returns when all are over, with err set in each. */
 void device_read_many(struct tux3_device *dev, struct device_io *reads, u32 count);

@@ -62,24 +62,34 @@
 #define TUX3_INO_FIRST		16
 #define TUX3_INO_MAX		((1ULL << 56) - 1)
 
-/* A file block number is at most this, so that byte offsets stay below 2^63. */
+/* The largest file. */
 #define TUX3_SIZE_MAX		((u64)S64_MAX)
 
 /*
  * Features.  Unknown compat bits: ignore.  Unknown ro_compat bits: mount read-only.  Unknown
- * incompat bits: do not mount.
+ * incompat bits: do not mount.  The numbers are permanent.
+ *	X(which word, bit, NAME, "name", what it means)
  */
 #define TUX3_FEATURES(X) \
 	X(RO_COMPAT, 0, QUOTA,	    "quota",	 "user, group and project usage is kept in quota items") \
 	X(INCOMPAT,  0, DATA_CSUM,  "data-csum", "extents carry a checksum for each block")
 
-#define TUX3_FEATURE_RO_COMPAT_QUOTA	 (1ULL << 0)
-#define TUX3_FEATURE_INCOMPAT_DATA_CSUM	 (1ULL << 0)
-#define TUX3_FEATURE_COMPAT_KNOWN	 0ULL
-#define TUX3_FEATURE_RO_COMPAT_KNOWN	 TUX3_FEATURE_RO_COMPAT_QUOTA
-#define TUX3_FEATURE_INCOMPAT_KNOWN	 TUX3_FEATURE_INCOMPAT_DATA_CSUM
+enum tux3_feature_word { TUX3_COMPAT, TUX3_RO_COMPAT, TUX3_INCOMPAT };
 
-/* Anchor: the first 512 bytes of its slot.  The rest of the block is zero. */
+enum tux3_feature {
+#define X(WORD, bit, NAME, name, what) TUX3_FEATURE_##WORD##_##NAME = 1u << (bit),
+	TUX3_FEATURES(X)
+#undef X
+};
+
+static inline u64 tux3_features_known(enum tux3_feature_word word)
+{
+#define X(WORD, bit, NAME, name, what) | (word == TUX3_##WORD ? TUX3_FEATURE_##WORD##_##NAME : 0)
+	return 0 TUX3_FEATURES(X);
+#undef X
+}
+
+/* Anchor: what others call a superblock.  The first 512 bytes of its slot.  The rest of the block is zero. */
 struct disk_anchor {
 	__le64 magic;
 	__le32 crc;
@@ -155,7 +165,7 @@ struct disk_branch {
 
 /*
  * Item types, in key order within an inode.  The numbers are permanent.
- *	X(number, NAME, "name", meaning of the key's offset and of the data)
+ *	X(number, NAME, "name", "what the key's offset is: what the data is")
  */
 #define TUX3_ITEMS(X) \
 	X(1,  ATTR,	     "attr",	      "offset 0: struct disk_attr") \
@@ -200,7 +210,10 @@ struct disk_attr {
 #define TUX3_ATTR_NODUMP	(1u << 10)
 #define TUX3_ATTR_NOATIME	(1u << 11)
 #define TUX3_ATTR_PROJINHERIT	(1u << 12)	/* of a directory: what is made in it belongs to its project */
-#define TUX3_ATTR_KNOWN		0x1f07u
+#define TUX3_ATTR_STORED	(TUX3_ATTR_XATTRS | TUX3_ATTR_PREALLOC | TUX3_ATTR_INLINE)	/* how: not for callers to set */
+#define TUX3_ATTR_SETTABLE	(TUX3_ATTR_IMMUTABLE | TUX3_ATTR_APPEND | TUX3_ATTR_NODUMP | TUX3_ATTR_NOATIME | \
+				 TUX3_ATTR_PROJINHERIT)
+#define TUX3_ATTR_KNOWN		(TUX3_ATTR_STORED | TUX3_ATTR_SETTABLE)
 
 /* Chained in one item where hashes collide; unaligned; names are not terminated. */
 struct disk_dirent {

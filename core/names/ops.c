@@ -333,8 +333,8 @@ void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask)
 		attr->ctime = new->ctime;
 	if (mask & OP_ATTR_BTIME)
 		attr->btime = new->btime;
-	if (mask & OP_ATTR_FLAGS)	/* the low ones say how the inode is stored: not for callers */
-		attr->flags = (attr->flags & 0xff) | (new->flags & TUX3_ATTR_KNOWN & ~0xffu);
+	if (mask & OP_ATTR_FLAGS)
+		attr->flags = (attr->flags & TUX3_ATTR_STORED) | (new->flags & TUX3_ATTR_SETTABLE);
 	if (mask & OP_ATTR_PROJID)
 		attr->projid = new->projid;
 }

@@ -265,19 +265,21 @@ static const struct flag_name commit_flags[] = {
 	{ }
 };
 
-static const struct flag_name ro_compat_features[] = {
-	{ TUX3_FEATURE_RO_COMPAT_QUOTA, "quota" },
-	{ }
-};
-
-static const struct flag_name incompat_features[] = {
-	{ TUX3_FEATURE_INCOMPAT_DATA_CSUM, "data-csum" },
-	{ }
-};
-
 static const struct flag_name no_names[] = { { } };
 
 /* ---- anchors, block headers ---- */
+
+static void show_features(struct show_buffer *out, const char *field, enum tux3_feature_word word, u64 flags)
+{
+	const struct flag_name names[] = {
+#define X(WORD, bit, NAME, name, what) { word == TUX3_##WORD ? TUX3_FEATURE_##WORD##_##NAME : 0, name },
+		TUX3_FEATURES(X)
+#undef X
+		{ }
+	};
+
+	show_flags(out, field, flags, names);
+}
 
 static u32 label_length(const u8 *label)
 {
@@ -300,9 +302,9 @@ void show_anchor(struct show_buffer *out, const struct disk_anchor *anchor)
 	show_hex(out, "volume_id", le64_to_cpu(anchor->volume_id));
 	show_uuid(out, "uuid", anchor->uuid);
 	show_bytes(out, "label", anchor->label, label_length(anchor->label));
-	show_flags(out, "compat", le64_to_cpu(anchor->feature_compat), no_names);
-	show_flags(out, "ro_compat", le64_to_cpu(anchor->feature_ro_compat), ro_compat_features);
-	show_flags(out, "incompat", le64_to_cpu(anchor->feature_incompat), incompat_features);
+	show_features(out, "compat", TUX3_COMPAT, le64_to_cpu(anchor->feature_compat));
+	show_features(out, "ro_compat", TUX3_RO_COMPAT, le64_to_cpu(anchor->feature_ro_compat));
+	show_features(out, "incompat", TUX3_INCOMPAT, le64_to_cpu(anchor->feature_incompat));
 	show_u64(out, "block_shift", le32_to_cpu(anchor->block_shift));
 	show_u64(out, "group_blocks", le32_to_cpu(anchor->group_blocks));
 	show_u64(out, "total_blocks", le64_to_cpu(anchor->total_blocks));

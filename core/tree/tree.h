@@ -99,7 +99,7 @@ static inline struct node_link node_buffer_link(const struct node_buffer *buffer
 enum { NODE_DIRTY, NODE_FLUSHING, NODE_DEAD, NODE_USED };
 
 #define CACHE_SHARDS 64
-#define CACHE_DEFAULT_BYTES (256ULL << 20)
+#define CACHE_DEFAULT_BYTES (128ULL << 20)
 
 struct cache_shard {
 	spinlock_t lock;
@@ -249,6 +249,16 @@ int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree
 	      tree_item_fn fn, void *ctx);
 
 /*
+ * Items of one kind in parts: pass over as many of the range as skip->left says.  1: there are more, the next one is at
+ * offset skip->next.  0: there are none, and skip->left is what was left to pass over.  -errno as tree_scan().
+ */
+struct tree_skip {
+	u64 left;
+	u64 next;
+};
+int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct tree_skip *skip);
+
+/*
  * The last item with from <= key <= at: its key and data (up to size bytes).  Returns its length,
  * -ENOENT, -EIO.
  */
@@ -279,15 +289,6 @@ int tree_walk(struct volume *vol, tree_node_fn fn, void *ctx);
 void tree_edit_begin(struct volume *vol);	/* down_write */
 void tree_edit_end(struct volume *vol);
 /* Bring the path to key into the cache, without the edit lock.  Errors are left for the edit to find. */
-/*
- * Items of one kind in parts: pass over as many of the range as skip->left says.  1: there are more, the next one is at
- * offset skip->next.  0: there are none, and skip->left is what was left to pass over.  -errno as tree_scan().
- */
-struct tree_skip {
-	u64 left;
-	u64 next;
-};
-int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct tree_skip *skip);
 void tree_prefetch(struct volume *vol, const struct tree_key *key);
 
 /* All of these: between tree_edit_begin and tree_edit_end. */

@@ -98,7 +98,9 @@ def test_mount_options():
 
 def test_features(run):
     page = (MAN / "tux3.5").read_text().replace("\\", "")
-    for name in re.findall(r'^\t\{ "([a-z-]+)", offsetof', source("user/tools/mkfs.c"), re.M):
+    names = re.findall(r'^\t\{ "([a-z-]+)", offsetof', source("user/tools/mkfs.c"), re.M)
+    assert set(names) == set(re.findall(r'^\tX\(\w+, +\d+, \w+,\s+"([a-z-]+)"', source("core/format/format.h"), re.M)) != set()
+    for name in names:
         assert f".B {name}\n" in page and name in run("mkfs.tux3", "--help").stdout
 
 

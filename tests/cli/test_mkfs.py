@@ -140,7 +140,8 @@ def test_discard(run, image):
 
 @pytest.mark.parametrize("args, said", [
     (["10k"], "is a size"), (["/dev/no-such-disk"], "no device"), (["-s", "1G", "a.img", "2G"], "two sizes"),
-    (["a.img"], "give a size"), (["a.img", "ten"], "no size")])
+    (["a.img"], "give a size"), (["a.img", "ten"], "no size"), (["a.img", "4K4"], "no size"), (["a.img", "99999999T"], "too large"),
+    (["a.img", "99999999999999999999"], "too large")])
 def test_wrong_use_is_told(run, tmp_path, args, said):
     done = run("mkfs.tux3", *args, status=USAGE, cwd=tmp_path)
     assert said in sentence(done) and os.listdir(tmp_path) == []

@@ -3,6 +3,7 @@
  * libtux3 inside: what its files share.
  *
  *	volume.c	open, close, statfs, counters
+ *	statistics.c	what a volume counts, as text
  *	format.c	making a volume, or leaving everything as it is
  *	icache.c	inodes in use and lately used, by number
  *	buffer.c	memory for cached file data
@@ -315,12 +316,7 @@ int file_change_edge(struct data_change *plan, u32 i);		/* for data_change_edges
 u32 file_change_dirty_edges(struct file_change *change, struct delta_op *op);
 /* So many were not dirty, edges and others. */
 void file_change_dirtied(struct file_change *change, struct delta_op *op, u32 newly);
-/* With node->lock held for writing. */
-/* set: what else, of attr, goes into the same delta (OP_ATTR_...). */
-/*
- * attr.c: with node->lock, capabilities go, and *mode is what the caller's delta makes of the file's mode, if that changes.
- */
-int node_kill_begin(struct tux3_node *node, struct file_kill *kill, const u32 **mode);
+/* With node->lock held for writing.  set: what else, of attr, goes into the same delta (OP_ATTR_...). */
 int file_truncate_locked(struct tux3_node *node, u64 size, const struct tux3_attr *attr, u32 set);
 /* -EROFS, or -EPERM because of the inode's flags. */
 int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr, enum inode_use use);
@@ -350,6 +346,8 @@ static inline u32 node_nlink(struct tux3_node *node)
 }
 
 void node_touch_atime(struct tux3_node *node);
+/* With node->lock: capabilities go, and *mode is what the caller's delta makes of the file's mode, if that changes. */
+int node_kill_begin(struct tux3_node *node, struct file_kill *kill, const u32 **mode);
 
 /* ---- perm.c ---- */
 

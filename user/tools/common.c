@@ -75,35 +75,6 @@ bool parse_number(const char *text, u64 *value)
 	return !errno && !*end;
 }
 
-bool parse_size(const char *text, u64 *bytes)
-{
-	static const char units[] = "BKMGTPE";
-	const char *unit;
-	char *end;
-	u64 value;
-	unsigned int shift = 0;
-
-	if (!isdigit((unsigned char)text[0]))
-		return false;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno)
-		return false;
-	if (*end) {
-		unit = strchr(units, toupper((unsigned char)*end));
-		if (!unit)
-			return false;
-		shift = 10 * (unit - units);
-		end++;
-		if (shift && (!strcasecmp(end, "iB") || !strcasecmp(end, "B")))
-			end = "";
-	}
-	if (*end || (shift && value > U64_MAX >> shift))
-		return false;
-	*bytes = value << shift;
-	return true;
-}
-
 bool parse_uuid(const char *text, u8 *uuid)
 {
 	unsigned int i, value;
@@ -121,6 +92,16 @@ bool parse_uuid(const char *text, u8 *uuid)
 		text += 2;
 	}
 	return true;
+}
+
+bool volume_has_feature(const struct volume *vol, enum tux3_feature_word word, enum tux3_feature feature)
+{
+	const u64 words[] = {
+		[TUX3_COMPAT] = vol->feature_compat, [TUX3_RO_COMPAT] = vol->feature_ro_compat,
+		[TUX3_INCOMPAT] = vol->feature_incompat,
+	};
+
+	return words[word] & feature;
 }
 
 const char *format_size(char *text, size_t size, u64 bytes)

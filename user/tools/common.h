@@ -25,8 +25,6 @@ __printf(1, 2) int tool_usage(const char *format, ...);
 /* What the core says: to stderr (true), or nowhere. */
 void tool_log(bool show);
 
-/* "10G", "512KiB", "4096": bytes.  False: that is no size. */
-bool parse_size(const char *text, u64 *bytes);
 bool parse_number(const char *text, u64 *value);
 /* 16 bytes from "xxxxxxxx-xxxx-...". */
 bool parse_uuid(const char *text, u8 *uuid);
@@ -34,6 +32,7 @@ const char *format_size(char *text, size_t size, u64 bytes);	/* "9.8 GiB"; retur
 const char *format_uuid(char *text, size_t size, const u8 *uuid);
 const char *format_time(char *text, size_t size, u64 ns);
 #define FORMAT_MAX 64
+bool volume_has_feature(const struct volume *vol, enum tux3_feature_word word, enum tux3_feature feature);
 
 /* A volume opened read-only, with its log replayed in memory. */
 struct tool_volume {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "common.h"
 #include "core/format/label.h"
+#include "core/options.h"
 #include "user/env/device_wait.h"
 #include "user/env/streams.h"
 #include "tux3.h"
@@ -84,19 +85,24 @@ static bool set_feature(struct mkfs *mkfs, const char *name)
 
 static int parse_features(struct mkfs *mkfs, char *list)
 {
+#define X(WORD, bit, NAME, name, what) " " name
 	char *state, *name;
 
 	for (name = strtok_r(list, ",", &state); name; name = strtok_r(NULL, ",", &state))
 		if (!set_feature(mkfs, name))
-			return tool_usage("There is no feature \"%s\"; known are data-csum and quota.", name);
+			return tool_usage("There is no feature \"%s\"; there are:" TUX3_FEATURES(X) ".", name);
 	return 0;
+#undef X
 }
 
 static int parse_geometry(struct mkfs *mkfs, int option, const char *text)
 {
 	u64 value;
+	int err = size_parse(text, &value);
 
-	if (!parse_size(text, &value) || !value)
+	if (err == -ERANGE)
+		return tool_usage("\"%s\" is too large: a volume has less than 8E bytes.", text);
+	if (err || !value)
 		return tool_usage("\"%s\" is no size; examples: 4096, 512M, 10G.", text);
 	if (option == 's') {
 		if (mkfs->format.size_bytes && mkfs->format.size_bytes != value)
@@ -159,11 +165,14 @@ static int tell(const struct mkfs *mkfs)
 	printf("%s: a Tux3 volume of %s, %llu blocks of %u bytes\n", mkfs->path,
 	       format_size(text, sizeof(text), tool.vol->total_blocks << tool.vol->block_shift),
 	       (unsigned long long)tool.vol->total_blocks, tool.vol->block_size);
-	printf("UUID %s, label \"%.*s\", features%s%s%s\n", format_uuid(uuid, sizeof(uuid), tool.vol->uuid),
-	       (int)label_length(tool.vol->label), (const char *)tool.vol->label,
-	       tool.vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM ? " data-csum" : "",
-	       tool.vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA ? " quota" : "",
-	       tool.vol->feature_incompat || tool.vol->feature_ro_compat ? "" : " none");
+	printf("UUID %s, label \"%.*s\", features", format_uuid(uuid, sizeof(uuid), tool.vol->uuid),
+	       (int)label_length(tool.vol->label), (const char *)tool.vol->label);
+#define X(WORD, bit, NAME, name, what) \
+	if (volume_has_feature(tool.vol, TUX3_##WORD, TUX3_FEATURE_##WORD##_##NAME)) \
+		printf(" " name);
+	TUX3_FEATURES(X)
+#undef X
+	printf("%s\n", tool.vol->feature_incompat || tool.vol->feature_ro_compat ? "" : " none");
 	tool_close(&tool);
 	return EXIT_CLEAN;
 }
@@ -187,7 +196,7 @@ static int parse_place(struct mkfs *mkfs, int argc, char **argv)
 		return tool_usage("\"%s\" is one argument too many.", argv[optind]);
 	if (!stat(mkfs->path, &st) || errno != ENOENT || mkfs->format.size_bytes)
 		return 0;
-	if (parse_size(mkfs->path, &size))
+	if (!size_parse(mkfs->path, &size))
 		return tool_usage("%s is a size: on which device, or in which file?", mkfs->path);
 	if (!strncmp(mkfs->path, "/dev/", 5))
 		return tool_usage("There is no device %s.", mkfs->path);

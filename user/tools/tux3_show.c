@@ -64,8 +64,10 @@ static int show_volume(struct show *show)
 	if (!out->json)
 		show_string(out, "size", format_size(text, sizeof(text), vol->total_blocks << vol->block_shift));
 	show_string(out, "created", format_time(text, sizeof(text), vol->created_ns));
-	show_bool(out, "data-csum", vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM);
-	show_bool(out, "quota", vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA);
+#define X(WORD, bit, NAME, name, what) \
+	show_bool(out, name, volume_has_feature(vol, TUX3_##WORD, TUX3_FEATURE_##WORD##_##NAME));
+	TUX3_FEATURES(X)
+#undef X
 	show_u64(out, "groups", vol->group_count);
 	show_u64(out, "used_blocks", atomic64_read(&vol->balloc.disk_used));
 	show_u64(out, "inodes", vol->tree_inodes);
