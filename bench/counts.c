@@ -226,7 +226,7 @@ static void check_vanished(struct tux3_node *dir)
 	check(only_the_directory(&cost) && cost.of[INODES_VANISHED] == FILES,
 	      "the same, and each renamed twice between: the same", &cost);
 	cost = cost_of(make_and_remove_tree, dir);
-	check(only_the_directory(&cost) && cost.of[INODES_VANISHED] == FILES + 1,
+	check(only_the_directory(&cost) && cost.of[INODES_VANISHED] == FILES + 1 && cost.of[NAMES_VANISHED] == FILES + 1,
 	      "the same in a directory that is made and removed with them: the same", &cost);
 	cost = cost_of(unnamed_file, dir);
 	check(!blocks_written(&cost) && !cost.of[FLUSHES] && cost.of[INODES_VANISHED] == 1,

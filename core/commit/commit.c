@@ -105,7 +105,7 @@ static int commit_nameless(struct tux3_inode *inode)
 	return log_record_at(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
 }
 
-static int commit_kill(struct tux3_inode *inode)
+static int commit_kill(struct tux3_inode *inode, u64 delta)
 {
 	struct volume *vol = inode->vol;
 	int is_long, err;
@@ -113,6 +113,7 @@ static int commit_kill(struct tux3_inode *inode)
 	inode->deleted = true;
 	if (!inode->in_tree) {
 		count_add(vol, TUX3_COUNT_INODES_VANISHED, 1);
+		name_vanish(inode, delta);
 		return 0;
 	}
 	is_long = delete_inode_is_long(inode);
@@ -162,7 +163,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
 			err = name_commit(inode, delta);
-		return err ? err : commit_kill(inode);
+		return err ? err : commit_kill(inode, delta);
 	}
 
 	if (dirty & INODE_DIRTY_NAMES)

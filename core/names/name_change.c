@@ -195,6 +195,19 @@ int name_commit(struct tux3_inode *inode, u64 delta)
 	return err;
 }
 
+void name_vanish(struct tux3_inode *inode, u64 delta)
+{
+	struct name_dir *dir = name_dir_of(inode);
+	struct name_change *change;
+	u64 count = 0;
+
+	if (!dir)
+		return;
+	list_for_each_entry(change, &dir->changed[delta & 1], link)
+		count++;
+	count_add(inode->vol, TUX3_COUNT_NAMES_VANISHED, count);
+}
+
 void name_done(struct tux3_inode *inode, u64 delta)
 {
 	struct name_dir *dir = name_dir_of(inode);

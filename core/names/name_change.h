@@ -27,6 +27,8 @@ void name_change(struct delta_op *op, struct tux3_inode *dir, struct name_prepar
 
 /* Back end: log the names of dir that changed in delta; tree edit lock not held (taken inside, in batches). */
 int name_commit(struct tux3_inode *dir, u64 delta);
+/* The directory was made and removed in delta, and so was every name that was ever in it: counts them. */
+void name_vanish(struct tux3_inode *dir, u64 delta);
 /* Delta is durable or given up: forget its changes. */
 void name_done(struct tux3_inode *dir, u64 delta);
 

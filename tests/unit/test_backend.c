@@ -170,6 +170,42 @@ static void test_pause_is_whole(void **state)
 	bed_free(&bed);
 }
 
+/* Cut and removed in one delta, and deleted in slices: until that is over its attributes and its extents agree. */
+static void test_cut_and_removed(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .slice_extents = 1 } };
+	struct volume_options opts = { .read_only = true };
+	struct check_result result = {};
+	struct check_options check = {};
+	struct tux3_node *node;
+	char why[256] = "", name[16];
+	struct volume *vol;
+	u32 i;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	write_comb(node, 4);			/* few blocks: the cut needs no slices */
+	for (i = 0; i < 40; i++) {		/* many attributes: the deletion does */
+		snprintf(name, sizeof(name), "user.%u", i);
+		assert_ok(tux3_setxattr(node, NULL, name, "v", 1, 0));
+	}
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_truncate(node, 0));
+	assert_ok(tux3_unlink(bed.root, NULL, "file"));
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(delete_under_way(core(&bed)));
+	tux3_abandon(bed.volume);
+	bed.dev->read_only = true;
+	assert_ok(volume_open(bed.dev, NULL, &opts, &vol, why, sizeof(why)));
+	assert_ok(volume_check(vol, &check, &result));
+	assert_int_equal(result.problems, 0);
+	volume_close(vol);
+	bed.dev->read_only = false;
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
 struct presser {
 	struct bed *bed;
 	pthread_t thread;
@@ -548,6 +584,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_pause_is_whole),
+		cmocka_unit_test(test_cut_and_removed),
 		cmocka_unit_test(test_pause_lets_writers_go),
 		{ "test_read_only_thread", test_read_only, NULL, NULL, NULL },
 		{ "test_read_only_manual", test_read_only, NULL, NULL, &yes },

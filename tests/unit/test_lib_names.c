@@ -95,6 +95,38 @@ static void test_make_and_remove(void **state)
 	bed_free(&bed);
 }
 
+/* What is made and removed within a delta is counted, with the names in directories that go with it. */
+static void test_vanishing_names(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct tux3_node *dir, *sub;
+	u64 names, inodes;
+	atomic64_t *counters;
+	char name[16];
+	u32 i;
+
+	bed_make(&bed, 32 << 20, 4096);
+	assert_ok(tux3_sync(bed.volume));
+	counters = tux3_core(bed.volume)->counters;
+	names = atomic64_read(&counters[TUX3_COUNT_NAMES_VANISHED]);
+	inodes = atomic64_read(&counters[TUX3_COUNT_INODES_VANISHED]);
+	assert_ok(tux3_mknod(bed.root, NULL, "dir", S_IFDIR | 0755, 0, 0, &dir));
+	assert_ok(tux3_mknod(dir, NULL, "sub", S_IFDIR | 0755, 0, 0, &sub));
+	for (i = 0; i < 10; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		assert_ok(tux3_mknod(sub, NULL, name, S_IFREG | 0644, 0, 0, NULL));
+		assert_ok(tux3_unlink(sub, NULL, name));
+	}
+	assert_ok(tux3_rmdir(dir, NULL, "sub"));
+	assert_ok(tux3_rmdir(bed.root, NULL, "dir"));
+	tux3_node_put(sub, 1);
+	tux3_node_put(dir, 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(atomic64_read(&counters[TUX3_COUNT_INODES_VANISHED]) - inodes, 12);
+	assert_int_equal(atomic64_read(&counters[TUX3_COUNT_NAMES_VANISHED]) - names, 12);
+	bed_free(&bed);
+}
+
 static void test_unlinked_open(void **state)
 {
 	struct bed bed = {};
@@ -677,6 +709,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_make_and_remove),
+		cmocka_unit_test(test_vanishing_names),
 		cmocka_unit_test(test_unlinked_open),
 		cmocka_unit_test(test_readdir),
 		cmocka_unit_test(test_rename_matrix),
