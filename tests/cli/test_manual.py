@@ -96,6 +96,22 @@ def test_mount_options():
         assert "Can be changed by a remount." in entry, name
 
 
+def test_options_in_readme():
+    """README has the module's options, all of them, and of tux3-fuse's those that matter; what they are without is the same."""
+    readme = source("README.md")
+    rows = re.findall(r'^\tX\(\w+,\s+"(\w+)",\s+(OPTION_\w+),', source("linux/options.c"), re.M)
+    module = {"no" + name if kind == "OPTION_SWITCH_OFF" else name for name, kind in rows if kind != "OPTION_SO_ANYWAY"}
+    told = re.search(r"^Mount options: (.*?)\n`lazytime`", readme, re.M | re.S).group(1)
+    assert set(re.findall(r"`(\w+)", told)) == module | {"ro"}
+    table = source("user/fuse/options.c").split("#define FUSE_OPTIONS(X)")[1].split("\n\n")[0]
+    fuse = {row.split(",")[0]: row for row in table.split("\n\tX(")[1:]}
+    told = re.search(r"^\| `tux3-fuse .*? Options: (.*)$", readme, re.M).group(1)
+    for name in re.findall(r"`(\w+)", told):
+        assert name in fuse or name.removeprefix("no") in fuse, name
+    for name, size in (("dirty", "64M"), ("cache", "128M"), ("data_cache", "32M"), ("age", "5")):
+        assert size in told and f"({size}" in fuse[name], name
+
+
 def test_features(run):
     page = (MAN / "tux3.5").read_text().replace("\\", "")
     names = re.findall(r'^\t\{ "([a-z-]+)", offsetof', source("user/tools/mkfs.c"), re.M)
