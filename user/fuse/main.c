@@ -111,7 +111,7 @@ void help(void)
 	     "  -h, --help          this text\n"
 	     "  -V, --version       version\n"
 	     "\n"
-	     "Sizes take K, M, G.  The end: umount MOUNTPOINT, or fusermount3 -u MOUNTPOINT, or a\n"
+	     "Sizes take K, M, G, T.  The end: umount MOUNTPOINT, or fusermount3 -u MOUNTPOINT, or a\n"
 	     "SIGTERM to the daemon; each commits everything and closes the volume.  What was synced with\n"
 	     "fsync is safe at once, everything else after age seconds.\n"
 	     "\n"
