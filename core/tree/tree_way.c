@@ -17,6 +17,7 @@
  * Used by who edits, with tree->sem for writing (dropping: by the back end, or when nobody else is there).  Ways live on
  * while sem is given to readers, and until tree_edit_leave(), at the end of a commit.
  */
+#include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 
 static bool way_kept(const struct tree_path *way)

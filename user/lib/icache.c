@@ -166,7 +166,10 @@ static struct tux3_node *settle(struct icache_shard *shard, struct tux3_node *no
 
 /* Without the lock from here on. */
 
-/* Deltas pin as many nodes as they like: four times the buckets when there are two nodes to each.  Without memory chains get longer. */
+/*
+ * Deltas pin as many nodes as they like: four times the buckets when there are two nodes to each.  Without memory chains get
+ * longer.
+ */
 static void shard_grow(struct icache_shard *shard)
 {
 	u32 size = READ_ONCE(shard->mask) + 1, i;
