@@ -113,7 +113,7 @@ int balloc_init(struct volume *vol, u64 used_blocks)
 	INIT_LIST_HEAD(&balloc->changed);
 	INIT_LIST_HEAD(&balloc->pinned);
 	INIT_LIST_HEAD(&balloc->clean);
-	INIT_LIST_HEAD(&balloc->untold);
+	INIT_LIST_HEAD(&balloc->unlogged);
 	INIT_LIST_HEAD(&balloc->hot);
 	range_list_init(&balloc->node_frees);
 	if (vol->total_blocks < TUX3_MIN_VOLUME_BYTES >> vol->block_shift || used_blocks > vol->total_blocks)

@@ -71,7 +71,7 @@ struct balloc {
 	struct list_head changed;	/* lock: groups whose disk bits changed since the last snapshot */
 	struct list_head pinned;	/* lock: other groups that cannot be read again as they are */
 	struct list_head clean;		/* lock: the rest, least recently used first */
-	struct list_head untold;	/* lock: groups that balloc_touched() has to hand out */
+	struct list_head unlogged;	/* lock: groups that balloc_touched() has to hand out, for the log */
 	struct list_head hot;		/* lock: of changed and pinned, those that are not packed, least recently used first */
 	u64 changed_count, clean_count;	/* lock: groups in changed, in clean */
 	u64 writing_count;		/* lock: groups in a snapshot that is not done */

@@ -274,7 +274,7 @@ static struct balloc_group *group_create(struct volume *vol, u64 index, struct b
 		return NULL;
 	}
 	INIT_LIST_HEAD(&group->link);
-	INIT_LIST_HEAD(&group->untold_link);
+	INIT_LIST_HEAD(&group->unlogged_link);
 	INIT_LIST_HEAD(&group->hot_link);
 	group->info = info;
 	group->chunk = vol->balloc.chunks[index / CHUNK_GROUPS];
@@ -665,7 +665,7 @@ void group_place(struct balloc *balloc, struct balloc_group *group)
 	lockdep_assert_held(&balloc->lock);
 	if (group->changed)
 		on = GROUP_ON_CHANGED;
-	else if (group->extra || group->writing || !list_empty(&group->untold_link))
+	else if (group->extra || group->writing || !list_empty(&group->unlogged_link))
 		on = GROUP_ON_PINNED;
 	if (group->on == on)
 		return;
@@ -693,8 +693,8 @@ void group_mark_changed(struct balloc *balloc, struct balloc_group *group)
 {
 	lockdep_assert_held(&balloc->lock);
 	group->changed = true;
-	if (!group->told && list_empty(&group->untold_link))
-		list_add_tail(&group->untold_link, &balloc->untold);
+	if (!group->logged && list_empty(&group->unlogged_link))
+		list_add_tail(&group->unlogged_link, &balloc->unlogged);
 	group_place(balloc, group);
 }
 
@@ -705,7 +705,7 @@ void group_destroy(struct balloc *balloc, struct balloc_group *group)
 	if (group->on == GROUP_ON_CLEAN)
 		balloc->clean_count--;
 	list_del(&group->link);
-	list_del(&group->untold_link);
+	list_del(&group->unlogged_link);
 	list_del(&group->hot_link);
 	group->info->group = NULL;
 	WRITE_ONCE(balloc->loaded, balloc->loaded - 1);
@@ -721,20 +721,20 @@ u32 balloc_touched(struct volume *vol, u64 *first, u64 *bits)
 
 	memset(bits, 0, TOUCHED_WORDS * sizeof(*bits));
 	mutex_lock(&balloc->lock);
-	if (list_empty(&balloc->untold))
+	if (list_empty(&balloc->unlogged))
 		goto out;
-	chunk = list_first_entry(&balloc->untold, struct balloc_group, untold_link)->chunk;
+	chunk = list_first_entry(&balloc->unlogged, struct balloc_group, unlogged_link)->chunk;
 	for (i = 0; i < chunk->count; i++) {
 		struct balloc_group *group = chunk->info[i].group;
 
-		if (!group || list_empty(&group->untold_link))
+		if (!group || list_empty(&group->unlogged_link))
 			continue;
 		*first = rounddown(group->index, CHUNK_GROUPS);
 		bits[i / 64] |= 1ULL << i % 64;
 		from = min(from, i / 64);
 		to = i / 64 + 1;
-		group->told = group->changed;
-		list_del_init(&group->untold_link);
+		group->logged = group->changed;
+		list_del_init(&group->unlogged_link);
 		group_place(balloc, group);
 	}
 	*first += 64 * from;
@@ -788,8 +788,8 @@ int balloc_touch(struct volume *vol, u64 index)
 	err = group_get(vol, index, &group);
 	if (!err) {
 		/* The log from the anchor on has a record for it already. */
-		group->told = true;
-		list_del_init(&group->untold_link);
+		group->logged = true;
+		list_del_init(&group->unlogged_link);
 		group_mark_changed(balloc, group);
 	}
 	mutex_unlock(&balloc->lock);
@@ -904,7 +904,7 @@ static void snapshot_take(struct volume *vol, u64 delta, struct list_head *write
 		if (!group->writing)	/* else the other slot of the same */
 			WRITE_ONCE(balloc->writing_count, balloc->writing_count + 1);
 		group->changed = false;
-		group->told = false;
+		group->logged = false;
 		group->writing = true;
 		group_place(balloc, group);
 	}

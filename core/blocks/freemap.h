@@ -58,7 +58,7 @@ struct balloc_chunk {
 
 struct balloc_group {
 	struct list_head link;		/* in changed, pinned or clean */
-	struct list_head untold_link;	/* in balloc->untold, or empty */
+	struct list_head unlogged_link;	/* in balloc->unlogged, or empty */
 	struct list_head hot_link;	/* in balloc->hot, or empty: clean, or packed */
 	struct balloc_info *info;
 	struct balloc_chunk *chunk;
@@ -70,7 +70,7 @@ struct balloc_group {
 	u8 on;				/* enum group_list: which list link is in */
 	bool changed;			/* to be in the next snapshot */
 	bool writing;			/* in a snapshot that is not done */
-	bool told;			/* handed out by balloc_touched() since the last snapshot */
+	bool logged;			/* handed out by balloc_touched() since the last snapshot */
 	/*
 	 * What searches found out: no run of memo_len free blocks begins before memo_from, and the blocks
 	 * from memo_to on, taken by themselves, have none.  memo_len 0: nothing is known.

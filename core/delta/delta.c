@@ -556,7 +556,7 @@ static int delta_unify_start(struct volume *vol)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (err == -EIO || err == -ENOSPC)
 		volume_abort(vol, err, "the free maps have no blocks for tree nodes");
-	if (!err && !list_empty(&vol->balloc.untold)) {
+	if (!err && !list_empty(&vol->balloc.unlogged)) {
 		vol->log.must_write = true;
 		vol->unify.follows = true;
 		err = commit_delta(vol);

@@ -7,19 +7,6 @@
 #include "support_tree.h"
 #include "user/env/device_memory.h"
 
-u64 test_seed;
-const char *test_name = "";
-__thread bool test_in_thread;
-
-void check_failed(const char *what, const char *file, int line)
-{
-	print_error("%s:%d: %s\nTo run this case again: TUX3_TEST_SEED=%llu build/tests/test_tree '*%s'\n",
-		    file, line, what, test_seed, test_name);
-	if (test_in_thread)
-		abort();
-	fail();
-}
-
 /* xorshift64* */
 u64 test_random(u64 *state)
 {
@@ -487,4 +474,114 @@ void fixture_check(struct tree_fixture *fixture, struct shape *shape)
 	check(checked.dirty_nodes == fixture->vol.tree.dirty_count);
 	check(checked.unplaced == fixture->vol.tree.unplaced);
 	check(tree_blocks(fixture) == checked.shape->nodes + fixture->leaked);
+}
+
+/* ---- random changes ---- */
+
+struct tree_key random_key(struct random_run *run)
+{
+	static const u8 types[] = { TUX3_ITEM_ATTR, TUX3_ITEM_PARENT, TUX3_ITEM_DIRENT, TUX3_ITEM_EXTENT };
+	u64 *random = run->random;
+	u64 ino = TUX3_INO_FIRST + test_below(random, run->inodes), offset = test_below(random, run->offsets);
+	bool hashed = run->keys == KEYS_HASHED || (run->keys == KEYS_MIXED && test_below(random, 2));
+
+	if (hashed)
+		offset = offset * 0x9e3779b97f4a7c15ULL >> 1;
+	if (!test_below(random, 200))
+		offset = test_below(random, 2) ? 0 : U64_MAX;
+	if (!test_below(random, 500))
+		ino = test_below(random, 2) ? 0 : TUX3_INO_MAX;
+	return tree_key(ino, types[test_below(random, ARRAY_SIZE(types))], offset);
+}
+
+u32 random_len(struct random_run *run)
+{
+	u32 max = TUX3_ITEM_MAX(run->fixture->vol.block_size);
+
+	if (!test_below(run->random, 20))
+		return test_below(run->random, 2) ? 0 : max;
+	switch (run->lens) {
+	case LENS_SMALL:
+		return test_below(run->random, 80);
+	case LENS_ANY:
+		return test_below(run->random, max + 1);
+	default:
+		return max - test_below(run->random, max / 4);
+	}
+}
+
+/* A key of the model, if it has any and the dice say so. */
+struct tree_key existing_key(struct random_run *run)
+{
+	struct model *model = &run->fixture->model;
+
+	if (!model->count)
+		return random_key(run);
+	return model->items[test_below(run->random, model->count)].key;
+}
+
+static void random_delete_range(struct random_run *run)
+{
+	struct tree_key from = random_key(run), to = random_key(run);
+	u32 max = test_below(run->random, 4) ? U32_MAX : test_below(run->random, 30);
+
+	if (test_below(run->random, 2))
+		from = existing_key(run);
+	if (test_below(run->random, 4)) {	/* mostly a small range */
+		to = from;
+		to.offset += test_below(run->random, run->offsets / 4 + 1);
+		to.ino += !test_below(run->random, 3);
+	}
+	if (tree_key_compare(&from, &to) > 0 && test_below(run->random, 10))
+		swap(from, to);
+	check(fixture_delete_range(run->fixture, &from, &to, max) >= 0);
+}
+
+void random_change(struct random_run *run)
+{
+	struct tree_key key;
+	int err;
+
+	if (test_below(run->random, 100) < run->growing) {
+		key = test_below(run->random, 4) ? random_key(run) : existing_key(run);
+		check(!fixture_set(run->fixture, &key, random_len(run)));
+		return;
+	}
+	if (!test_below(run->random, 30)) {
+		random_delete_range(run);
+		return;
+	}
+	key = test_below(run->random, 10) ? existing_key(run) : random_key(run);
+	err = fixture_delete(run->fixture, &key);
+	check(!err || err == -ENOENT);
+}
+
+void run_seeds(const char *name, u32 runs, void (*fn)(u64 *random))
+{
+	const char *one = getenv("TUX3_TEST_SEED"), *times = getenv("TUX3_TEST_RUNS");
+	u32 i;
+
+	test_name = name;
+#ifdef TUX3_ENV_TSAN
+	runs = DIV_ROUND_UP(runs, 5);		/* slow, and only one of them has threads */
+#endif
+	if (times)
+		runs *= atoi(times);
+	for (i = 1; i <= (one ? 1 : runs); i++) {
+		u64 random;
+
+		test_seed = one ? strtoull(one, NULL, 0) : i;
+		random = test_seed * 0x9e3779b97f4a7c15ULL;
+		test_random(&random);
+		fn(&random);
+	}
+}
+
+u64 messages;
+
+void count_message(int level, const char *message)
+{
+	__atomic_add_fetch(&messages, 1, __ATOMIC_RELAXED);
+	if (getenv("TUX3_TEST_VERBOSE"))
+		print_message("%s\n", message);
 }

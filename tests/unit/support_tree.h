@@ -9,6 +9,7 @@
 #define TUX3_SUPPORT_TREE_H
 
 #include "core/volume.h"
+#include "support_check.h"
 
 struct model_item {
 	struct tree_key key;
@@ -35,18 +36,6 @@ struct tree_fixture {
 	struct model at_anchor;
 	u64 leaked;			/* blocks that stayed in use because freeing them failed */
 };
-
-/* What a random run is: printed when it fails, so that it can be run again. */
-extern u64 test_seed;
-extern const char *test_name;
-extern __thread bool test_in_thread;	/* not cmocka's own: a failure ends the program */
-
-/* check() is assert_true() that also prints the command which runs this case again. */
-void check_failed(const char *what, const char *file, int line);
-#define check(condition) do { \
-	if (!(condition)) \
-		check_failed(#condition, __FILE__, __LINE__); \
-} while (0)
 
 u64 test_random(u64 *state);
 u32 test_below(u64 *state, u32 limit);
@@ -88,5 +77,31 @@ struct shape {
 void fixture_check(struct tree_fixture *fixture, struct shape *shape);
 /* Blocks in use without being in the tree; fixture_check() wants none, or fixture->leaked. */
 u64 fixture_lost_blocks(struct tree_fixture *fixture);
+
+/* ---- random changes ---- */
+
+enum key_style { KEYS_DENSE, KEYS_HASHED, KEYS_MIXED, KEY_STYLES };
+enum len_style { LENS_SMALL, LENS_ANY, LENS_LARGE, LEN_STYLES };
+
+struct random_run {
+	struct tree_fixture *fixture;
+	u64 *random;
+	enum key_style keys;
+	enum len_style lens;
+	u32 inodes, offsets;
+	u32 growing;		/* of 100 changes so many are sets */
+};
+
+struct tree_key random_key(struct random_run *run);
+u32 random_len(struct random_run *run);
+struct tree_key existing_key(struct random_run *run);
+void random_change(struct random_run *run);
+
+/* Run fn for seeds 1, 2, 3 ..., or for the one that was asked for.  name: part of the test's. */
+void run_seeds(const char *name, u32 runs, void (*fn)(u64 *random));
+
+/* For env_set_log(): how many there were; TUX3_TEST_VERBOSE=1 shows them. */
+extern u64 messages;
+void count_message(int level, const char *message);
 
 #endif
