@@ -11,9 +11,10 @@ MINUTES=${1:-2}
 SEED=${2:-1}
 STRESS_SECONDS=40
 AT_A_TIME=10
-# Left out: what looks for other filesystems or devices, or uses up memory.
+# Left out: what looks for other filesystems or devices, or uses up memory; and io-uring, of which stress-ng 0.15 fails on any
+# filesystem (statx of a name that it has removed).
 STRESSORS=(access aio aiol chattr chdir chmod chown close copy-file dentry dir dirdeep dirmany dup fallocate fanotify
-	fcntl fd-race fiemap file-ioctl filename flock fpunch fsize fstat getdent handle hdd inode-flags inotify io iomix io-uring
+	fcntl fd-race fiemap file-ioctl filename flock fpunch fsize fstat getdent handle hdd inode-flags inotify io iomix
 	lease link locka lockf lockofd metamix mknod mmapcopy msync msyncmany open pseek readahead rename revio seal seek
 	sendfile splice statmount symlink sync-file touch truncate unlink utime verity xattr)
 VERDICT=$(mktemp)
