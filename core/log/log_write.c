@@ -109,12 +109,28 @@ static int log_append(struct volume *vol, const void *data, u32 len)
 	return 0;
 }
 
-static int log_append_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+/* The record in one piece, if the last block has room for it; its padding is zero there. */
+static bool log_append_whole(struct volume *vol, const struct disk_record *head, const void *payload, u32 len, u32 size)
+{
+	struct log *log = &vol->log;
+	struct log_chunk *chunk = list_empty(&log->chunks) ? NULL : list_last_entry(&log->chunks, struct log_chunk, link);
+	u8 *at;
+
+	if (!chunk || size > chunk_capacity(vol) - chunk->used)
+		return false;
+	at = (u8 *)(chunk->block + 1) + chunk->used;
+	memcpy(at, head, sizeof(*head));
+	memcpy(at + sizeof(*head), payload, len);
+	log->crc = crc32c(log->crc, at, size);
+	chunk->used += size;
+	return true;
+}
+
+/* In pieces, into this block and the next. */
+static int log_append_pieces(struct volume *vol, const struct disk_record *head, const void *payload, u32 len, u32 padding)
 {
 	static const u8 zeros[8];
 	struct log *log = &vol->log;
-	struct disk_record head = { .type = cpu_to_le16(type), .len = cpu_to_le32(len) };
-	u32 padding = round_up(len, 8) - len;
 	int err = 0;
 
 	if (list_empty(&log->chunks)) {		/* room for the commit header */
@@ -123,18 +139,31 @@ static int log_append_record(struct volume *vol, enum tux3_record_type type, con
 		err = log_append(vol, &commit, sizeof(commit));
 	}
 	if (!err)
-		err = log_append(vol, &head, sizeof(head));
+		err = log_append(vol, head, sizeof(*head));
 	if (!err)
 		err = log_append(vol, payload, len);
 	if (!err)
 		err = log_append(vol, zeros, padding);
 	if (err)
 		return err;
-	log->crc = crc32c(log->crc, &head, sizeof(head));
+	log->crc = crc32c(log->crc, head, sizeof(*head));
 	log->crc = crc32c(log->crc, payload, len);
 	log->crc = crc32c(log->crc, zeros, padding);
-	log->bytes += sizeof(head) + len + padding;
-	log->records++;
+	return 0;
+}
+
+static int log_append_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
+{
+	struct disk_record head = { .type = cpu_to_le16(type), .len = cpu_to_le32(len) };
+	u32 padding = round_up(len, 8) - len, size = sizeof(head) + len + padding;
+	int err = 0;
+
+	if (!log_append_whole(vol, &head, payload, len, size))
+		err = log_append_pieces(vol, &head, payload, len, padding);
+	if (err)
+		return err;
+	vol->log.bytes += size;
+	vol->log.records++;
 	return 0;
 }
 

@@ -16,7 +16,7 @@
 #include "core/log/prefetch.h"
 
 #define PREFETCH_FEW	16u	/* keys of a small commit, which allocates nothing here */
-#define PREFETCH_STRIDE	64u	/* keys followed before sem is given to others */
+#define PREFETCH_IN_TURN	64u	/* keys followed before sem is given to others */
 
 struct prefetch *prefetch_create(struct volume *vol)
 {
@@ -97,7 +97,7 @@ static u32 prefetch_descend(struct prefetch *prefetch, struct node_link *links)
 	for (i = 0; i < prefetch->keys; i++) {
 		struct node_key key = node_key_pack(&prefetch->key[i]);
 
-		if (i % PREFETCH_STRIDE == 0) {
+		if (i % PREFETCH_IN_TURN == 0) {
 			if (i)
 				up_read(&vol->tree.sem);
 			cond_resched();

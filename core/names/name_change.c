@@ -180,8 +180,13 @@ int name_commit(struct tux3_inode *inode, u64 delta)
 	tree_edit_begin(vol);
 	for (pos = list->next; pos != list && !err; pos = pos->next) {
 		struct name_change *change = list_entry(pos, struct name_change, link);
-		bool there = name_change_reach(inode, change);
+		bool there;
 
+		/* What comes next is brought into the CPU's cache meanwhile. */
+		prefetch(pos->next);
+		there = name_change_reach(inode, change);
+		if (pos->next != list)
+			prefetch(list_entry(pos->next, struct name_change, link)->entry);
 		if (!there || ++n % NAMES_AHEAD == 0) {		/* let others read the tree, too */
 			tree_edit_end(vol);
 			if (!there)

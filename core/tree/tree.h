@@ -230,7 +230,7 @@ struct tree {
 	atomic64_t edits, redirects, splits, merges;	/* counters */
 	/* Where edits went lately (tree_way.c); back end. */
 	struct tree_path ways[TREE_WAYS];
-	u32 way_last, way_victim;
+	u32 way_last, way_before, way_victim;
 };
 
 void tree_init(struct volume *vol);

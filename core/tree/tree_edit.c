@@ -243,16 +243,22 @@ static void edit_split_and_set(struct tree_edit *edit, const struct item_set *se
 	edit_link_right(edit, 0, right);
 }
 
-/* The new item may be below all that is there: keep branch keys not above any key below them. */
+/*
+ * The new item, first in its leaf, may be below all that is there: keep branch keys not above any key below them.  Where it
+ * is not the first they are below it already.
+ */
 static void edit_lower_keys(struct tree_edit *edit, const struct node_key *key)
 {
 	u32 level;
 
 	for (level = 1; level <= edit->path->top; level++) {
 		struct disk_node *node = path_node(edit->path, level);
-		struct node_key first = inner_key(node, 0);
+		struct node_key first;
 
-		if (!edit->path->index[level] && node_key_less(key, &first))
+		if (edit->path->index[level])
+			continue;
+		first = inner_key(node, 0);
+		if (node_key_less(key, &first))
 			node_key_store(&inner_branches(node)[0].key, key);
 	}
 }
@@ -262,7 +268,7 @@ static int edit_set(struct tree_edit *edit, struct item_set *set)
 	const struct disk_node *leaf = path_node(edit->path, 0);
 	struct volume *vol = edit->vol;
 	bool split, grows = true;
-	u32 used, cost;
+	u32 used, cost, redirects;
 	int err;
 
 	set->pos = way_find(edit->path, &set->key, &set->found);
@@ -279,19 +285,22 @@ static int edit_set(struct tree_edit *edit, struct item_set *set)
 	}
 	split = used > node_room(vol->block_size);
 
-	cost = edit_redirect_cost(edit, 0);
+	redirects = cost = edit_redirect_cost(edit, 0);
 	if (split) {
 		err = edit_split_cost(edit, 0);
 		if (err < 0)
 			return err;
 		cost += err;
 	}
-	err = edit_reserve(edit, cost);
-	if (err)
-		return err;
-
-	edit_redirect(edit, 0);
-	edit_lower_keys(edit, &set->key);
+	if (cost) {
+		err = edit_reserve(edit, cost);
+		if (err)
+			return err;
+	}
+	if (redirects)
+		edit_redirect(edit, 0);
+	if (!set->pos && !set->found)
+		edit_lower_keys(edit, &set->key);
 	if (split)
 		edit_split_and_set(edit, set);
 	else

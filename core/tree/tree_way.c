@@ -37,7 +37,7 @@ void tree_ways_init(struct tree *tree)
 
 	for (i = 0; i < TREE_WAYS; i++)
 		way_forget(&tree->ways[i]);
-	tree->way_last = tree->way_victim = 0;
+	tree->way_last = tree->way_before = tree->way_victim = 0;
 }
 
 void tree_ways_drop(struct volume *vol, const struct tree_path *but)
@@ -60,6 +60,12 @@ void tree_edit_leave(struct volume *vol)
 	tree_ways_drop(vol, NULL);
 }
 
+static void way_use(struct tree *tree, u32 i)
+{
+	tree->way_before = tree->way_last;
+	tree->way_last = i;
+}
+
 /* Round about, but not the one that was just used: it may be wanted in turns with the new one. */
 static struct tree_path *way_victim(struct tree *tree)
 {
@@ -75,7 +81,7 @@ static struct tree_path *way_victim(struct tree *tree)
 		i = tree->way_victim;
 		tree->way_victim = (i + 1) % TREE_WAYS;
 	}
-	tree->way_last = i;
+	way_use(tree, i);
 	return &tree->ways[i];
 }
 
@@ -89,10 +95,16 @@ struct tree_path *tree_way(struct volume *vol, const struct node_key *key, bool 
 	*err = 0;
 	if (way_kept(way) && path_leads(way, key))
 		return way;
+	/* Mostly two are used in turns. */
+	way = &tree->ways[tree->way_before];
+	if (way_kept(way) && path_leads(way, key)) {
+		swap(tree->way_last, tree->way_before);
+		return way;
+	}
 	for (i = 0; i < TREE_WAYS; i++) {
 		way = &tree->ways[i];
 		if (way_kept(way) && path_leads(way, key)) {
-			tree->way_last = i;
+			way_use(tree, i);
 			return way;
 		}
 	}
