@@ -204,20 +204,15 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	const struct disk_anchor *anchor = &vol->anchor;
 	int err;
 
-	if (le64_to_cpu(anchor->data_blocks) > le64_to_cpu(anchor->used_blocks)) {
-		snprintf(why, why_size, "the anchor counts more data blocks than blocks in use");
-		return -EIO;
-	}
+	err = unify_check_counts(anchor, why, why_size);
+	if (err)
+		return err;
 	tree_set_root(vol, le64_to_cpu(anchor->root_addr), le64_to_cpu(anchor->root_birth),
 		      le32_to_cpu(anchor->root_level));
 	vol->delta.committed = vol->delta.applying = vol->tree.snapshot_delta = le64_to_cpu(anchor->delta);
 	vol->log.next_addr = le64_to_cpu(anchor->log_addr);
 	vol->log.after_addr = le64_to_cpu(anchor->log_after);
 	vol->log.next_seq = le64_to_cpu(anchor->log_seq);
-	if (le64_to_cpu(anchor->unwritten_blocks) > le64_to_cpu(anchor->data_blocks)) {
-		snprintf(why, why_size, "the anchor counts more unwritten blocks than data blocks");
-		return -EIO;
-	}
 	vol->tree_inodes = le64_to_cpu(anchor->inodes);
 	vol->space.unwritten = le64_to_cpu(anchor->unwritten_blocks);
 	atomic64_set(&vol->balloc.data_used, le64_to_cpu(anchor->data_blocks));

@@ -204,6 +204,7 @@ u64 balloc_touched_bytes(struct volume *vol);	/* what all groups take in the log
  * When the anchor is durable it calls snapshot_done(ok) which makes the written slots the current ones.
  * delta must be above that of every snapshot before (-EINVAL if a changed group has a map for it
  * already: two anchors for one delta could not be told apart by their maps); one snapshot at a time (-EBUSY).
+ * Each map is checked as it will be when it is read: -EIO, and told, if one would not pass, or is not as the books say.
  */
 struct group_bits;
 
@@ -216,7 +217,7 @@ struct map_write {
 	struct group_bits *packed;	/* what its data will be made of */
 };
 int balloc_snapshot(struct volume *vol, u64 delta, struct list_head *writes);
-bool balloc_snapshot_more(struct volume *vol, struct list_head *writes);	/* false: all are written */
+int balloc_snapshot_more(struct volume *vol, struct list_head *writes);	/* 1; 0: all are written; -EIO: see snapshot */
 void balloc_snapshot_done(struct volume *vol, struct list_head *writes, bool ok);	/* frees them */
 
 /* Check one free-map block; 0, or -EIO and a sentence in why. */

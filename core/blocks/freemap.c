@@ -242,6 +242,23 @@ static void map_seal(struct volume *vol, u64 group, u64 addr, u64 delta, void *d
 	map->crc = cpu_to_le32(map_crc(vol, data));
 }
 
+/* What was sealed is what reading will accept.  free: so many blocks are, by the books; or -1. */
+static int map_check_ours(struct volume *vol, u64 group, const void *data, s64 free)
+{
+	u32 marked = get_unaligned_le32((const u8 *)data + offsetof(struct disk_map, free));
+	char why[120];
+	int err = map_check_bits(vol, data, group, why, sizeof(why));
+
+	if (!err && free >= 0 && free != marked) {
+		scnprintf(why, sizeof(why), "it marks %u blocks as free, there are %lld", marked, (long long)free);
+		err = -EIO;
+	}
+	if (err)
+		volume_warn(vol, "the free map of group %llu is not as it must be: %s; it is not written",
+			    (unsigned long long)group, why);
+	return err;
+}
+
 static u64 map_delta(const void *data)
 {
 	return get_unaligned_le64((const u8 *)data + offsetof(struct disk_map, delta));
@@ -853,7 +870,7 @@ static int snapshot_add(struct volume *vol, struct balloc_group *group, u8 slot,
 		return -ENOMEM;
 	group_copy_bits(vol, group, map_bits(write->data));
 	map_seal(vol, write->group, write->addr, delta, write->data);
-	return 0;
+	return map_check_ours(vol, write->group, write->data, (s64)group->info->free + group->extra);
 }
 
 static u32 snapshot_at_once(struct volume *vol)
@@ -930,10 +947,11 @@ int balloc_snapshot(struct volume *vol, u64 delta, struct list_head *writes)
 }
 
 /* Writes are in the order in which they are made: those that have data are followed by those that wait. */
-bool balloc_snapshot_more(struct volume *vol, struct list_head *writes)
+int balloc_snapshot_more(struct volume *vol, struct list_head *writes)
 {
 	struct map_write *from, *to = list_first_entry(writes, struct map_write, link), *first;
 	u64 delta = vol->balloc.snapshot_delta;
+	int err;
 
 	while (&to->link != writes && !to->packed)
 		to = list_next_entry(to, link);
@@ -951,6 +969,9 @@ bool balloc_snapshot_more(struct volume *vol, struct list_head *writes)
 		swap(from->data, to->data);
 		group_bits_unpack(vol, to->packed, map_bits(to->data));
 		map_seal(vol, to->group, to->addr, delta, to->data);
+		err = map_check_ours(vol, to->group, to->data, -1);
+		if (err)
+			return err;
 		kvfree(to->packed);
 		to->packed = NULL;
 		to = list_next_entry(to, link);

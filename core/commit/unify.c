@@ -13,6 +13,8 @@
  *  3. Blocks that only the old anchor needs (node_frees, old log blocks) are released only when the
  *     new one is durable.
  *  4. An anchor is written twice, so that one bad block does not lose it; never over the newest durable one.
+ *  5. What is written passes the checks that reading it will make.  If not, memory was damaged, or something here is
+ *     wrong: the volume stops, and the anchor on the disk with the log behind it is whole.
  */
 #include "core/volume.h"
 #include "core/device/device.h"
@@ -95,8 +97,8 @@ static int node_order(void *priv, const struct list_head *a, const struct list_h
 	return x < y ? -1 : x > y;
 }
 
-/* Submit all nodes, runs of neighbours as one write. */
-static void unify_write_nodes(struct volume *vol)
+/* Submit all nodes, runs of neighbours as one write.  -EIO: one is not as it must be; it is not written. */
+static int unify_write_nodes(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
 	struct node_buffer *node;
@@ -106,7 +108,8 @@ static void unify_write_nodes(struct volume *vol)
 
 	list_sort(NULL, &unify->nodes, node_order);
 	list_for_each_entry(node, &unify->nodes, lru_link) {
-		node_seal(vol, node->data);
+		if (node_seal_checked(vol, node))
+			return -EIO;
 		if (count && (count == ARRAY_SIZE(vec) || node->addr != start + count)) {
 			device_writev(vol->dev, start, vec, count, 0, &unify->wait);
 			count = 0;
@@ -118,6 +121,7 @@ static void unify_write_nodes(struct volume *vol)
 	}
 	if (count)
 		device_writev(vol->dev, start, vec, count, 0, &unify->wait);
+	return 0;
 }
 
 /* Those that have their data. */
@@ -133,19 +137,20 @@ static void unify_write_maps(struct volume *vol)
 	}
 }
 
-/* Of very many maps, the next part.  False: all are written. */
-static bool unify_write_more(struct volume *vol)
+/* Of very many maps, the next part: 1; 0: all are written; -EIO. */
+static int unify_write_more(struct volume *vol)
 {
 	struct blk_plug plug;
+	int more = balloc_snapshot_more(vol, &vol->unify.maps);
 
-	if (!balloc_snapshot_more(vol, &vol->unify.maps))
-		return false;
+	if (more <= 0)
+		return more;
 	io_wait_init(&vol->unify.wait);
 	blk_start_plug(&plug);
 	unify_write_maps(vol);
 	device_kick(vol->dev);
 	blk_finish_plug(&plug);
-	return true;
+	return 1;
 }
 
 int unify_start(struct volume *vol)
@@ -167,6 +172,8 @@ int unify_start(struct volume *vol)
 	err = balloc_snapshot(vol, vol->delta.committed, &unify->maps);
 	if (err) {
 		balloc_snapshot_done(vol, &unify->maps, false);
+		if (err == -EIO)
+			volume_abort(vol, err, "a free map is damaged in memory");
 		return err;
 	}
 	tree_edit_begin(vol);
@@ -181,21 +188,56 @@ int unify_start(struct volume *vol)
 
 	io_wait_init(&unify->wait);
 	blk_start_plug(&plug);
-	unify_write_nodes(vol);
-	unify_write_maps(vol);
+	err = unify_write_nodes(vol);
+	if (!err)
+		unify_write_maps(vol);
 	device_kick(vol->dev);
 	blk_finish_plug(&plug);
 	count_add(vol, TUX3_COUNT_NODE_BLOCKS, unify->node_count);
 	unify->phase = UNIFY_WRITING;
 	trace_tux3_unify_begin(vol, unify->since_delta, unify->node_count, vol->log.length);
-	return 0;
+	if (err)	/* what was submitted is waited for by unify_exit() */
+		volume_abort(vol, err, "a tree node is damaged in memory");
+	return err;
+}
+
+int unify_check_counts(const struct disk_anchor *anchor, char *why, size_t why_size)
+{
+	if (le64_to_cpu(anchor->used_blocks) > le64_to_cpu(anchor->total_blocks))
+		snprintf(why, why_size, "the anchor counts more blocks in use than there are");
+	else if (le64_to_cpu(anchor->data_blocks) > le64_to_cpu(anchor->used_blocks))
+		snprintf(why, why_size, "the anchor counts more data blocks than blocks in use");
+	else if (le64_to_cpu(anchor->unwritten_blocks) > le64_to_cpu(anchor->data_blocks))
+		snprintf(why, why_size, "the anchor counts more unwritten blocks than data blocks");
+	else
+		return 0;
+	return -EIO;
+}
+
+static int unify_check_anchor(struct volume *vol, const struct disk_anchor *anchor, u64 offset)
+{
+	char why[160];
+	int err = anchor_check(anchor, offset, why, sizeof(why)) ? -EIO : unify_check_counts(anchor, why, sizeof(why));
+
+	if (!err && (!apply_blocks_valid(vol, le64_to_cpu(anchor->root_addr), 1) ||
+		     !apply_blocks_valid(vol, le64_to_cpu(anchor->log_addr), 1))) {
+		snprintf(why, sizeof(why), "it leads to block %llu or %llu, which is not one of the tree or of the log",
+			 (unsigned long long)le64_to_cpu(anchor->root_addr),
+			 (unsigned long long)le64_to_cpu(anchor->log_addr));
+		err = -EIO;
+	}
+	if (err)
+		volume_warn(vol, "the anchor for delta %llu is not as it must be: %s; it is not written",
+			    (unsigned long long)le64_to_cpu(anchor->delta), why);
+	return err;
 }
 
 /* Both copies, at the two ends of the volume. */
-static void unify_write_anchor(struct volume *vol)
+static int unify_write_anchor(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
 	unsigned int i;
+	int err = 0;
 
 	io_wait_init(&unify->wait);
 	for (i = 0; i < 2; i++) {
@@ -203,6 +245,9 @@ static void unify_write_anchor(struct volume *vol)
 
 		unify->anchor.slot_offset = cpu_to_le64(offset);
 		anchor_seal(&unify->anchor);
+		err = unify_check_anchor(vol, &unify->anchor, offset);
+		if (err)
+			break;
 		memcpy(unify->anchor_block[i], &unify->anchor, sizeof(unify->anchor));
 		device_write(vol->dev, offset >> vol->block_shift, unify->anchor_block[i], 1,
 			     vol->dev->has_fua ? DEVICE_FUA : 0, &unify->wait);
@@ -210,6 +255,7 @@ static void unify_write_anchor(struct volume *vol)
 	}
 	device_kick(vol->dev);
 	unify->phase = UNIFY_ANCHORING;
+	return err;
 }
 
 /* The anchor is durable: what only its predecessor needed may be used again. */
@@ -264,7 +310,9 @@ static int unify_step(struct volume *vol, bool wait)
 			tree_snapshot_done(vol, &unify->nodes, !err);
 			tree_edit_end(vol);
 		}
-		if (!err && unify_write_more(vol))
+		if (!err)
+			err = unify_write_more(vol);
+		if (err > 0)
 			return 1;
 		unify->phase = UNIFY_WRITTEN;
 		unify->flushes_seen = unify->flushes;
@@ -272,8 +320,8 @@ static int unify_step(struct volume *vol, bool wait)
 	case UNIFY_WRITTEN:
 		if (!unify_durable(vol))
 			return 0;
-		unify_write_anchor(vol);
-		return 1;
+		err = unify_write_anchor(vol);
+		return err ? err : 1;
 	case UNIFY_ANCHORING:
 		if (!unify_io_over(vol, wait, &err))
 			return 0;

@@ -24,7 +24,7 @@ void anchor_seal(struct disk_anchor *anchor)
 	anchor->crc = cpu_to_le32(anchor_crc(anchor));
 }
 
-static int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t why_size)
+int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t why_size)
 {
 	u32 shift = le32_to_cpu(anchor->block_shift);
 	u64 total = le64_to_cpu(anchor->total_blocks);

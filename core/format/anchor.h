@@ -16,5 +16,7 @@ int volume_read_anchor_slot(struct tux3_device *dev, unsigned int n, struct disk
 			    char *why, size_t why_size);
 u64 anchor_slot_offset(u64 volume_bytes, unsigned int slot);	/* bytes */
 void anchor_seal(struct disk_anchor *anchor);			/* set its checksum */
+/* Is it whole, for this place, and possible?  0, or -EINVAL, -EOPNOTSUPP, -EIO and a sentence. */
+int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t why_size);
 
 #endif

@@ -658,6 +658,11 @@ static const struct {
 	[TUX3_RECORD_XATTR_PUNCH] = { sizeof(struct record_hashes), apply_xattr_punch },
 };
 
+bool apply_record_possible(u32 type, u32 len)
+{
+	return type < ARRAY_SIZE(apply_table) && apply_table[type].apply && len >= apply_table[type].min_len;
+}
+
 int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	if (type != TUX3_RECORD_GROUP_TOUCHED)		/* which is nothing of the tree */

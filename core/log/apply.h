@@ -23,6 +23,8 @@ int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group)
 /* One record after another: *at is the offset, 0 at first.  1: *record is valid, 0: end, -EIO. */
 int log_next_record(const void *records, u32 bytes, u32 *at, const struct disk_record **record);
 
+/* Is there such a record? */
+bool apply_record_possible(u32 type, u32 len);
 /* A run of blocks within the volume, its ends not on fixed blocks. */
 bool apply_blocks_valid(struct volume *vol, u64 addr, u64 count);
 /* An extent item of len bytes: 0 or -EIO. */

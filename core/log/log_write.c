@@ -5,7 +5,8 @@
  * Invariants
  *  1. log.next_addr and log.after_addr are always allocated (busy), so the blocks before them can name them.
  *  2. Every record is applied to the tree when it is logged, by the code that replay uses.
- *  3. Log blocks of the chain are in log.blocks (or old_blocks, while an anchor is being moved).
+ *  3. What is written passes the checks that reading it will make; if not the commit fails (log_check).
+ *  4. Log blocks of the chain are in log.blocks (or old_blocks, while an anchor is being moved).
  *
  * All of it by the back end, commit_mutex held.
  */
@@ -299,6 +300,66 @@ static int log_place(struct volume *vol, u64 *next, u64 *after)
 	return err;
 }
 
+/* Where the walk through the chunks is. */
+struct log_scan {
+	u64 left;		/* of a record: bytes in later chunks */
+	u64 bytes;
+	u32 records, crc;
+};
+
+/* The records in one chunk.  What is wrong, or NULL. */
+static const char *log_check_chunk(struct volume *vol, const struct log_chunk *chunk, u32 at, struct log_scan *walk)
+{
+	const u8 *payload = (const u8 *)(chunk->block + 1);
+	u32 used = chunk->used, piece;
+
+	if (used > chunk_capacity(vol) || used < at)
+		return "a block holds more than it has room for";
+	if (!apply_blocks_valid(vol, chunk->addr, 1))
+		return "a block would go where no log can be";
+	walk->crc = crc32c(walk->crc, payload + at, used - at);
+	walk->bytes += used - at;
+	for (; at < used; at += piece, walk->left -= piece) {
+		if (!walk->left) {
+			const struct disk_record *head = (const void *)(payload + at);
+
+			if (used - at < sizeof(*head) || !apply_record_possible(le16_to_cpu(head->type), le32_to_cpu(head->len)))
+				return "there is a record that nobody can read";
+			walk->left = sizeof(*head) + round_up((u64)le32_to_cpu(head->len), 8);
+			walk->records++;
+		}
+		piece = min_t(u64, walk->left, used - at);
+	}
+	return NULL;
+}
+
+/*
+ * What reading will check, before it is sealed: each record was applied when it was logged, and is as it was then.
+ */
+static int log_check(struct volume *vol, u64 delta, u64 next, u64 after)
+{
+	struct log_scan walk = { .crc = ~0u };
+	struct log *log = &vol->log;
+	struct log_chunk *chunk;
+	const char *why = NULL;
+
+	list_for_each_entry(chunk, &log->chunks, link) {
+		why = log_check_chunk(vol, chunk, chunk->link.prev == &log->chunks ? sizeof(struct disk_commit) : 0, &walk);
+		if (why)
+			break;
+	}
+	if (!why && (walk.left || walk.bytes != log->bytes || walk.records != log->records))
+		why = "there are not as many records as were logged";
+	if (!why && walk.crc != log->crc)
+		why = "records are not as they were logged";
+	if (!why && (!apply_blocks_valid(vol, next, 1) || !apply_blocks_valid(vol, after, 1)))
+		why = "it would go on where no log can be";
+	if (!why)
+		return 0;
+	volume_warn(vol, "the log of delta %llu is not as it must be: %s; it is not written", (unsigned long long)delta, why);
+	return -EIO;
+}
+
 static void log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 index, u64 next, u64 after)
 {
 	struct log *log = &vol->log;
@@ -391,6 +452,8 @@ int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *w
 		err = -EFBIG;
 	if (!err)
 		err = log_place(vol, &next, &after);
+	if (!err)
+		err = log_check(vol, delta, next, after);
 	if (err)
 		return err;
 	log_fill_header(vol, delta, flags);

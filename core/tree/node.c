@@ -198,8 +198,7 @@ static int inner_check(struct volume *vol, const struct disk_node *node, char *w
 	return 0;
 }
 
-static int header_check(struct volume *vol, const struct disk_node *node, u64 addr, u64 birth, int level,
-			char *why, size_t why_size)
+static int seal_check(struct volume *vol, const struct disk_node *node, char *why, size_t why_size)
 {
 	u32 crc;
 
@@ -212,6 +211,12 @@ static int header_check(struct volume *vol, const struct disk_node *node, u64 ad
 		snprintf(why, why_size, "checksum %08x, expected %08x", crc, le32_to_cpu(node->crc));
 		return -EIO;
 	}
+	return 0;
+}
+
+static int header_check(struct volume *vol, const struct disk_node *node, u64 addr, u64 birth, int level,
+			char *why, size_t why_size)
+{
 	if (le64_to_cpu(node->volume_id) != vol->id) {
 		snprintf(why, why_size, "it belongs to volume %016llx", le64_to_cpu(node->volume_id));
 		return -EIO;
@@ -235,9 +240,7 @@ static int header_check(struct volume *vol, const struct disk_node *node, u64 ad
 	return 0;
 }
 
-/* Item types are not judged here: a later version may add some as a compatible feature. */
-int node_check(struct volume *vol, const void *data, u64 addr, u64 birth, int level,
-	       char *why, size_t why_size)
+int node_check_unsealed(struct volume *vol, const void *data, u64 addr, u64 birth, int level, char *why, size_t why_size)
 {
 	const struct disk_node *node = data;
 	int err = header_check(vol, node, addr, birth, level, why, why_size);
@@ -247,9 +250,18 @@ int node_check(struct volume *vol, const void *data, u64 addr, u64 birth, int le
 	return node_level(node) ? inner_check(vol, node, why, why_size) : leaf_check(vol, node, why, why_size);
 }
 
-void node_seal(struct volume *vol, void *data)
+/* Item types are not judged here: a later version may add some as a compatible feature. */
+int node_check(struct volume *vol, const void *data, u64 addr, u64 birth, int level,
+	       char *why, size_t why_size)
 {
-	struct disk_node *node = data;
+	int err = seal_check(vol, data, why, why_size);
+
+	return err ? err : node_check_unsealed(vol, data, addr, birth, level, why, why_size);
+}
+
+/* Bytes that are anything in memory.  A node whose header cannot be true keeps them. */
+static void node_clear_unused(struct volume *vol, struct disk_node *node)
+{
 	u32 from, to;
 
 	if (node_level(node)) {
@@ -260,8 +272,33 @@ void node_seal(struct volume *vol, void *data)
 		to = le32_to_cpu(node->data_start);
 	}
 	from += sizeof(*node);
-	memset((u8 *)data + from, 0, to - from);
+	if (from < to && to <= vol->block_size)
+		memset((u8 *)node + from, 0, to - from);
+}
+
+void node_seal(struct volume *vol, void *data)
+{
+	struct disk_node *node = data;
+
+	node_clear_unused(vol, node);
 	node->crc = cpu_to_le32(node_checksum(vol, node));
+}
+
+int node_seal_checked(struct volume *vol, const struct node_buffer *buffer)
+{
+	struct disk_node *node = buffer->data;
+	char why[NODE_WHY_MAX] = "it is not a tree node";
+	int err = -EIO;
+
+	node_clear_unused(vol, node);
+	if (le32_to_cpu(node->magic) == TUX3_NODE_MAGIC)
+		err = node_check_unsealed(vol, node, buffer->addr, buffer->birth, buffer->level, why, sizeof(why));
+	if (err)
+		volume_warn(vol, "the tree node for block %llu is not as it must be: %s; it is not written",
+			    (unsigned long long)buffer->addr, why);
+	else
+		node->crc = cpu_to_le32(node_checksum(vol, node));
+	return err;
 }
 
 void node_set_addr(void *data, u64 addr)

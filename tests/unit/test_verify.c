@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Nothing wrong is written: what is damaged in memory between a change and its write is found, the volume stops with a
+ * sentence, and the next mount finds all that was acknowledged.
+ */
+#include "support_lib.h"
+
+#include "core/blocks/freemap.h"
+#include "core/check/check.h"
+#include "core/commit/unify.h"
+#include "core/delta/delta.h"
+#include "core/tree/tree.h"
+#include "core/tree/tree_internal.h"
+#include "log.h"
+
+#define FILES 300u
+
+static struct volume *vol;
+static char messages[4096];
+
+static void keep_messages(int level, const char *message)
+{
+	size_t used = strlen(messages);
+
+	snprintf(messages + used, sizeof(messages) - used, "%s\n", message);
+}
+
+static void make_file(struct bed *bed, u32 i, u32 bytes)
+{
+	static u8 data[2 * 4096];
+	struct tux3_node *node;
+	char path[20];
+
+	snprintf(path, sizeof(path), "/file-%u", i);
+	assert_ok(tux3_path(bed->volume, NULL, path, TUX3_CREATE, 0644, &node));
+	assert_int_equal(tux3_write(node, data, bytes, 0), bytes);
+	tux3_node_put(node, 1);
+}
+
+static void begin(struct bed *bed)
+{
+	u32 i;
+
+	*bed = (struct bed){ .opts = { .manual = true } };
+	bed_make(bed, 64 << 20, 4096);
+	for (i = 0; i < FILES; i++)
+		make_file(bed, i, 5000);
+	assert_ok(tux3_sync(bed->volume));
+	vol = tux3_core(bed->volume);
+	messages[0] = 0;
+	env_set_log(keep_messages);
+}
+
+/* It has stopped, and said why; what was synced is there. */
+static void end(struct bed *bed, const char *sentence)
+{
+	struct check_options opts = { .data = true };
+	struct check_result result = {};
+	struct tux3_node *node;
+	char path[20];
+	u32 i;
+
+	env_set_log(NULL);
+	if (!strstr(messages, sentence) || !strstr(messages, "nothing more is written"))
+		fail_msg("said nothing of \"%s\": %s", sentence, messages);
+	assert_true(volume_error(vol) < 0);
+	assert_true(tux3_path(bed->volume, NULL, "/later", TUX3_CREATE, 0644, &node) < 0);
+	tux3_abandon(bed->volume);
+	bed_open(bed);
+	assert_ok(volume_check(tux3_core(bed->volume), &opts, &result));
+	assert_int_equal(result.problems, 0);
+	for (i = 0; i < FILES; i++) {
+		snprintf(path, sizeof(path), "/file-%u", i);
+		assert_ok(tux3_path(bed->volume, NULL, path, 0, 0, &node));
+		tux3_node_put(node, 1);
+	}
+	bed_free(bed);
+}
+
+/* ---- tree nodes ---- */
+
+static void swap_keys(struct disk_node *node)
+{
+	struct disk_item *items = (void *)(node + 1);
+
+	swap(items[0].key, items[1].key);
+}
+
+static void move_data(struct disk_node *node)
+{
+	struct disk_item *items = (void *)(node + 1);
+
+	items[1].at = cpu_to_le16(le16_to_cpu(items[1].at) - 8);
+}
+
+static void too_many(struct disk_node *node)
+{
+	node->count = cpu_to_le16(60000);
+}
+
+static void wrong_level(struct disk_node *node)
+{
+	node->level = cpu_to_le16(1);
+}
+
+static void wrong_magic(struct disk_node *node)
+{
+	node->magic = 0;
+}
+
+static void wrong_birth(struct disk_node *node)
+{
+	node->birth = cpu_to_le64(le64_to_cpu(node->birth) + 1);
+}
+
+static void wrong_branch(struct disk_node *node)
+{
+	struct disk_branch *branches = (void *)(node + 1);
+
+	branches[0].addr = cpu_to_le64(vol->total_blocks);
+}
+
+static void test_a_damaged_node_is_not_written(void **state)
+{
+	static const struct {
+		void (*damage)(struct disk_node *node);
+		u32 level;
+		const char *sentence;
+	} cases[] = {
+		{ swap_keys, 0, "is not above the one before it" },
+		{ move_data, 0, "item 1 has its" },
+		{ too_many, 0, "do not fit in it" },
+		{ wrong_level, 0, "is not as it must be" },
+		{ wrong_magic, 0, "it is not a tree node" },
+		{ wrong_birth, 0, "born in delta" },
+		{ wrong_branch, 1, "leads to block" },
+	};
+	struct node_buffer *buffer, *found;
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		begin(&bed);
+		assert_ok(tree_place(vol));	/* what comes now has its place */
+		found = NULL;
+		list_for_each_entry(buffer, &vol->tree.dirty, lru_link)
+			if (buffer->level == cases[i].level)
+				found = buffer;
+		assert_non_null(found);
+		cases[i].damage(found->data);
+		assert_int_equal(delta_commit_unify(vol), -EIO);
+		end(&bed, cases[i].sentence);
+	}
+}
+
+/* ---- free maps ---- */
+
+static void free_fixed(struct balloc_group *group)
+{
+	clear_bit(0, group->disk);
+}
+
+static void free_beyond_end(struct balloc_group *group)
+{
+	clear_bit(vol->group_blocks - 1, group->disk);
+}
+
+static void lose_block(struct balloc_group *group)
+{
+	group->info->free--;
+}
+
+static void test_a_damaged_map_is_not_written(void **state)
+{
+	static const struct {
+		void (*damage)(struct balloc_group *group);
+		const char *sentence;
+	} cases[] = {
+		{ free_fixed, "fixed block 0 is marked free" },
+		{ free_beyond_end, "beyond the end of the volume is marked free" },
+		{ lose_block, "blocks as free, there are" },
+	};
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		begin(&bed);
+		cases[i].damage(list_first_entry(&vol->balloc.changed, struct balloc_group, link));
+		assert_int_equal(delta_commit_unify(vol), -EIO);
+		end(&bed, cases[i].sentence);
+	}
+}
+
+/* ---- the anchor ---- */
+
+static void wrong_version(void)
+{
+	vol->anchor.version = cpu_to_le32(TUX3_FORMAT_VERSION + 1);
+}
+
+static void wrong_groups(void)
+{
+	vol->anchor.group_blocks = cpu_to_le32(vol->group_blocks + 1);
+}
+
+static void too_many_unwritten(void)
+{
+	vol->space.unwritten = atomic64_read(&vol->balloc.data_used) + 1;
+}
+
+static void test_a_damaged_anchor_is_not_written(void **state)
+{
+	static const struct {
+		void (*damage)(void);
+		const char *sentence;
+	} cases[] = {
+		{ wrong_version, "newer than this program knows" },
+		{ wrong_groups, "describes an impossible volume" },
+		{ too_many_unwritten, "more unwritten blocks than data blocks" },
+	};
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		begin(&bed);
+		cases[i].damage();
+		assert_int_equal(delta_commit_unify(vol), -EIO);
+		end(&bed, cases[i].sentence);
+	}
+}
+
+/* ---- the log ---- */
+
+struct chunk {		/* as log_write.c has it */
+	struct list_head link;
+	u64 addr;
+	u32 used;
+	struct disk_log *block;
+};
+
+static struct tux3_device_ops ops;
+static const struct tux3_device_ops *real_ops;
+static void (*damage_chunk)(struct chunk *chunk);
+
+/* Data is written in the middle of a commit, when some of its records are logged. */
+static void write_and_damage(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+			     struct io_wait *wait)
+{
+	if (damage_chunk && !list_empty(&vol->log.chunks)) {
+		damage_chunk(list_first_entry(&vol->log.chunks, struct chunk, link));
+		damage_chunk = NULL;
+	}
+	real_ops->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static struct disk_record *first_record(struct chunk *chunk)
+{
+	return (void *)((u8 *)(chunk->block + 1) + sizeof(struct disk_commit));
+}
+
+static void flip_bit(struct chunk *chunk)
+{
+	((u8 *)(first_record(chunk) + 1))[3] ^= 1;
+}
+
+static void wrong_type(struct chunk *chunk)
+{
+	first_record(chunk)->type = cpu_to_le16(999);
+}
+
+static void wrong_length(struct chunk *chunk)
+{
+	first_record(chunk)->len = cpu_to_le32(1u << 20);
+}
+
+static void test_a_damaged_log_is_not_written(void **state)
+{
+	static const struct {
+		void (*damage)(struct chunk *chunk);
+		const char *sentence;
+	} cases[] = {
+		{ flip_bit, "records are not as they were logged" },
+		{ wrong_type, "a record that nobody can read" },
+		{ wrong_length, "not as many records as were logged" },
+	};
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		begin(&bed);
+		real_ops = bed.dev->ops;
+		ops = *real_ops;
+		ops.write = write_and_damage;
+		bed.dev->ops = &ops;
+		damage_chunk = cases[i].damage;
+		make_file(&bed, FILES, 5000);
+		make_file(&bed, FILES + 1, 5000);
+		assert_int_equal(tux3_sync(bed.volume), -EIO);
+		assert_null(damage_chunk);
+		bed.dev->ops = real_ops;
+		end(&bed, cases[i].sentence);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_damaged_node_is_not_written),
+		cmocka_unit_test(test_a_damaged_map_is_not_written),
+		cmocka_unit_test(test_a_damaged_anchor_is_not_written),
+		cmocka_unit_test(test_a_damaged_log_is_not_written),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
