@@ -425,7 +425,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 
 int commit_delta(struct volume *vol)
 {
-	u64 start = ktime_get_ns(), delta, data, log, blocks, io_ns = 0;
+	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
 	s64 taken = vol->balloc.taken;
 	bool alone;
 	struct llist_node *inodes;
@@ -441,6 +441,8 @@ int commit_delta(struct volume *vol)
 	delta = delta_transition(vol, &charged);
 	inodes = llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1]));
 	vol->delta.applying = delta;
+	load = atomic64_read(&vol->delta.dirty_bytes[delta & 1]) +
+	       atomic64_read(&vol->delta.changes[delta & 1]) * PACE_CHANGE_BYTES;
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
 	log = vol->log.length;
 	blocks = atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]);
@@ -474,6 +476,7 @@ int commit_delta(struct volume *vol)
 	blocks = data + atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]) - blocks;
 	if (!err) {
 		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
+		pace_learn_load(vol, load, ktime_get_ns() - start);
 		trim_note(vol, &vol->log.freed);
 		err = balloc_release(vol, &vol->log.freed);
 	}

@@ -13,6 +13,7 @@
 #include "core/blocks/trim.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
+#include "core/delta/pace.h"
 #include "core/delta/space.h"
 #include "core/data/delete.h"
 #include "core/commit/commit.h"
@@ -617,6 +618,7 @@ int delta_commit_inode(struct tux3_inode *inode)
 	struct volume *vol = inode->vol;
 	bool in_front, in_back;
 	u64 front;
+	int err;
 
 	/* What was changed before the call is in this front delta or an older one, even if front moves on. */
 	spin_lock(&inode->lock);
@@ -626,7 +628,12 @@ int delta_commit_inode(struct tux3_inode *inode)
 	spin_unlock(&inode->lock);
 	if (!in_front && !in_back)
 		return volume_error(vol);
-	return delta_commit_to(vol, in_front ? front : front - 1, false);
+	if (!vol->delta.thread)
+		return delta_commit_to(vol, in_front ? front : front - 1, false);
+	pace_sync(vol);
+	err = delta_commit_to(vol, in_front ? front : front - 1, false);
+	pace_sync(vol);		/* however long that took, it was waited for until now */
+	return err;
 }
 
 int delta_fsync_inode(struct tux3_inode *inode)

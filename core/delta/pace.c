@@ -21,6 +21,11 @@
  * fade by as much as is added to the time.  So small commits weigh little, one that took long weighs much, a device that
  * becomes slow is noticed by the first commit that shows it, and one that becomes fast in a few seconds of writing.
  *
+ * A second is far too long for who calls fsync beside somebody else's load.  So while fsyncs come, and for a while after,
+ * a delta holds no more than is committed in 20 ms, whatever that takes: on a fast device it is the back end's CPU time,
+ * and that is measured in the same way, over whole commits.  Load that nobody waits for gets the large deltas, with fewer
+ * flushes and fewer nodes written twice.
+ *
  * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
  * is no limit then: deltas end where the options say, every time in the same place.
  */
@@ -33,6 +38,9 @@
 #define PACE_BASE_SHARE		8u		/* of a larger time than before goes into base_ns */
 #define PACE_BYTES_MAX		(1ULL << 36)	/* a commit's, and bytes per us, so that the sums fit */
 #define PACE_FASTEST		(1u << 17)
+#define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs come ... */
+#define PACE_SYNC_BASES		4u		/* ... or so many times what the smallest takes */
+#define PACE_SYNC_MEMORY_NS	(2 * NSEC_PER_SEC)	/* they come, if one came so lately */
 
 /* What the device writes in opts.delta_ms. */
 static u64 pace_target(struct volume *vol)
@@ -40,6 +48,21 @@ static u64 pace_target(struct volume *vol)
 	u64 bandwidth = min_t(u64, READ_ONCE(vol->pace.bandwidth), S64_MAX / U32_MAX);
 
 	return max_t(u64, bandwidth * vol->opts.delta_ms / 1000, PACE_MIN_BYTES);
+}
+
+static bool pace_syncing(struct pace *pace)
+{
+	u64 synced = READ_ONCE(pace->synced_ns);
+
+	return synced && ktime_get_ns() - synced < PACE_SYNC_MEMORY_NS;
+}
+
+/* What is committed, by the device and by the CPU, in the time for which an fsync may wait for others' load. */
+static u64 pace_sync_target(struct pace *pace)
+{
+	u64 us = max_t(u64, PACE_SYNC_MS * 1000, PACE_SYNC_BASES * pace->base_ns / 1000);
+
+	return max_t(u64, READ_ONCE(pace->load_rate) / 1000 * min_t(u64, us, PACE_WINDOW_US) / 1000, PACE_SYNC_MIN_BYTES);
 }
 
 void pace_update(struct volume *vol)
@@ -50,10 +73,15 @@ void pace_update(struct volume *vol)
 
 	if (!vol->opts.manual && vol->opts.delta_ms != U32_MAX) {
 		u64 target = READ_ONCE(pace->bandwidth) ? pace_target(vol) : 2 * PACE_FIRST_BYTES;
+		u64 least = PACE_MIN_BYTES;
 
+		if (pace_syncing(pace) && READ_ONCE(pace->load_rate)) {
+			target = min(target, pace_sync_target(pace));
+			least = PACE_SYNC_MIN_BYTES / 2;
+		}
 		limited = target < limit;
 		limit = min(limit, target);
-		commit = min(commit, max_t(u64, target / 2, PACE_MIN_BYTES));
+		commit = min(commit, max_t(u64, target / 2, least));
 	}
 	WRITE_ONCE(pace->change_bytes, limited ? PACE_CHANGE_BYTES : 0);
 	WRITE_ONCE(pace->commit_bytes, commit);
@@ -68,24 +96,50 @@ static void pace_learn_base(struct pace *pace, u64 ns)
 		pace->base_ns += (ns - pace->base_ns) / PACE_BASE_SHARE;
 }
 
-void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone)
+/* Add to an average over time: what it covers is at most the window, and the rest fades by as much as is added. */
+static u64 pace_average(u64 *sum, u64 *sum_us, u64 bytes, u64 ns, u64 base_ns)
 {
-	struct pace *pace = &vol->pace;
 	u64 us, keep;
 
-	if (bytes && bytes <= PACE_SMALL_BYTES && alone)
-		pace_learn_base(pace, ns);
-	if (bytes < PACE_LEARN_BYTES)
-		return;
 	bytes = min(bytes, PACE_BYTES_MAX);
-	us = max((ns - min(pace->base_ns, ns / 4 * 3)) / 1000, bytes / PACE_FASTEST) + 1;
+	us = max((ns - min(base_ns, ns / 4 * 3)) / 1000, bytes / PACE_FASTEST) + 1;
 	if (us > PACE_WINDOW_US) {		/* one that fills the window, and more, is all there is in it */
 		bytes = bytes * PACE_WINDOW_US / us;
 		us = PACE_WINDOW_US;
 	}
 	keep = PACE_WINDOW_US - us;
-	pace->bytes = pace->bytes * keep / PACE_WINDOW_US + bytes;
-	pace->us = pace->us * keep / PACE_WINDOW_US + us;
-	WRITE_ONCE(pace->bandwidth, max_t(u64, pace->bytes * 1000000 / pace->us, 1));
+	*sum = *sum * keep / PACE_WINDOW_US + bytes;
+	*sum_us = *sum_us * keep / PACE_WINDOW_US + us;
+	return max_t(u64, *sum * 1000000 / *sum_us, 1);
+}
+
+void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone)
+{
+	struct pace *pace = &vol->pace;
+
+	if (bytes && bytes <= PACE_SMALL_BYTES && alone)
+		pace_learn_base(pace, ns);
+	if (bytes < PACE_LEARN_BYTES)
+		return;
+	WRITE_ONCE(pace->bandwidth, pace_average(&pace->bytes, &pace->us, bytes, ns, pace->base_ns));
 	pace_update(vol);
+}
+
+void pace_learn_load(struct volume *vol, u64 bytes, u64 ns)
+{
+	struct pace *pace = &vol->pace;
+
+	if (bytes >= PACE_LEARN_BYTES / 2)
+		WRITE_ONCE(pace->load_rate, pace_average(&pace->load_bytes, &pace->load_us, bytes, ns, pace->base_ns));
+	if (pace->synced_ns)
+		pace_update(vol);
+}
+
+void pace_sync(struct volume *vol)
+{
+	bool known = pace_syncing(&vol->pace);
+
+	WRITE_ONCE(vol->pace.synced_ns, ktime_get_ns());
+	if (!known)
+		pace_update(vol);
 }

@@ -11,12 +11,16 @@ struct volume;
 
 #define PACE_MIN_BYTES		(4u << 20)	/* a delta may always hold so much */
 #define PACE_FIRST_BYTES	(16u << 20)	/* a commit is due at that while nothing is known of the device */
+#define PACE_SYNC_MIN_BYTES	(512u << 10)	/* and so much while somebody waits for fsyncs */
 #define PACE_CHANGE_BYTES	256u		/* of log: what a change that is not data is taken for */
 
 struct pace {
 	/* What commits have written and how long that took, the newer the heavier; commit_mutex. */
 	u64 bytes, us;
 	u64 base_ns;		/* what a commit takes that has next to nothing to write; commit_mutex */
+	u64 load_bytes, load_us;	/* the same of all that commits do, CPU time included; commit_mutex */
+	u64 load_rate;		/* bytes per second, with changes at PACE_CHANGE_BYTES; 0: not known yet; commit_mutex */
+	u64 synced_ns;		/* ktime_get_ns() when an fsync last waited; 0: never; a hint */
 	/* Derived from these by pace_update(); read anywhere, without a lock. */
 	u64 bandwidth;		/* bytes per second; 0: not known yet */
 	u64 commit_bytes;	/* a commit is due when the front delta holds so much */
@@ -34,5 +38,9 @@ void pace_update(struct volume *vol);
  * alone: nothing else of ours was.
  */
 void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone);
+/* The same: a delta of so many bytes (a change counts PACE_CHANGE_BYTES) took so long from its transition to durable. */
+void pace_learn_load(struct volume *vol, u64 bytes, u64 ns);
+/* Any thread: it is about to wait for an fsync, or has done so. */
+void pace_sync(struct volume *vol);
 
 #endif

@@ -32,7 +32,7 @@ static void model_make(struct model *model, u64 bandwidth, u64 fixed_ns)
 static u64 limit(struct model *model)
 {
 	assert_true(model->vol->pace.commit_bytes <= model->vol->pace.limit_bytes);
-	assert_true(model->vol->pace.limit_bytes >= PACE_MIN_BYTES);
+	assert_true(model->vol->pace.limit_bytes >= (model->vol->pace.synced_ns ? PACE_SYNC_MIN_BYTES : PACE_MIN_BYTES));
 	assert_true(model->vol->pace.commit_bytes <= 64 * MIB);
 	return model->vol->pace.limit_bytes;
 }
@@ -159,6 +159,41 @@ static void test_slow_flush(void **state)
 	commit(&model, 2 * BLOCK);
 	stream(&model, 30);
 	assert_near(limit(&model), 50 * MIB);
+	model_free(&model);
+}
+
+/* While fsyncs come a delta holds what is committed in 20 ms, CPU time included; and soon after, a second's worth. */
+static void test_fsyncs(void **state)
+{
+	struct model model;
+	u32 i;
+
+	model_make(&model, 3000 * MIB, 0);
+	stream(&model, 5);
+	pace_sync(model.vol);
+	assert_int_equal(limit(&model), 512 * MIB);		/* what commits take is not known */
+	for (i = 0; i < 100; i++)
+		pace_learn_load(model.vol, 10 * MIB, SECOND / 10);
+	pace_learn_load(model.vol, BLOCK, SECOND);		/* too small to tell anything */
+	assert_near(limit(&model), 2 * MIB);
+	assert_int_equal(model.vol->pace.change_bytes, PACE_CHANGE_BYTES);
+	pace_learn_load(model.vol, 10 * MIB, 3 * SECOND);	/* now it is slow: never less than this, though */
+	assert_int_equal(limit(&model), PACE_SYNC_MIN_BYTES);
+	assert_true(model.vol->pace.commit_bytes < PACE_SYNC_MIN_BYTES);
+	env_pass_time(3 * SECOND);
+	pace_learn_load(model.vol, BLOCK, SECOND);
+	assert_int_equal(limit(&model), 512 * MIB);
+	pace_sync(model.vol);
+	assert_int_equal(limit(&model), PACE_SYNC_MIN_BYTES);
+	model_free(&model);
+	/* Where a flush alone takes 100 ms, deltas of 20 would be nothing but flushes. */
+	model_make(&model, 20 * MIB, SECOND / 10);
+	commit(&model, BLOCK);
+	stream(&model, 5);
+	for (i = 0; i < 100; i++)
+		pace_learn_load(model.vol, 10 * MIB, commit_ns(&model, 10 * MIB));
+	pace_sync(model.vol);
+	assert_near(limit(&model), 8 * MIB);
 	model_free(&model);
 }
 
@@ -306,6 +341,39 @@ static void test_commits_converge(void **state)
 	slow_free(&bed);
 }
 
+/* Write beside fsyncs of another file: whoever waits for one waits for little. */
+static void test_fsyncs_beside_a_stream(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 24 * 3600 * 1000, .delta_ms = 1000 } };
+	struct volume *vol = slow_make(&bed, 8 * MIB);
+	struct tux3_node *stream = bed_file(&bed, "/f"), *small = bed_file(&bed, "/g");
+	u8 *data = calloc(1, MIB);
+	u32 small_deltas = 0;
+	u64 i;
+
+	write_much(&bed, stream, 64);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(READ_ONCE(vol->pace.load_rate) > 0);
+	for (i = 0; i < 128; i++) {
+		assert_int_equal(tux3_write(stream, data, MIB / 2, i % 40 * MIB), MIB / 2);
+		if (i % 8)
+			continue;
+		assert_int_equal(tux3_write(small, data, BLOCK, 0), BLOCK);
+		assert_ok(tux3_fsync(small, 0));
+		small_deltas += READ_ONCE(vol->pace.limit_bytes) <= MIB;
+	}
+	/* Not all: this program may have had to wait for its turn for longer than fsyncs are remembered. */
+	assert_true(small_deltas >= 8);
+	env_pass_time(3 * SECOND);
+	write_much(&bed, stream, 64);
+	assert_ok(tux3_sync(bed.volume));
+	assert_near(READ_ONCE(vol->pace.limit_bytes), 8 * MIB);
+	free(data);
+	tux3_node_put(stream, 1);
+	tux3_node_put(small, 1);
+	slow_free(&bed);
+}
+
 /* What is not data counts too: names alone fill a delta. */
 static void test_names_count(void **state)
 {
@@ -398,9 +466,11 @@ int main(void)
 		cmocka_unit_test(test_changing_speed),
 		cmocka_unit_test(test_small_commits),
 		cmocka_unit_test(test_slow_flush),
+		cmocka_unit_test(test_fsyncs),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_busy_time),
 		cmocka_unit_test(test_commits_converge),
+		cmocka_unit_test(test_fsyncs_beside_a_stream),
 		cmocka_unit_test(test_names_count),
 		cmocka_unit_test(test_options_of_an_open_volume_change),
 		cmocka_unit_test(test_options_change_beside_writers),
