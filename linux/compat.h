@@ -86,6 +86,25 @@ enum fs_update_time {
 #define COMPAT_FAULT_MAPS_FOLIO false
 #endif
 
+/*
+ * IOCB_DONTCACHE came with 6.14.  From 6.18 on the filesystem can say when a folio may be dropped; before, that was tried at the
+ * end of its writeback, where ours cannot go yet.
+ */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
+#undef IOCB_DONTCACHE
+#undef FOP_DONTCACHE
+#undef FGP_DONTCACHE
+#define IOCB_DONTCACHE 0
+#define FOP_DONTCACHE 0
+#define FGP_DONTCACHE 0
+#define folio_end_writeback_no_dropbehind folio_end_writeback
+static inline void compat_no_dropbehind(struct folio *folio)
+{
+}
+#define __folio_set_dropbehind compat_no_dropbehind
+#define folio_end_dropbehind compat_no_dropbehind
+#endif
+
 /* ---- functions and types ---- */
 
 /* WQ_PERCPU, which newer kernels insist on.  It came with stable updates too; where it has no name the bit means nothing. */

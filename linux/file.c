@@ -15,7 +15,7 @@
 
 static int file_open(struct inode *inode, struct file *file)
 {
-	/* O_DIRECT is accepted and goes through the page cache; reads from there need not wait. */
+	/* O_DIRECT is accepted and goes through the page cache; reading and writing there need not wait. */
 	file->f_mode |= FMODE_CAN_ODIRECT | FMODE_NOWAIT;
 	return generic_file_open(inode, file);
 }
@@ -182,7 +182,7 @@ const struct inode_operations file_inode_ops = {
 
 const struct file_operations file_file_ops = {
 	.owner = THIS_MODULE,
-	.fop_flags = FOP_BUFFER_RASYNC,
+	.fop_flags = FOP_BUFFER_RASYNC | FOP_BUFFER_WASYNC | FOP_DONTCACHE,
 	.open = file_open,
 	.llseek = file_llseek,
 	.read_iter = file_read_iter,

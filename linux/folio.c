@@ -44,16 +44,16 @@ void folio_state_free(struct folio_state *state)
 }
 
 /* The folio is locked.  0: it has a state now. */
-static int state_attach(struct tux3_node *node, struct folio *folio)
+static int state_attach(struct tux3_node *node, struct folio *folio, gfp_t gfp)
 {
 	struct folio_state *state;
 
 	if (folio->mapping != node->vfs.i_mapping)
-		return -EIO;
+		return -ESTALE;
 	/* Larger than the mapping allows: made by somebody who does not ask (CONFIG_READ_ONLY_THP_FOR_FS). */
 	if (WARN_ON_ONCE(folio_blocks(node, folio) > FOLIO_BLOCKS_MAX))
 		return -EIO;
-	state = kmem_cache_zalloc(tux3_folio_state_cache, GFP_KERNEL);
+	state = kmem_cache_zalloc(tux3_folio_state_cache, gfp);
 	if (!state)
 		return -ENOMEM;
 	state->node = node;
@@ -166,12 +166,12 @@ static u32 count_spare(const struct folio_part *part)
 	return count;
 }
 
-static int get_spare(struct tux3_node *node, struct folio_part *part, u32 need)
+static int get_spare(struct tux3_node *node, struct folio_part *part, u32 need, gfp_t gfp)
 {
 	u32 have = count_spare(part);
 
 	while (have < need) {
-		struct folio_copy *copy = folio_copy_alloc(node, GFP_KERNEL);
+		struct folio_copy *copy = folio_copy_alloc(node, gfp);
 
 		if (!copy)
 			return -ENOMEM;
@@ -182,17 +182,20 @@ static int get_spare(struct tux3_node *node, struct folio_part *part, u32 need)
 	return 0;
 }
 
-static int attach_unlocked(struct tux3_node *node, struct folio *folio)
+static int attach_unlocked(struct tux3_node *node, struct folio *folio, gfp_t gfp)
 {
 	int err;
 
-	folio_lock(folio);
-	err = state_attach(node, folio);
+	if (gfpflags_allow_blocking(gfp))
+		folio_lock(folio);
+	else if (!folio_trylock(folio))
+		return -EAGAIN;
+	err = state_attach(node, folio, gfp);
 	folio_unlock(folio);
 	return err;
 }
 
-int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool locked)
+int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool locked, gfp_t gfp)
 {
 	struct folio *folio = part->folio;
 	struct folio_state *state;
@@ -210,17 +213,17 @@ int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool l
 		spin_unlock(&node->data_lock);
 		part->state = state;
 		if (unlikely(!state)) {
-			err = locked ? state_attach(node, folio) : attach_unlocked(node, folio);
+			err = locked ? state_attach(node, folio, gfp) : attach_unlocked(node, folio, gfp);
 			if (err)
 				return err;
 		} else if (unlikely(wait)) {
-			if (locked)
+			if (locked || !gfpflags_allow_blocking(gfp))
 				return -EAGAIN;
 			count_add(node->core.vol, TUX3_COUNT_WRITE_WAITS, hweight64(wait));
 			if (folio_wait_writeback_killable(folio))
 				return -EINTR;
 		} else {
-			return need ? get_spare(node, part, need) : 0;
+			return need ? get_spare(node, part, need, gfp) : 0;
 		}
 	}
 }

@@ -34,7 +34,7 @@
  * brings it into a delta.
  *
  * Locking: node->data_lock for everything in the state.  Who changes contents keeps the folio from leaving the page
- * cache (a reference, and i_rwsem exclusively or the folio lock), and has called folio_change_begin() in his delta.
+ * cache (i_rwsem exclusively, or the folio lock), and has called folio_change_begin() in his delta: then it stays there.
  * The back end takes a folio's contents with the folio lock held.
  */
 #ifndef TUX3_LINUX_FOLIO_H
@@ -113,10 +113,12 @@ static inline u64 folio_mask(u32 from, u32 count)
 /*
  * Outside a delta, the folio uptodate, or locked by the caller who fills it: give it a state, wait for writeback of
  * the blocks in mask, and get memory for copies that the back end needs.  Does not wait with the folio locked
- * (locked: tell): then -EAGAIN asks to unlock it and wait (folio_wait_writeback).  -ENOMEM.  -EIO: the folio has left
- * the page cache.  Before the first call for a part its state and spare are NULL; it may be called again.
+ * (locked: tell): then -EAGAIN asks to unlock it and wait (folio_wait_writeback).  -ENOMEM.  -ESTALE: the folio has
+ * left the page cache, which a reference alone does not prevent (RWF_DONTCACHE): look for it anew.  Before the first call
+ * for a part its state and spare are NULL; it may be called again.  With a gfp that does not allow to wait for memory nothing
+ * is waited for: -EAGAIN.
  */
-int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool locked);
+int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool locked, gfp_t gfp);
 void folio_change_cancel(struct folio_part *part);	/* spare copies go; always, at the end */
 
 /*

@@ -19,7 +19,6 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/userfaultfd_k.h>
-#include "linux/compat.h"
 #include "core/data/data_change.h"
 #include "linux/folio.h"
 
@@ -88,7 +87,7 @@ static int prepare(struct make_dirty *make)
 	for (i = 0; i < make->count && !err; i++) {
 		struct folio *folio = make->parts[i].folio;
 
-		err = folio_change_prepare(make->node, &make->parts[i], false);
+		err = folio_change_prepare(make->node, &make->parts[i], false, GFP_KERNEL);
 		/* Punched or truncated since the fault found it: the fault is tried again. */
 		if (err && READ_ONCE(folio->mapping) != make->node->vfs.i_mapping)
 			err = -EFAULT;

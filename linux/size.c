@@ -228,10 +228,10 @@ static int resize_prepare(struct data_change *change)
 	u32 i;
 
 	for (i = 0; i < resize->parts && !err; i++)
-		err = folio_change_prepare(resize->node, &resize->part[i], false);
+		err = folio_change_prepare(resize->node, &resize->part[i], false, GFP_KERNEL);
 	for (i = 0; i < resize->keeps && !err; i++)
 		if (resize->keep[i].part.mask)
-			err = folio_change_prepare(resize->node, &resize->keep[i].part, false);
+			err = folio_change_prepare(resize->node, &resize->keep[i].part, false, GFP_KERNEL);
 	return err;
 }
 
@@ -325,14 +325,18 @@ static void resize_init(struct resize *resize, struct inode *inode)
 int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr, u32 set)
 {
 	struct resize resize;
+	int err;
 
 	/* The VFS refuses to make it shorter; longer, its last block might be written again, elsewhere. */
 	if (test_bit(NODE_SWAP, &node_of(inode)->flags))
 		return -ETXTBSY;
-	resize_init(&resize, inode);
-	resize.change.attr = attr;
-	resize.change.set = set;
-	return data_truncate(&resize.change, size);
+	do {
+		resize_init(&resize, inode);
+		resize.change.attr = attr;
+		resize.change.set = set;
+		err = data_truncate(&resize.change, size);
+	} while (err == -ESTALE);	/* a folio has left the page cache before it was dirty (folio.h) */
+	return err;
 }
 
 /* ---- fallocate ---- */
@@ -352,8 +356,12 @@ static int fallocate_locked(struct inode *inode, int mode, u64 offset, u64 end)
 		what |= DATA_PUNCH;
 	if (!(mode & FALLOC_FL_PUNCH_HOLE))
 		what |= DATA_FILL;
-	resize_init(&resize, inode);
-	return data_fallocate(&resize.change, what, offset, end);
+	/* As above; what was done by then is found done. */
+	do {
+		resize_init(&resize, inode);
+		err = data_fallocate(&resize.change, what, offset, end);
+	} while (err == -ESTALE);
+	return err;
 }
 
 /* The VFS has looked at permissions, and at which modes go together. */

@@ -10,14 +10,20 @@
  * folio of a part is either
  *
  *	up to date	found in the page cache, or read since the write covers none of its blocks as a whole.  Not
- *			locked: our reference and i_rwsem keep it in the cache.  The data is copied into it inside the
- *			delta.
+ *			locked: i_rwsem and its dirty blocks keep it in the cache.  (If it has left before they are dirty:
+ *			-ESTALE, from the beginning.)  The data is copied into it inside the delta.
  *	fresh		not up to date, locked by us until it is.  Nobody looks into it, so what the write leaves of it
  *			is filled and the data copied before the delta is entered.  Inside it becomes up to date.
  *
  * Copies are made with page faults disabled; user memory is only faulted in when a copy comes out short.  Then what
  * was copied into folios that are up to date is written, and the rest tried again; a fresh folio that was not filled,
  * or comes after such a gap, is given up: it is neither up to date nor dirty, and so as good as not there.
+ *
+ * Who must not wait (IOCB_NOWAIT) gets as many batches as can be written at once: of folios that are up to date or written to as
+ * a whole, with memory that is free, in a delta that can be entered; and -EAGAIN if there is none.  Then he comes again as one
+ * who can wait.
+ *
+ * IOCB_DONTCACHE: folios that a write brings into the cache leave it when they are durable (writeback.c).
  *
  * Locking: i_rwsem is held exclusively.  Locks of fresh folios are taken in the order of the file, and with them held
  * we wait for writeback of other folios, for space and for the back end: it wants no lock of a folio that is not
@@ -37,13 +43,18 @@
 #define WRITE_COMMITS_MAX 4u		/* for want of memory, before a batch */
 #define GROWN_BYTES	(64u << 10)	/* folios for small writes at the end of a file are at most so large */
 
+/* How a batch is written. */
+#define WRITE_MUST_GO	1u		/* as many folios as can be had will do */
+#define WRITE_NOWAIT	2u		/* -EAGAIN, or -ENOMEM, rather than wait for anything */
+#define WRITE_DONTCACHE	4u		/* new folios are to leave the cache soon */
+
 struct write_batch {
 	struct tux3_node *node;
 	struct address_space *mapping;
 	u32 shift;			/* of blocks */
 	struct data_change change;	/* the plan; extras are its edges */
 	gfp_t gfp;			/* for folios */
-	bool must_go;			/* as many folios as can be had will do */
+	unsigned int mode;		/* WRITE_... */
 	u64 pos, end;			/* bytes */
 	u32 extras, count, room;	/* parts */
 	struct folio_part *parts;
@@ -68,7 +79,7 @@ static unsigned int write_order(struct write_batch *batch, u64 at)
  * For the smallest gfp says how hard to try.  zeroed: its memory is.  -EEXIST: there is one now.
  */
 static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsigned int order, gfp_t gfp,
-				     bool *zeroed)
+				     unsigned int mode, bool *zeroed)
 {
 	unsigned int min = mapping_min_folio_order(mapping);
 	pgoff_t index = round_down(at >> PAGE_SHIFT, 1UL << min);
@@ -87,6 +98,8 @@ static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsi
 				return ERR_PTR(-ENOMEM);
 			continue;
 		}
+		if (mode & WRITE_DONTCACHE)
+			__folio_set_dropbehind(folio);
 		err = filemap_add_folio(mapping, folio, index, with);
 		if (!err) {
 			*zeroed = want_init_on_alloc(with);
@@ -100,22 +113,28 @@ static struct folio *write_new_folio(struct address_space *mapping, u64 at, unsi
 
 /* The folio for the byte at, with a reference: up to date and not locked, or not up to date and locked. */
 static struct folio *write_get_folio(struct address_space *mapping, u64 at, unsigned int order, gfp_t gfp,
-				     bool *zeroed)
+				     unsigned int mode, bool *zeroed)
 {
+	fgf_t lookup = mode & WRITE_DONTCACHE ? FGP_DONTCACHE : 0;	/* else it is to stay from now on */
 	struct folio *folio;
 
 	*zeroed = false;
 	for (;;) {
-		folio = filemap_get_folio(mapping, at >> PAGE_SHIFT);
+		folio = __filemap_get_folio(mapping, at >> PAGE_SHIFT, lookup, 0);
 		if (IS_ERR(folio)) {
-			folio = write_new_folio(mapping, at, order, gfp | __GFP_WRITE, zeroed);
+			folio = write_new_folio(mapping, at, order, gfp | __GFP_WRITE, mode, zeroed);
 			if (folio == ERR_PTR(-EEXIST))
 				continue;
 			return folio;
 		}
 		if (likely(folio_test_uptodate(folio)))
 			return folio;
-		folio_lock(folio);
+		if (!(mode & WRITE_NOWAIT)) {
+			folio_lock(folio);
+		} else if (!folio_trylock(folio)) {
+			folio_put(folio);
+			return ERR_PTR(-EAGAIN);
+		}
 		if (folio->mapping == mapping) {
 			if (folio_test_uptodate(folio))
 				folio_unlock(folio);
@@ -156,7 +175,7 @@ struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole)
 		if (err || hole)
 			return ERR_PTR(err);
 	}
-	folio = write_get_folio(node->vfs.i_mapping, pos, 0, mapping_gfp_mask(node->vfs.i_mapping), &zeroed);
+	folio = write_get_folio(node->vfs.i_mapping, pos, 0, mapping_gfp_mask(node->vfs.i_mapping), 0, &zeroed);
 	if (IS_ERR(folio) || folio_test_uptodate(folio))
 		return folio;
 	err = folio_fill(node, folio, 0);
@@ -169,12 +188,22 @@ struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole)
 
 /* ---- a batch ---- */
 
-static void batch_init(struct write_batch *batch, struct tux3_node *node, u64 pos, u64 end, bool must_go)
+/* How hard memory is tried to get.  Without must_go or a way to wait, failing is no news. */
+static gfp_t batch_gfp(struct address_space *mapping, unsigned int mode)
+{
+	gfp_t gfp = mapping_gfp_mask(mapping);
+
+	if (mode & WRITE_NOWAIT)
+		return (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
+	return mode & WRITE_MUST_GO ? gfp : gfp | __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
+}
+
+static void batch_init(struct write_batch *batch, struct tux3_node *node, u64 pos, u64 end, unsigned int mode)
 {
 	batch->node = node;
 	batch->mapping = node->vfs.i_mapping;
-	batch->must_go = must_go;
-	batch->gfp = mapping_gfp_mask(batch->mapping) | (must_go ? 0 : __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+	batch->mode = mode;
+	batch->gfp = batch_gfp(batch->mapping, mode);
 	batch->shift = node->core.vol->block_shift;
 	data_change_init(&batch->change, &node->core, NULL);
 	batch->pos = pos;
@@ -206,12 +235,18 @@ static void batch_exit(struct write_batch *batch)
 		kfree(batch->parts);
 }
 
+/* For what is not the file's memory. */
+static gfp_t small_gfp(const struct write_batch *batch)
+{
+	return batch->mode & WRITE_NOWAIT ? GFP_NOWAIT | __GFP_NOWARN : GFP_KERNEL;
+}
+
 static struct folio_part *batch_new_part(struct write_batch *batch)
 {
 	struct folio_part *part;
 
 	if (batch->count == batch->room) {
-		struct folio_part *many = kmalloc_array(PARTS_MAX, sizeof(*many), GFP_KERNEL);
+		struct folio_part *many = kmalloc_array(PARTS_MAX, sizeof(*many), small_gfp(batch));
 
 		if (!many || batch->room == PARTS_MAX) {
 			kfree(many);
@@ -266,6 +301,8 @@ static int fill_around(struct write_batch *batch, struct folio *folio, bool zero
 			folio_zero_segments(folio, 0, from - start, to - start, stop - start);
 		return 0;
 	}
+	if (batch->mode & WRITE_NOWAIT)
+		return -EAGAIN;
 	if (last > first)
 		skip = folio_mask(first - (start >> batch->shift), last - first);
 	err = folio_fill(batch->node, folio, skip);
@@ -283,7 +320,7 @@ static int add_part(struct write_batch *batch, u64 at)
 
 	if (!part)
 		return -ENOMEM;
-	folio = write_get_folio(batch->mapping, at, write_order(batch, at), batch->gfp, &zeroed);
+	folio = write_get_folio(batch->mapping, at, write_order(batch, at), batch->gfp, batch->mode, &zeroed);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
 	if (!folio_test_uptodate(folio)) {
@@ -317,7 +354,7 @@ static int add_parts(struct write_batch *batch)
 
 		err = add_part(batch, at);
 		if (err) {
-			if (batch->count == batch->extras || (err == -ENOMEM && !batch->must_go))
+			if (batch->count == batch->extras || (err == -ENOMEM && !(batch->mode & WRITE_MUST_GO)))
 				return err;
 			batch->end = at;
 			return 0;
@@ -378,7 +415,7 @@ static int batch_prepare(struct write_batch *batch, bool thoroughly)
 
 		part->state = folio_get_private(part->folio);
 		if (thoroughly || !part->state)
-			err = folio_change_prepare(batch->node, part, test_bit(i, batch->fresh));
+			err = folio_change_prepare(batch->node, part, test_bit(i, batch->fresh), small_gfp(batch));
 	}
 	return err;
 }
@@ -401,7 +438,7 @@ static int batch_enter(struct write_batch *batch, struct delta_op *op)
 			return got;
 		delta_refund(op, batch->change.cost, 0);
 		delta_leave(op);
-		if (got != -EAGAIN)
+		if (got != -EAGAIN || (thoroughly && batch->mode & WRITE_NOWAIT))
 			return got;
 		thoroughly = true;
 	}
@@ -490,19 +527,35 @@ static ssize_t batch_commit(struct write_batch *batch, const struct iov_iter *fr
 	return reached - batch->pos;
 }
 
-/* One delta.  Returns how many bytes of [pos, end) were written; 0: user memory must be faulted in. */
-static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, u64 pos, u64 end, bool must_go)
+static int batch_price(struct write_batch *batch)
+{
+	int err;
+
+	/* What is preallocated the tree knows, which may have to be read: like this it costs what new blocks do. */
+	if (batch->mode & WRITE_NOWAIT)
+		batch->change.flags &= ~TUX3_ATTR_PREALLOC;
+	err = data_price_write(&batch->change, batch->pos, batch->end);
+	if (batch->mode & WRITE_NOWAIT)
+		batch->change.enter |= DELTA_NOWAIT;
+	return err;
+}
+
+/* One delta.  Returns how many bytes of [pos, end) were written; 0: user memory must be faulted in; -ESTALE: once more. */
+static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, u64 pos, u64 end, unsigned int mode)
 {
 	struct write_batch batch;
 	ssize_t done;
 
-	batch_init(&batch, node, pos, end, must_go);
+	batch_init(&batch, node, pos, end, mode);
 	data_plan_write(&batch.change, pos, end);
-	done = data_change_edges(&batch.change, get_extra);
+	if (mode & WRITE_NOWAIT)
+		done = batch.change.edges ? -EAGAIN : 0;
+	else
+		done = data_change_edges(&batch.change, get_extra);
 	if (!done)
 		done = add_parts(&batch);
 	if (!done && copy_into_fresh(&batch, from)) {
-		done = data_price_write(&batch.change, batch.pos, batch.end);
+		done = batch_price(&batch);
 		if (!done)
 			done = batch_commit(&batch, from);
 	}
@@ -515,7 +568,7 @@ static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, 
  * write single ones: after a commit it can drop them.  Only when that was of no use the caller competes for memory like
  * anybody, and may meet the OOM killer.
  */
-static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 offset)
+static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 offset, unsigned int mode)
 {
 	struct address_space *mapping = node->vfs.i_mapping;
 	u64 pos = offset, end = offset + iov_iter_count(from), stop;
@@ -525,6 +578,9 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 	ssize_t done = 0;
 
 	while (pos < end) {
+		done = balance_dirty_pages_ratelimited_flags(mapping, mode & WRITE_NOWAIT ? BDP_ASYNC : 0);
+		if (done)
+			break;
 		stop = data_batch_end(node->core.vol, pos, end, max);
 		/*
 		 * The memory may go away again after it was faulted in: a page at a time, then.  And not beyond what can be
@@ -532,8 +588,13 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 		 */
 		if (unlikely(readable))
 			stop = min3(stop, readable, round_down(pos, PAGE_SIZE) + PAGE_SIZE);
-		done = write_batch(node, from, pos, stop, commits == WRITE_COMMITS_MAX);
-		if (unlikely(!done)) {
+		done = write_batch(node, from, pos, stop, mode | (commits == WRITE_COMMITS_MAX ? WRITE_MUST_GO : 0));
+		if (unlikely(done <= 0 && mode & WRITE_NOWAIT)) {
+			done = !done || done == -ENOMEM || done == -ENOSPC || done == -ESTALE ? -EAGAIN : done;
+			break;
+		} else if (unlikely(done == -ESTALE)) {
+			continue;
+		} else if (unlikely(!done)) {
 			readable = stop - fault_in_iov_iter_readable(from, stop - pos);
 			if (readable == pos) {
 				done = -EFAULT;
@@ -555,7 +616,6 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			readable = 0;
 			commits = 0;
 		}
-		balance_dirty_pages_ratelimited(mapping);
 		if (pos < end && fatal_signal_pending(current)) {
 			done = -EINTR;
 			break;
@@ -565,20 +625,33 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 	return pos > offset ? (ssize_t)(pos - offset) : done;
 }
 
+static int lock_for_write(struct kiocb *iocb, struct inode *inode)
+{
+	if (!(iocb->ki_flags & IOCB_NOWAIT)) {
+		inode_lock(inode);
+		return 0;
+	}
+	/* Durable at once, or privileges to be taken away: that takes its time. */
+	return !iocb_is_dsync(iocb) && IS_NOSEC(inode) && inode_trylock(inode) ? 0 : -EAGAIN;
+}
+
+static unsigned int write_mode(const struct kiocb *iocb)
+{
+	return (iocb->ki_flags & IOCB_NOWAIT ? WRITE_NOWAIT : 0) | (iocb->ki_flags & IOCB_DONTCACHE ? WRITE_DONTCACHE : 0);
+}
+
 ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
-	ssize_t done;
+	ssize_t done = lock_for_write(iocb, inode);
 
-	/* A delta may have to be waited for.  (O_DIRECT goes through the page cache, too.) */
-	if (iocb->ki_flags & IOCB_NOWAIT)
-		return iocb->ki_flags & IOCB_DIRECT ? -EAGAIN : -EOPNOTSUPP;
-	inode_lock(inode);
+	if (done)
+		return done;
 	done = generic_write_checks(iocb, from);
 	if (done > 0) {
 		int err = node_remove_privs(iocb->ki_filp);
 
-		done = err ? err : write_locked(node_of(inode), from, iocb->ki_pos);
+		done = err ? err : write_locked(node_of(inode), from, iocb->ki_pos, write_mode(iocb));
 		err = node_remove_privs_end(inode);
 		if (err && done < 0)
 			done = err;
@@ -587,5 +660,6 @@ ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	if (done <= 0)
 		return done;
 	iocb->ki_pos += done;
-	return generic_write_sync(iocb, done);
+	/* What generic_write_sync() does for IOCB_DONTCACHE would make a commit of each write. */
+	return iocb_is_dsync(iocb) ? generic_write_sync(iocb, done) : done;
 }

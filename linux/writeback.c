@@ -121,7 +121,7 @@ static struct folio_state *state_next(struct tux3_node *node, unsigned int slot,
 static void state_written(struct folio_state *state, struct folio *folio, unsigned int count)
 {
 	if (atomic_sub_and_test(count, &state->writes))
-		folio_end_writeback(folio);
+		folio_end_writeback_no_dropbehind(folio);
 }
 
 /* What the last data_write() sent is in the tree now. */
@@ -614,6 +614,8 @@ static void state_done(struct tux3_node *node, struct folio_state *state, unsign
 		folio_state_free(state);
 	else if (folio_test_dirty(folio))
 		folio_try_clean(node, folio);
+	if (!detached)
+		folio_end_dropbehind(folio);	/* if a write with IOCB_DONTCACHE has brought it in, and it is clean */
 	folio_put(folio);
 }
 
@@ -803,7 +805,7 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 
 	if (err && volume_error(vol))
 		node_lost(node);
-	else if (err)
+	else if (err && err != -EINTR)	/* that was a caller who was killed (sync_file_range): nothing is lost */
 		mapping_set_error(mapping, err);
 	if (err || !blocks || wbc->for_sync)
 		return err;

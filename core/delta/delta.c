@@ -341,7 +341,7 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 }
 
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
-static int delta_throttle(struct volume *vol, bool surely)
+static int delta_throttle(struct volume *vol, unsigned int flags)
 {
 	struct delta_state *delta = &vol->delta;
 	u64 front = READ_ONCE(delta->front), start;
@@ -353,7 +353,9 @@ static int delta_throttle(struct volume *vol, bool surely)
 		if (unlikely(recovery_is_long(vol, &guess, 4)) && delta->thread)
 			delta_request(vol);
 		if (unlikely(delta_recovery_long(vol, &guess))) {
-			err = delta_relieve(vol, surely);
+			if (flags & DELTA_NOWAIT)
+				return -EAGAIN;
+			err = delta_relieve(vol, flags & DELTA_MUST);
 			if (err)
 				return err;
 			front = READ_ONCE(delta->front);
@@ -362,13 +364,15 @@ static int delta_throttle(struct volume *vol, bool surely)
 	if (likely(!delta_slot_due(vol, front & 1)))
 		return 0;
 	if (!delta->thread)
-		return delta_commit(vol);
+		return flags & DELTA_NOWAIT ? -EAGAIN : delta_commit(vol);
 	delta_request(vol);
 	if (!delta_slot_full(vol, front & 1))
 		return 0;
+	if (flags & DELTA_NOWAIT)
+		return -EAGAIN;
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
 	start = ktime_get_ns();
-	err = delta_wait(delta->gate_queue, READ_ONCE(delta->front) != front || volume_error(vol), surely);
+	err = delta_wait(delta->gate_queue, READ_ONCE(delta->front) != front || volume_error(vol), flags & DELTA_MUST);
 	if (!err)
 		err = volume_error(vol);
 	trace_tux3_enter(vol, front, 0, ktime_get_ns() - start, err);
@@ -391,8 +395,8 @@ static void delta_wake_drain(struct delta_state *delta)
 		wake_up(&delta->drain_queue);
 }
 
-/* Become one of the operations of the front delta.  0, or -EINTR. */
-static int delta_count_in(struct volume *vol, struct delta_op *op, bool surely)
+/* Become one of the operations of the front delta.  0, -EINTR, or -EAGAIN: who must not wait would have to. */
+static int delta_count_in(struct volume *vol, struct delta_op *op, unsigned int flags)
 {
 	struct delta_state *delta = &vol->delta;
 	int err;
@@ -406,7 +410,9 @@ static int delta_count_in(struct volume *vol, struct delta_op *op, bool surely)
 			return 0;
 		atomic64_inc(&op->cpu->left[op->delta & 1]);
 		delta_wake_drain(delta);
-		err = delta_wait(delta->gate_queue, !atomic_read(&delta->draining), surely);
+		if (flags & DELTA_NOWAIT)
+			return -EAGAIN;
+		err = delta_wait(delta->gate_queue, !atomic_read(&delta->draining), flags & DELTA_MUST);
 		if (err)
 			return err;
 	}
@@ -427,17 +433,16 @@ static int delta_enter_error(struct volume *vol, int err)
 
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
 {
-	bool surely = flags & DELTA_MUST;
 	unsigned int attempt = 0;
 	int err = volume_error(vol);
 	u64 blocks, start;
 
 	if (!err)
-		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol, surely);
+		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol, flags);
 	op->vol = vol;
 	lockdep_assert_not_held(&vol->delta.inside);
 	while (!err) {
-		err = delta_count_in(vol, op, surely);
+		err = delta_count_in(vol, op, flags);
 		if (unlikely(err))
 			break;
 		if (unlikely(READ_ONCE(vol->read_only))) {	/* now that volume_set_read_only() sees us */
@@ -455,6 +460,10 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 			return 0;
 		}
 		delta_count_out(op);
+		if (flags & DELTA_NOWAIT) {
+			err = -EAGAIN;
+			break;
+		}
 		start = ktime_get_ns();
 		err = space_wait(vol, blocks, flags, attempt++);
 		trace_tux3_enter(vol, op->delta, blocks, ktime_get_ns() - start, err);

@@ -95,10 +95,13 @@ void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries);
 #define DELTA_PAID	4u	/* writes to preallocated blocks only: paid for by who preallocated them */
 /* And, with DELTA_FREES, for an operation that nobody would make a second time: a caller who was killed waits, too. */
 #define DELTA_MUST	8u
+/* For who must not wait: -EAGAIN then, and a commit is asked for if that would help. */
+#define DELTA_NOWAIT	16u
 
 /*
  * Enter the front delta; may first wait (for space, or because writers outran the device).
- * cost: from space.h.  0, -ENOSPC, -EROFS, -EINTR (the caller was killed while it waited), or the volume's error.
+ * cost: from space.h.  0, -ENOSPC, -EROFS, -EINTR (the caller was killed while it waited), -EAGAIN (DELTA_NOWAIT), or the
+ * volume's error.
  */
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags);
 void delta_leave(struct delta_op *op);

@@ -403,6 +403,36 @@ static void orphan_that_the_last_commit_deleted(void **state)
 	world_close(w, false);
 }
 
+/* Who must not wait is let in or refused, at once; nothing is committed for him, and nothing stays charged. */
+static void nobody_waits(void **state)
+{
+	struct world *w = *state;
+	s64 balance, full;
+	struct delta_op op;
+	u64 front;
+
+	assert_int_equal(delta_commit(w->vol), 0);
+	front = w->vol->delta.front;
+	balance = atomic64_read(&w->vol->space.balance);
+	assert_int_equal(delta_enter(w->vol, &op, space_cost_items(w->vol, 1), DELTA_NOWAIT), 0);
+	delta_refund(&op, space_cost_items(w->vol, 1), 0);
+	full = w->vol->pace.commit_bytes;
+	delta_add_dirty_bytes(&op, full);
+	delta_leave(&op);
+	assert_int_equal(delta_enter(w->vol, &op, 0, DELTA_NOWAIT), -EAGAIN);	/* the delta is due */
+	atomic64_sub(full, &w->vol->delta.dirty_bytes[front & 1]);
+	assert_int_equal(delta_enter(w->vol, &op, balance * 2, DELTA_NOWAIT), -EAGAIN);	/* so much space there is not */
+	atomic_set(&w->vol->delta.draining, 1);
+	assert_int_equal(delta_enter(w->vol, &op, 0, DELTA_NOWAIT), -EAGAIN);	/* a transition is under way */
+	atomic_set(&w->vol->delta.draining, 0);
+	assert_int_equal(delta_enter(w->vol, &op, 0, DELTA_NOWAIT), 0);
+	delta_leave(&op);
+	assert_int_equal(w->vol->delta.front, front);
+	assert_int_equal(atomic64_read(&w->vol->space.balance), balance);
+	world_check(w);
+	world_close(w, false);
+}
+
 static u64 deltas(struct world *w)
 {
 	return atomic64_read(&w->vol->counters[TUX3_COUNT_DELTAS]);
@@ -786,6 +816,7 @@ int main(void)
 		TEST(clean_data_is_mapped),
 		TEST(orphans_closed_while_read_only_go),
 		TEST(orphan_that_the_last_commit_deleted),
+		TEST(nobody_waits),
 		TEST(fsync_commits_for_its_own_inode_only),
 		TEST(made_and_removed_costs_nothing),
 		TEST(orphan_goes_at_the_next_mount),

@@ -76,6 +76,34 @@ check dd-sizes dd_sizes
 for name in far seek seek-race seek-steps setid fiemap modes direct self damaged; do
 	single $name
 done
+check nowait python3 tests/vm/guest/data_rwf.py nowait "$MNT"
+check dontcache python3 tests/vm/guest/data_rwf.py dontcache "$MNT"
+
+# io_uring tries each write without waiting first: those that would have to wait go to a worker.  Prints how many of 256 did.
+ring_punted() {
+	local tracing=/sys/kernel/tracing
+	local punted=$tracing/events/io_uring/io_uring_queue_async_work/enable
+	[ -d $tracing/events ] || mount -t tracefs none $tracing || return 1
+	echo >$tracing/trace
+	echo 1 >$punted || return 1
+	fio --name=ring --filename="$MNT/ring" --size=4m --rw=randwrite --bs=16k --ioengine=io_uring --iodepth=8 \
+		--fallocate=none --overwrite=1 --minimal "$@" >/dev/null || return 1
+	echo 0 >$punted
+	grep -c io_uring_queue_async_work: $tracing/trace
+}
+
+# Those that are to be durable at once have to wait, all of them.
+ring() {
+	local plain durable
+	command -v fio >/dev/null || return 0
+	plain=$(ring_punted)
+	durable=$(ring_punted --sync=1)
+	rm "$MNT/ring"
+	echo "by workers: $plain of 256 writes, $durable of 256 that are durable at once"
+	[ "$plain" -lt 128 ] && [ "$durable" -ge 256 ]
+}
+check ring ring
+
 # Damage that is none must not be told of.
 no_messages() {
 	! dmesg | grep "tux3.*checksum"
