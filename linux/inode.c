@@ -141,7 +141,9 @@ void node_set_ops(struct inode *inode)
 		inode->i_op = &file_inode_ops;
 		inode->i_fop = &file_file_ops;
 		inode->i_mapping->a_ops = &file_aops;
-		mapping_set_folio_order_range(inode->i_mapping, shift, shift + ilog2(FOLIO_BLOCKS_MAX));
+		/* Smaller than what one entry of a page middle directory maps: see mmap.c. */
+		mapping_set_folio_order_range(inode->i_mapping, shift,
+					      min(shift + ilog2(FOLIO_BLOCKS_MAX), PMD_SHIFT - PAGE_SHIFT - 1u));
 		break;
 	case S_IFDIR:
 		inode->i_op = &dir_inode_ops;

@@ -11,7 +11,9 @@
  * table entry writable before it unlocks the folio, so the back end, which wants the lock, finds the entry.
  *
  * The page that a fault announces is dirty then, and no other of its folio: a store costs one block of space and of I/O.  Where
- * the kernel would map all of the folio for writing, its pages are first mapped for reading (map_for_reading()).
+ * the kernel would map all of the folio for writing, its pages are first mapped for reading (map_for_reading()).  A folio that
+ * one entry of a page middle directory can map would be mapped by it, whole, for writing on kernels before 6.18 and for reading
+ * ever again on later ones.  So there is none: node_set_ops() says how large they get.
  *
  * Locking: mmap_lock or the VMA's is held by the fault; then freeze protection, invalidate_lock (shared: no truncate
  * or punch runs meanwhile), the delta, inside which the folio lock is only tried.

@@ -684,8 +684,44 @@ def full(folder):
         os.close(path)
 
 
+def huge(folder):
+    """
+    Stores to a mapping that the kernel may map 2 MiB at a time, where blocks are large: each of them is seen, ends, and is
+    there afterwards.
+    """
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_int64]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    path, size, step = f"{folder}/huge", 4 << 20, 64 << 10
+    data = bytearray(random.Random(9).randbytes(size))
+    with open(path, "wb") as file:
+        file.write(data)
+    drop_caches()
+    fd = os.open(path, os.O_RDWR)
+    address = libc.mmap(0x200000000000, size, 3, mmap.MAP_SHARED | 0x10, fd, 0)	# MAP_FIXED: the kernel would not align it
+    assert address == 0x200000000000, ctypes.get_errno()
+    libc.madvise(address, size, 14)	# MADV_HUGEPAGE
+    signal.alarm(120)
+    for turn in range(2):
+        for at in range(turn, size, step):
+            ctypes.memset(address + at, 0x5a, 1)
+            data[at] = 0x5a
+        os.fsync(fd)
+    signal.alarm(0)
+    libc.munmap(address, size)
+    os.close(fd)
+    drop_caches()
+    with open(path, "rb") as file:
+        got = file.read()
+    lost = [at for turn in range(2) for at in range(turn, size, step) if got[at] != 0x5a]
+    assert not lost, f"{len(lost)} stores are lost, the first at {lost[0]}"
+    assert got == data
+    os.unlink(path)
+
+
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap, "modes": modes, "direct": direct,
-          "self": self_write, "race": race, "full": full, "damaged": damaged}
+          "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
 
 
 def main():

@@ -148,4 +148,9 @@ if fresh --block-size 16384; then
 	check 16k-big big_file
 	checked_umount 16k-fsck
 fi
+# A folio could be as large as what one entry maps.
+if fresh --block-size 65536; then
+	single huge
+	checked_umount 64k-fsck
+fi
 summary
