@@ -248,7 +248,9 @@ static s64 space_floor(struct volume *vol, unsigned int flags)
 		return 0;
 	if (flags & DELTA_PAID)
 		return -(s64)(READ_ONCE(space->reserve) + READ_ONCE(space->aside));
-	return -(s64)(flags & DELTA_FREES ? READ_ONCE(space->reserve) : READ_ONCE(space->keeps));
+	if (flags & DELTA_FREES)
+		return -(s64)READ_ONCE(space->reserve);
+	return flags & DELTA_KEEPS ? -(s64)READ_ONCE(space->keeps) : 0;
 }
 
 bool space_charge(struct volume *vol, u64 blocks, unsigned int flags)

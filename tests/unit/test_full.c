@@ -448,6 +448,36 @@ static void test_a_refusal_does_not_wait_for_changes_of_others(void **state)
 	bed_free(&bed);
 }
 
+/* Who must not wait for space gets no more of it than who waits: what is kept for changes in place, or for preallocated blocks. */
+static void test_who_does_not_wait_takes_no_reserve(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	static u8 data[BLOCK];
+	struct tux3_node *node;
+	struct delta_op op;
+	s64 balance;
+	u64 at = 0, cost;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/large");
+	while (tux3_write(node, data, sizeof(data), at) > 0)
+		at += sizeof(data);
+	assert_ok(delta_commit_unify(core(&bed)));
+	while (tux3_write(node, data, sizeof(data), at) > 0)
+		at += sizeof(data);
+	assert_ok(tux3_sync(bed.volume));
+	cost = space_cost_data(core(&bed), 1, 1);
+	assert_int_equal(delta_enter(core(&bed), &op, cost, 0), -ENOSPC);
+	balance = atomic64_read(&core(&bed)->space.balance);
+	assert_int_equal(delta_enter(core(&bed), &op, cost, DELTA_NOWAIT), -EAGAIN);
+	assert_int_equal(atomic64_read(&core(&bed)->space.balance), balance);
+	/* It is for these. */
+	assert_ok(delta_enter(core(&bed), &op, space_cost_items(core(&bed), 1), DELTA_NOWAIT | DELTA_KEEPS));
+	delta_leave(&op);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	static struct orphans orphans[] = {
@@ -467,6 +497,7 @@ int main(void)
 		cmocka_unit_test(test_df_shows_what_can_be_had),
 		cmocka_unit_test(test_a_refusal_does_not_wait_for_changes_of_others),
 		cmocka_unit_test(test_a_label_does_not_wait_for_changes_of_others),
+		cmocka_unit_test(test_who_does_not_wait_takes_no_reserve),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[0]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[2]),
