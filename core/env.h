@@ -37,7 +37,8 @@
 #include <linux/rwsem.h>	/* rw_semaphore init_rwsem down_read up_read down_write up_write down_read_trylock
 				   down_write_trylock */
 #include <linux/lockdep.h>	/* lockdep_assert_held lockdep_assert_not_held lockdep_assert_held_write, struct lockdep_map
-				   lock_class_key lockdep_init_map rwsem_acquire rwsem_acquire_read rwsem_release, _THIS_IP_ */
+				   lock_class_key lockdep_init_map rwsem_acquire rwsem_acquire_read rwsem_release, _THIS_IP_,
+				   IS_ENABLED(CONFIG_PROVE_LOCKING) */
 #include <linux/atomic.h>	/* atomic_t atomic64_t: read set add sub inc dec, add_return sub_return inc_return
 				   dec_and_test inc_not_zero cmpxchg fetch_add read_acquire; smp_mb smp_rmb smp_wmb,
 				   smp_load_acquire smp_store_release, cmpxchg xchg */

@@ -50,6 +50,7 @@ struct volume_options {
 	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */
 	u32 slice_extents;	/* long deletes and truncates free so many extents (xattrs) in a slice; 0: 2048 */
 	u32 groups_kept;	/* tests: so many free maps stay in memory as they are, at least 4; 0: 8 MiB of them */
+	bool verify;		/* after each commit and unify, see whether the state in memory can be right */
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
 	bool discard;		/* tell the device of blocks that commits have freed, in the background */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */

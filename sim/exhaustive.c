@@ -143,7 +143,7 @@ static void exhaustive_params(struct sim_params *params, const struct sim_config
 	params->volume_bytes = TUX3_MIN_VOLUME_BYTES;
 	params->block_size = 4096;
 	params->data_cache_bytes = 4 << 20;
-	params->options.manual = true;
+	params->options.manual = params->options.verify = true;
 	params->options.age_ms = 3600 * 1000;
 	params->options.cache_bytes = 4 << 20;
 	params->options.log_blocks = chance & 1 ? 1 : 100;	/* unify at once, or never */

@@ -25,7 +25,7 @@ static void draw_weights(struct sim_params *params, struct rng *rng)
 
 static void draw_options(struct volume_options *opts, struct rng *rng)
 {
-	opts->manual = true;
+	opts->manual = opts->verify = true;
 	opts->age_ms = 3600 * 1000;	/* real time must not matter */
 	opts->log_blocks = rng_one_in(rng, 3) ? 1 + rng_below(rng, 4) : 4 + rng_below(rng, 60);
 	opts->dirty_nodes = rng_one_in(rng, 3) ? 1 + rng_below(rng, 6) : 64;

@@ -568,6 +568,53 @@ int balloc_settle(struct volume *vol, const struct range_list *log)
 	return err;
 }
 
+/* ---- invariants ---- */
+
+static int group_verify(struct volume *vol, const struct balloc_group *group, char *why, size_t why_size)
+{
+	u32 free = 0, extra = 0, wrong = 0, i;
+
+	for (i = 0; i < vol->group_blocks / BITS_PER_LONG; i++) {
+		free += BITS_PER_LONG - hweight64(group->busy[i]);
+		extra += hweight64(group->busy[i] & ~group->disk[i]);
+		wrong += hweight64(group->disk[i] & ~group->busy[i]);
+	}
+	if (free == group->info->free && extra == group->extra && !wrong)
+		return 0;
+	snprintf(why, why_size, "group %llu counts %u blocks as free and %u as busy for another reason than its map, there are %u and %u; %u are in use and not busy",
+		 (unsigned long long)group->index, group->info->free, group->extra, free, extra, wrong);
+	return -EIO;
+}
+
+int balloc_verify(struct volume *vol, char *why, size_t why_size)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct list_head *lists[] = { &balloc->changed, &balloc->pinned, &balloc->clean };
+	struct balloc_group *group;
+	s64 used, free, promised, extra = 0;
+	int err = 0;
+	u32 i;
+
+	mutex_lock(&balloc->lock);
+	for (i = 0; i < ARRAY_SIZE(lists); i++) {
+		list_for_each_entry(group, lists[i], link) {
+			extra += group->extra;
+			if (!err && !group->packed)
+				err = group_verify(vol, group, why, why_size);
+		}
+	}
+	used = atomic64_read(&balloc->disk_used);
+	free = atomic64_read(&balloc->free_blocks) - (s64)balloc->trimming;
+	promised = atomic64_read(&balloc->promised);
+	mutex_unlock(&balloc->lock);
+	if (!err && used + extra + free + promised != (s64)vol->total_blocks) {
+		snprintf(why, why_size, "%lld blocks in use, %lld busy, %lld free and %lld promised are not the %llu of the volume",
+			 used, extra, free, promised, (unsigned long long)vol->total_blocks);
+		err = -EIO;
+	}
+	return err;
+}
+
 /* ---- asking ---- */
 
 int balloc_test(struct volume *vol, u64 addr, u64 len)

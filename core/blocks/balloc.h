@@ -165,6 +165,11 @@ bool balloc_all_loaded(struct volume *vol);
  */
 u64 balloc_recovery_groups(struct volume *vol);
 u64 balloc_recovery_bytes(struct volume *vol);
+/*
+ * For volume_options.verify, with commit_mutex held: is each group in memory counted rightly, and each block of the volume in use,
+ * busy, free or promised?  0, or -EIO and a sentence.
+ */
+int balloc_verify(struct volume *vol, char *why, size_t why_size);
 
 /*
  * Is every block of the range in use in disk (1), none (0), or mixed (-ERANGE)?  -EIO, also for blocks

@@ -483,6 +483,7 @@ int commit_delta(struct volume *vol)
 	if (!err) {
 		space_check_commit(vol, charged, taken);
 		space_settle(vol, charged);
+		err = unify_verify(vol);
 	}
 	count_add(vol, TUX3_COUNT_COMMIT_NS, ktime_get_ns() - start);
 	wake_up_all(&vol->delta.commit_queue);

@@ -258,6 +258,51 @@ static int unify_write_anchor(struct volume *vol)
 	return err;
 }
 
+/* What each phase holds; the diagram is in unify.h. */
+static int unify_verify_phase(struct volume *vol, char *why, size_t why_size)
+{
+	const struct unify *unify = &vol->unify;
+	bool idle = unify->phase == UNIFY_IDLE, nodes = !list_empty(&unify->nodes);
+	const char *what = NULL;
+
+	if (idle && (nodes || !list_empty(&unify->maps) || unify->node_frees.count || vol->log.old_blocks.count ||
+		     atomic64_read(&unify->pending)))
+		what = "it has something to write";
+	else if (!idle && unify->phase != UNIFY_WRITING && nodes)
+		what = "its nodes are not written";
+	else if (!idle && le64_to_cpu(unify->anchor.generation) != le64_to_cpu(vol->anchor.generation) + 1)
+		what = "its anchor does not follow the present one";
+	else if (!idle && (unify->since_delta > vol->delta.committed ||
+			   le64_to_cpu(unify->anchor.delta) != unify->since_delta))
+		what = "its anchor is not of a durable delta";
+	else if (!idle && (unify->slot & 1) == (vol->anchor_slot & 1))
+		what = "its anchor is to overwrite the present one";
+	else if (!idle && vol->balloc.writing != !list_empty(&unify->maps))
+		what = "its maps are not those of the snapshot";
+	if (what)
+		snprintf(why, why_size, "unify is in phase %d, and %s", unify->phase, what);
+	return what ? -EIO : 0;
+}
+
+int unify_verify(struct volume *vol)
+{
+	char why[300];
+	int err;
+
+	if (likely(!vol->opts.verify))
+		return 0;
+	err = balloc_verify(vol, why, sizeof(why));
+	if (!err)
+		err = delta_verify(vol, why, sizeof(why));
+	if (!err)
+		err = unify_verify_phase(vol, why, sizeof(why));
+	if (err) {
+		volume_warn(vol, "internal inconsistency: %s", why);
+		volume_abort(vol, err, "the state in memory cannot be right");
+	}
+	return err;
+}
+
 /* The anchor is durable: what only its predecessor needed may be used again. */
 static int unify_anchored(struct volume *vol)
 {

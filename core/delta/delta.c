@@ -545,6 +545,27 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	return back;
 }
 
+int delta_verify(struct volume *vol, char *why, size_t why_size)
+{
+	struct delta_state *delta = &vol->delta;
+	unsigned int slot = delta->committed & 1;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (delta->front != delta->committed + 1 || delta->applying > delta->committed)
+		snprintf(why, why_size, "delta %llu is the newest durable one, %llu is open, %llu is being applied",
+			 (unsigned long long)delta->committed, (unsigned long long)delta->front,
+			 (unsigned long long)delta->applying);
+	else if (!llist_empty(&delta->dirty[slot]) || atomic64_read(&delta->changes[slot]) ||
+		 atomic64_read(&delta->dirty_bytes[slot]) || atomic64_read(&delta->extra[slot]) ||
+		 vol->space.standing[slot])
+		snprintf(why, why_size, "delta %llu is durable, but counts %lld changes, %lld bytes, %lld blocks charged for the tree",
+			 (unsigned long long)delta->committed, atomic64_read(&delta->changes[slot]),
+			 atomic64_read(&delta->dirty_bytes[slot]), vol->space.standing[slot]);
+	else
+		return 0;
+	return -EIO;
+}
+
 static bool delta_has_dirty(struct delta_state *delta)
 {
 	return !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1]);
@@ -669,6 +690,8 @@ int delta_unify_committed(struct volume *vol)
 		err = delta_unify_start(vol);
 		if (!err)
 			err = unify_finish(vol);
+		if (!err)
+			err = unify_verify(vol);
 	}
 	return err;
 }

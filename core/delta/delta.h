@@ -110,6 +110,11 @@ void delta_leave(struct delta_op *op);
  * its atime.  A guess: it may have to all the same.
  */
 bool delta_would_wait(struct volume *vol, u64 cost);
+/*
+ * For volume_options.verify, between commits: the slot of the delta that is durable is empty, the one behind it is the front
+ * one.  0, or -EIO and a sentence.
+ */
+int delta_verify(struct volume *vol, char *why, size_t why_size);
 /* Would a mount after a crash have to hold so much of the free maps that writers wait?  share: of a half of that, 2. */
 bool delta_groups_are_many(struct volume *vol, unsigned int share);
 /* Inside: the operation was charged for cost, but now turns out. */

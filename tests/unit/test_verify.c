@@ -41,7 +41,7 @@ static void begin(struct bed *bed)
 {
 	u32 i;
 
-	*bed = (struct bed){ .opts = { .manual = true } };
+	*bed = (struct bed){ .opts = { .manual = true, .verify = true } };
 	bed_make(bed, 64 << 20, 4096);
 	for (i = 0; i < FILES; i++)
 		make_file(bed, i, 5000);
@@ -302,6 +302,94 @@ static void test_a_damaged_log_is_not_written(void **state)
 	}
 }
 
+/* ---- the books, which are looked at after each commit ---- */
+
+static struct balloc_group *some_group(void)
+{
+	return list_first_entry(&vol->balloc.changed, struct balloc_group, link);
+}
+
+static void count_free(void)
+{
+	some_group()->info->free++;
+}
+
+static void count_busy(void)
+{
+	some_group()->extra++;
+}
+
+/* A block that is in use can be allocated. */
+static void lose_busy(void)
+{
+	struct balloc_group *group = some_group();
+
+	clear_bit(find_next_bit(group->disk, vol->group_blocks, vol->group_blocks / 2), group->busy);
+}
+
+static void lose_free_blocks(void)
+{
+	atomic64_dec(&vol->balloc.free_blocks);
+}
+
+static void lose_promise(void)
+{
+	atomic64_dec(&vol->balloc.promised);
+}
+
+static void count_change(void)
+{
+	atomic64_inc(&vol->delta.extra[vol->delta.committed & 1]);
+	vol->space.standing[vol->delta.committed & 1]++;
+}
+
+static void count_pending(void)
+{
+	atomic64_set(&vol->unify.pending, 1);
+}
+
+static void test_books_that_are_wrong_stop_the_volume(void **state)
+{
+	static const struct {
+		void (*damage)(void);
+		const char *sentence;
+	} cases[] = {
+		{ count_free, "counts" },
+		{ count_busy, "as busy for another reason than its map" },
+		{ lose_busy, "are in use and not busy" },
+		{ lose_free_blocks, "are not the" },
+		{ lose_promise, "are not the" },
+		{ count_change, "is durable, but counts" },
+		{ count_pending, "unify is in phase 0, and it has something to write" },
+	};
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		begin(&bed);
+		delta_lock(vol);
+		assert_ok(unify_verify(vol));
+		cases[i].damage();
+		assert_int_equal(unify_verify(vol), -EIO);
+		delta_unlock(vol);
+		if (!strstr(messages, "internal inconsistency"))
+			fail_msg("said: %s", messages);
+		end(&bed, cases[i].sentence);
+	}
+}
+
+/* The same in a commit: it is what looks. */
+static void test_a_commit_looks_at_the_books(void **state)
+{
+	struct bed bed;
+
+	begin(&bed);
+	lose_free_blocks();
+	make_file(&bed, FILES, 100);
+	assert_int_equal(tux3_sync(bed.volume), -EIO);
+	end(&bed, "are not the");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +397,8 @@ int main(void)
 		cmocka_unit_test(test_a_damaged_map_is_not_written),
 		cmocka_unit_test(test_a_damaged_anchor_is_not_written),
 		cmocka_unit_test(test_a_damaged_log_is_not_written),
+		cmocka_unit_test(test_books_that_are_wrong_stop_the_volume),
+		cmocka_unit_test(test_a_commit_looks_at_the_books),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

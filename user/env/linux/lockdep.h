@@ -27,6 +27,13 @@ static inline void lockdep_init_map(struct lockdep_map *map, const char *name, s
 }
 
 #ifdef TUX3_LOCKDEP
+#define CONFIG_PROVE_LOCKING 1
+#else
+#define CONFIG_PROVE_LOCKING 0
+#endif
+#define IS_ENABLED(option) (option)
+
+#ifdef TUX3_LOCKDEP
 
 void env_lockdep_failed(const char *file, int line, const char *lock, const char *how) __attribute__((noreturn));
 
