@@ -145,34 +145,21 @@ static struct folio *write_get_folio(struct address_space *mapping, u64 at, unsi
 	}
 }
 
-/* Is there anything in this block that a reader of the disk could see? */
-static int block_is_hole(struct tux3_node *node, u64 block, bool *hole)
-{
-	struct data_extent extent;
-	int err;
-
-	*hole = false;
-	/* Is it dirty?  Before the tree, for it may get there any time. */
-	if (folio_block_dirty(node, block))
-		return 0;
-	err = data_map(&node->core, block, 1, &extent, NULL, 0);
-	*hole = extent.kind == DATA_HOLE || extent.kind == DATA_UNWRITTEN;
-	return err;
-}
-
 struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole)
 {
 	u64 pos = block << node->core.vol->block_shift;
+	struct data_count counts;
 	struct folio *folio;
-	bool hole, zeroed;
+	bool zeroed;
 	int err;
 
-	/* Beyond the end there is nothing, whatever may be allocated there. */
+	/*
+	 * Is there anything in it that a reader of the disk could see?  (A fault asks with invalidate_lock only: then it
+	 * may get dirty meanwhile, but nothing is removed.)
+	 */
 	if (!even_hole) {
-		if (pos >= i_size_read(&node->vfs))
-			return NULL;
-		err = block_is_hole(node, block, &hole);
-		if (err || hole)
+		err = data_look_count(&node->core, block, 1, &counts);
+		if (err || counts.holes || counts.unwritten)
 			return ERR_PTR(err);
 	}
 	folio = write_get_folio(node->vfs.i_mapping, pos, 0, mapping_gfp_mask(node->vfs.i_mapping), 0, &zeroed);

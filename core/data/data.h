@@ -103,7 +103,8 @@ void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks);
  */
 void data_forget(struct tux3_inode *inode, u64 dirty);
 /*
- * For stat: what the file takes in the newest state, in blocks.  dirty: how many are dirty in the host's cache.  Dirty
+ * For stat: what the file takes in the newest state, in blocks.  dirty: how many are dirty in the host's
+ * cache, asked before this: then what a commit has just placed is counted, once or twice, but never missed.  Dirty
  * blocks may replace placed ones, and nobody looks which: so they count only as far as the size asks for them.
  */
 u64 data_blocks(struct tux3_inode *inode, u64 dirty);

@@ -17,6 +17,9 @@ void data_change_add_edge(struct data_change *change, u64 block, u32 from, u32 t
 	struct data_edge *edge;
 	u32 i;
 
+	/* Beyond the end there is nothing, whatever may be allocated there. */
+	if (!even_hole && block << change->inode->vol->block_shift >= change->size)
+		return;
 	for (i = 0; i < change->edges && change->edge[i].block != block; i++)
 		;
 	edge = &change->edge[i];

@@ -11,8 +11,8 @@
  *		  - the block that the end of the file is in, if the end moves forward: on the disk it may have anything
  *		    beyond the old end;
  *		  - blocks of which a punch takes a part.
- *		A block that is a hole needs none of this, and is no edge.  (But block 0 is one if the file is inline: then it
- *		is in no extent.)
+ *		A block that is a hole, or beyond the end, needs none of this, and is no edge.  (But block 0 is one if the
+ *		file is inline: then it is in no extent.)
  *	a hole	blocks that are removed: [hole, hole + hole_count)
  *	a fill	blocks of which those that are holes get allocated: [fill, fill + fill_count)
  *

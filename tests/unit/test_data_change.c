@@ -191,15 +191,20 @@ static void test_plan_punch(void **state)
 	assert_int_equal(seen->hole_count, 0);
 
 	/* Inline data is no block that could be removed. */
-	seen = plan_punch(300, TUX3_ATTR_INLINE, 0, 3 * BLOCK + 7);
+	seen = plan_punch(3 * BLOCK + 1, TUX3_ATTR_INLINE, 0, 3 * BLOCK + 7);
 	assert_int_equal(seen->edges, 2);
 	assert_edge(seen, 0, 0, 0, BLOCK, true);
 	assert_edge(seen, 1, 3, 0, 7, false);
 	assert_int_equal(seen->hole, 1);
 	assert_int_equal(seen->hole_count, 2);
-	seen = plan_punch(300, TUX3_ATTR_INLINE, 2 * BLOCK + 1, 3 * BLOCK + 7);
+	seen = plan_punch(100000, TUX3_ATTR_INLINE, 2 * BLOCK + 1, 3 * BLOCK + 7);
 	assert_int_equal(seen->edges, 3);
 	assert_edge(seen, 2, 0, 0, 0, true);
+	/* Beyond the end there is nothing that could be kept. */
+	seen = plan_punch(300, TUX3_ATTR_INLINE, 2 * BLOCK + 1, 3 * BLOCK + 7);
+	assert_int_equal(seen->edges, 1);
+	assert_edge(seen, 0, 0, 0, 0, true);
+	assert_int_equal(plan_punch(2 * BLOCK, 0, 2 * BLOCK + 1, 3 * BLOCK + 7)->edges, 0);
 }
 
 static u32 write_edges(struct data_change *change, u64 size, u32 flags, u64 from, u64 to)

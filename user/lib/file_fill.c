@@ -170,17 +170,13 @@ int file_fill(struct tux3_node *node, u64 block, u64 want, u64 size, u64 *hole)
 
 int file_fill_block(struct tux3_node *node, u64 block, u64 size, bool zero, bool *hole)
 {
-	u64 holes = 0;
-	int err = 0;
+	u64 holes;
+	int err;
 
 	*hole = false;
 	if (file_cache_present(node, block))
 		return 0;
-	/* Beyond the end there is nothing, whatever may be allocated there. */
-	if (block << node->volume->shift >= size)
-		holes = 1;
-	else
-		err = file_fill(node, block, 1, size, &holes);
+	err = file_fill(node, block, 1, size, &holes);
 	if (err || !holes)
 		return err;
 	*hole = true;
