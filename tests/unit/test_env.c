@@ -554,6 +554,8 @@ static atomic_t flag;
 
 static int set_flag_later(void *data)
 {
+	while (!waitqueue_active(data))		/* on a busy machine it may take long until somebody waits */
+		usleep(1000);
 	usleep(20000);
 	atomic_set(&flag, 1);
 	wake_up(data);
