@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -431,28 +432,35 @@ static int watch_fd = -1;
 
 /*
  * A process of another name (who kills the daemon by its name means the daemon) that is told what is mounted, then waits for
- * the end of the pipe.
+ * the end of the pipe.  It has that name when this returns.
  */
 int helper_watch(const char *target)
 {
 	char *words[] = { WATCHER, (char *)target, NULL };
-	int fds[2], null;
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	int fds[2], err;
 	pid_t pid;
 
-	if (pipe2(fds, O_CLOEXEC) || (pid = fork()) < 0) {
-		complain("cannot start a process for auto_unmount: %s.", strerror(errno));
+	if (pipe2(fds, O_CLOEXEC)) {
+		complain("cannot make a pipe for auto_unmount: %s.", strerror(errno));
 		return -EIO;
 	}
-	if (pid == 0) {
-		null = open("/dev/null", O_RDWR | O_CLOEXEC);
-		dup2(fds[0], STDIN_FILENO);
-		dup2(null, STDOUT_FILENO);
-		dup2(null, STDERR_FILENO);
-		setsid();
-		execv("/proc/self/exe", words);
-		_exit(EXIT_FAILED);
-	}
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_adddup2(&files, fds[0], STDIN_FILENO);
+	posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_RDWR, 0);
+	posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_RDWR, 0);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
+	err = posix_spawn(&pid, "/proc/self/exe", &files, &attr, words, environ);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&files);
 	close(fds[0]);
+	if (err) {
+		complain("cannot start a process for auto_unmount: %s.", strerror(err));
+		close(fds[1]);
+		return -EIO;
+	}
 	watch_fd = fds[1];
 	return 0;
 }
