@@ -584,14 +584,15 @@ bool folio_state_release(struct folio *folio, gfp_t gfp)
 
 /*
  * Dirtied by others than folio_change_end(): page tables that are taken down, whose stores page_mkwrite has
- * announced; or devices that have read into the page, announced too, but perhaps taken by the back end since.
+ * announced; or devices and debuggers that have written to the page, announced too, but perhaps taken by the back end since:
+ * it leaves a folio PG_dirty that it has taken a snapshot of, or that the front delta has changed, too.
  */
 static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 {
 	struct tux3_node *node = node_of(mapping->host);
 	struct folio_state *state;
 
-	if (folio_test_dirty(folio))
+	if (folio_test_dirty(folio) && !READ_ONCE(node->sorted))
 		return false;
 	spin_lock(&node->data_lock);
 	state = folio_get_private(folio);

@@ -92,7 +92,7 @@ static void list_begin(struct tux3_node *node, unsigned int slot)
 	if (node->sorted)
 		return;
 	spin_lock(&node->data_lock);
-	node->sorted = true;
+	WRITE_ONCE(node->sorted, true);
 	spin_unlock(&node->data_lock);
 	list_sort(&slot, &node->dirty[slot], state_order);
 }
@@ -689,7 +689,7 @@ void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 		cond_resched();
 	}
 	spin_lock(&node->data_lock);
-	node->sorted = false;
+	WRITE_ONCE(node->sorted, false);
 	spin_unlock(&node->data_lock);
 }
 
