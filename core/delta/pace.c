@@ -40,7 +40,7 @@
 #define PACE_FASTEST		(1u << 17)
 #define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs come ... */
 #define PACE_SYNC_BASES		4u		/* ... or so many times what the smallest takes */
-#define PACE_SYNC_MEMORY_NS	(2 * NSEC_PER_SEC)	/* they come, if one came so lately */
+#define PACE_SYNC_MEMORY_NS	((s64)(2 * NSEC_PER_SEC))	/* they come, if one came so lately */
 
 /* What the device writes in opts.delta_ms. */
 static u64 pace_target(struct volume *vol)
@@ -54,13 +54,13 @@ static bool pace_syncing(struct pace *pace)
 {
 	u64 synced = READ_ONCE(pace->synced_ns);
 
-	return synced && ktime_get_ns() - synced < PACE_SYNC_MEMORY_NS;
+	return synced && (s64)(ktime_get_ns() - synced) < PACE_SYNC_MEMORY_NS;
 }
 
 /* What is committed, by the device and by the CPU, in the time for which an fsync may wait for others' load. */
 static u64 pace_sync_target(struct pace *pace)
 {
-	u64 us = max_t(u64, PACE_SYNC_MS * 1000, PACE_SYNC_BASES * pace->base_ns / 1000);
+	u64 us = max_t(u64, PACE_SYNC_MS * 1000, PACE_SYNC_BASES * READ_ONCE(pace->base_ns) / 1000);
 
 	return max_t(u64, READ_ONCE(pace->load_rate) / 1000 * min_t(u64, us, PACE_WINDOW_US) / 1000, PACE_SYNC_MIN_BYTES);
 }
@@ -90,10 +90,9 @@ void pace_update(struct volume *vol)
 
 static void pace_learn_base(struct pace *pace, u64 ns)
 {
-	if (!pace->base_ns || ns < pace->base_ns)
-		pace->base_ns = ns;
-	else
-		pace->base_ns += (ns - pace->base_ns) / PACE_BASE_SHARE;
+	u64 base = pace->base_ns;
+
+	WRITE_ONCE(pace->base_ns, !base || ns < base ? ns : base + (ns - base) / PACE_BASE_SHARE);
 }
 
 /* Add to an average over time: what it covers is at most the window, and the rest fades by as much as is added. */
@@ -131,7 +130,7 @@ void pace_learn_load(struct volume *vol, u64 bytes, u64 ns)
 
 	if (bytes >= PACE_LEARN_BYTES / 2)
 		WRITE_ONCE(pace->load_rate, pace_average(&pace->load_bytes, &pace->load_us, bytes, ns, pace->base_ns));
-	if (pace->synced_ns)
+	if (READ_ONCE(pace->synced_ns))
 		pace_update(vol);
 }
 
