@@ -20,7 +20,6 @@ static int file_open(struct inode *inode, struct file *file)
 	return generic_file_open(inode, file);
 }
 
-/* Are there changes of the inode that are in no durable delta?  After the volume has stopped that stays so. */
 /*
  * Pages that are written to through a mapping are dirty in a delta from the fault on; those that a device wrote to behind
  * our back are looked for.

@@ -60,6 +60,8 @@ for how in errors gone; do
 	# From here on there is something to commit, so that the volume does not write by itself before we ask.
 	echo lost >&5
 	become $how
+	# A commit that somebody had asked for before may have had that with it.
+	echo lost >&5 2>/dev/null
 	mkdir "$MNT/safe/lost"
 	echo lost >"$MNT/lost"
 	truncate -s 0 "$MNT/cut" && truncate -s 8192 "$MNT/cut" && rm "$MNT/removed"

@@ -549,7 +549,7 @@ group_nfs() {
 		check "nfs: copy a tree" cp -r core /tmp/nfs/
 		check "nfs: compare" diff -r core /tmp/nfs/core
 		check "nfs: rename, link, remove" bash -c \
-			"cd /tmp/nfs && mv core moved && ln moved/tree.c link && rm moved/tree.c && rm -r moved"
+			"cd /tmp/nfs && mv core moved && ln moved/tree/tree.c link && rm moved/tree/tree.c && rm -r moved"
 		exec 5</tmp/nfs/link
 		echo 3 >/proc/sys/vm/drop_caches
 		check "nfs: an open file without a cached inode" cmp core/tree/tree.c /dev/fd/5
