@@ -19,7 +19,7 @@ struct pace {
 	u64 bytes, us;
 	u64 base_ns;		/* what a commit takes that has next to nothing to write; written with commit_mutex */
 	u64 load_bytes, load_us;	/* the same of all that commits do, CPU time included; commit_mutex */
-	u64 load_rate;		/* bytes per second, with changes at PACE_CHANGE_BYTES; 0: not known yet; written with commit_mutex */
+	u64 load_rate;		/* bytes per second, with changes at PACE_CHANGE_BYTES; 0: not known yet; set with commit_mutex */
 	u64 synced_ns;		/* ktime_get_ns() when an fsync last waited; 0: never; a hint */
 	/* Derived from these by pace_update(); read anywhere, without a lock. */
 	u64 bandwidth;		/* bytes per second; 0: not known yet */
