@@ -137,7 +137,8 @@ mount -o remount,nosuid,age=2 $M && grep "$M rw,nosuid" /proc/self/mountinfo
 umount $M
 mount -t fuse.tux3 $T/copy $M && grep x $M/f && umount $M
 """)
-    assert "unmount it and mount it again" in script("mount -t fuse.tux3 -o ro $V $M; mount -o remount,rw $M", 32)
+    assert "unmount it and mount it again" in script(
+        "mount -t fuse.tux3 -o ro $V $M; mount -o remount,rw $M || { said=$?; umount $M; exit $said; }", 32)
 
 
 def test_remount_changes_options(script):
