@@ -452,19 +452,28 @@ int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot)
 	return balloc_free(vol, BALLOC_NODE, addr, 1);
 }
 
-/* Ranges that cannot be released are told of and left out; the first error is returned. */
+/*
+ * Ranges that cannot be released are told of and left out; the first error is returned.  Where memory is missing to look at
+ * the map of a group that is none: what they belonged to is durable, and all that is lost is their use for now.
+ */
 int balloc_release(struct volume *vol, struct range_list *list)
 {
 	int first_err = 0, err;
+	u64 kept = 0;
 	u32 i;
 
 	mutex_lock(&vol->balloc.lock);
 	for (i = 0; i < list->count; i++) {
 		err = range_free(vol, BALLOC_LOG, list->ranges[i].addr, list->ranges[i].len);
-		if (err && !first_err)
+		if (err == -ENOMEM)
+			kept += list->ranges[i].len;
+		else if (err && !first_err)
 			first_err = err;
 	}
 	mutex_unlock(&vol->balloc.lock);
+	if (kept)
+		volume_warn(vol, "out of memory: %llu blocks that were freed stay out of use until the next mount",
+			    (unsigned long long)kept);
 	list->count = 0;
 	list->blocks = 0;
 	return first_err;

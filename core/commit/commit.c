@@ -21,7 +21,6 @@
  *
  * commit_mutex held throughout.
  */
-#include "core/error.h"
 #include "core/volume.h"
 #include "core/device/device.h"
 #include "core/blocks/balloc.h"
@@ -424,19 +423,6 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 		WRITE_ONCE(state->committed, delta);
 }
 
-/* The delta is durable.  That memory was missing to give all back that it freed does not undo it. */
-static void commit_settle(struct volume *vol, s64 charged, s64 taken)
-{
-	int err;
-
-	trim_note(vol, &vol->log.freed);
-	err = balloc_release(vol, &vol->log.freed);
-	if (err)
-		volume_warn(vol, "some blocks that were freed stay out of use until the next mount (%s)", error_text(err));
-	space_check_commit(vol, charged, taken);
-	space_settle(vol, charged);
-}
-
 int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
@@ -491,7 +477,12 @@ int commit_delta(struct volume *vol)
 	if (!err) {
 		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
 		pace_learn_load(vol, load, ktime_get_ns() - start);
-		commit_settle(vol, charged, taken);
+		trim_note(vol, &vol->log.freed);
+		err = balloc_release(vol, &vol->log.freed);
+	}
+	if (!err) {
+		space_check_commit(vol, charged, taken);
+		space_settle(vol, charged);
 		err = unify_verify(vol);
 	}
 	count_add(vol, TUX3_COUNT_COMMIT_NS, ktime_get_ns() - start);

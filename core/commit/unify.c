@@ -307,15 +307,16 @@ int unify_verify(struct volume *vol)
 static int unify_anchored(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
-	int err;
+	int err, nodes_err;
 
 	vol->anchor = unify->anchor;
 	vol->anchor_slot = unify->slot;
 	balloc_snapshot_done(vol, &unify->maps, true);
 	WRITE_ONCE(vol->log.length, vol->log.length - vol->log.old_blocks.blocks);
 	err = balloc_release(vol, &vol->log.old_blocks);
+	nodes_err = balloc_release(vol, &unify->node_frees);
 	if (!err)
-		err = balloc_release(vol, &unify->node_frees);
+		err = nodes_err;
 	unify->phase = UNIFY_IDLE;
 	atomic64_set(&unify->pending, 0);
 	count_add(vol, TUX3_COUNT_UNIFIES, 1);

@@ -155,12 +155,73 @@ static void test_a_log_names_a_bounded_number_of_groups(void **state)
 	bed_free(&bed);
 }
 
+/* A punch in some groups, with all but one of them packed; the nth allocation from the end of its commit fails. */
+static bool punch_with_too_little_memory(int (*commit)(struct volume *vol), long from_end, long *allocations, s64 *gain)
+{
+	enum { FEW = 12 };
+	struct bed bed = { .opts = { .manual = true, .groups_kept = 1, .replay_nodes = 100000, .dirty_nodes = 50000 } };
+	struct tux3_node *node;
+	bool left_out, stopped;
+	s64 free, gained;
+	long count;
+	int err;
+
+	bed_make(&bed, 2 * FEW * GROUP_BYTES, BLOCK);
+	assert_ok(tux3_path(bed.volume, NULL, "/large", TUX3_CREATE, 0644, &node));
+	assert_ok(tux3_fallocate(node, 0, 0, FEW * GROUP_BYTES));
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, FEW * GROUP_BYTES));
+	free = atomic64_read(&balloc(&bed)->free_blocks);
+	count = env_alloc_count();
+	env_fail_alloc_at(from_end ? *allocations - from_end + 1 : 0);
+	err = commit(tux3_core(bed.volume));
+	env_fail_alloc_at(0);
+	if (!from_end)
+		*allocations = env_alloc_count() - count;
+	/* Whoever waited for it hears that it is durable, unless it is not.  (A unify may be put off.) */
+	stopped = volume_error(tux3_core(bed.volume));
+	assert_true(err || !stopped);
+	assert_true(!err || stopped || commit != delta_commit);
+	gained = atomic64_read(&balloc(&bed)->free_blocks) - free;
+	if (!from_end)
+		*gain = gained;
+	left_out = !err && gained < *gain;
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	check_volume(&bed);
+	/* Nothing is missing for longer than that. */
+	if (!stopped)
+		assert_true(atomic64_read(&balloc(&bed)->free_blocks) - free >= *gain - 64);
+	bed_free(&bed);
+	return left_out;
+}
+
+static u32 run_out_of_memory(int (*commit)(struct volume *vol))
+{
+	long allocations = 0, from_end;
+	u32 left_out = 0;
+	s64 gain;
+
+	assert_false(punch_with_too_little_memory(commit, 0, &allocations, &gain));
+	for (from_end = 1; from_end <= min(allocations, 40L); from_end++)
+		left_out += punch_with_too_little_memory(commit, from_end, &allocations, &gain);
+	print_message("  %u times blocks were left out\n", left_out);
+	return left_out;
+}
+
+static void test_memory_is_missing_to_free_blocks(void **state)
+{
+	assert_true(run_out_of_memory(delta_commit) > 3);
+	assert_true(run_out_of_memory(delta_commit_unify) > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_delta_that_changes_all_groups),
 		cmocka_unit_test(test_a_unify_of_all_groups_goes_in_parts),
 		cmocka_unit_test(test_a_log_names_a_bounded_number_of_groups),
+		cmocka_unit_test(test_memory_is_missing_to_free_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
