@@ -119,6 +119,7 @@ int balloc_init(struct volume *vol, u64 used_blocks)
 	if (vol->total_blocks < TUX3_MIN_VOLUME_BYTES >> vol->block_shift || used_blocks > vol->total_blocks)
 		return -EINVAL;
 	balloc->group_count = DIV_ROUND_UP(vol->total_blocks, vol->group_blocks);
+	balloc->fixed_blocks = balloc_fixed_blocks(vol);
 	chunks = DIV_ROUND_UP(balloc->group_count, CHUNK_GROUPS);
 	if (chunks > CHUNKS_MAX)
 		return -EFBIG;

@@ -61,6 +61,7 @@ struct balloc {
 	struct mutex lock;
 	struct balloc_chunk **chunks;	/* lock; what is known of each group; NULL: nothing of these */
 	u64 group_count;
+	u64 fixed_blocks;		/* balloc_fixed_blocks() */
 	u64 unknown_groups;		/* lock: never loaded so far */
 	u64 bad_groups;			/* lock: could not be loaded: there may be free blocks nobody gets at */
 	u64 probe_at, probe_step, probe_left;	/* lock: the order in which unknown groups are tried */

@@ -93,9 +93,9 @@ static bool group_has_map(struct volume *vol, u64 index)
 
 bool balloc_is_fixed(struct volume *vol, u64 addr)
 {
-	if (addr >= vol->total_blocks)
-		return true;
-	return group_fixed_blocks(vol, addr / vol->group_blocks, addr % vol->group_blocks, 1);
+	/* What group_fixed_blocks() says of one block. */
+	return addr < balloc_slot_addr(vol, addr / vol->group_blocks, MAP_SLOTS) ||
+	       addr + (MAP_TAIL_BYTES >> vol->block_shift) >= vol->total_blocks;
 }
 
 u64 balloc_fixed_blocks(struct volume *vol)

@@ -197,7 +197,7 @@ void space_init(struct volume *vol)
 static s64 space_nodes(struct volume *vol)
 {
 	return atomic64_read(&vol->balloc.disk_used) + atomic64_read(&vol->balloc.promised) -
-	       atomic64_read(&vol->balloc.data_used) - (s64)balloc_fixed_blocks(vol);
+	       atomic64_read(&vol->balloc.data_used) - (s64)vol->balloc.fixed_blocks;
 }
 
 /* For redirecting and splitting every node there is. */

@@ -25,7 +25,7 @@ static int apply_bad(struct volume *vol, enum tux3_record_type type, const char 
 bool apply_blocks_valid(struct volume *vol, u64 addr, u64 count)
 {
 	return count && addr < vol->total_blocks && count <= vol->total_blocks - addr &&
-	       !balloc_is_fixed(vol, addr) && !balloc_is_fixed(vol, addr + count - 1);
+	       !balloc_is_fixed(vol, addr) && (count == 1 || !balloc_is_fixed(vol, addr + count - 1));
 }
 
 /* ---- chains (core/format/chain.h) ---- */

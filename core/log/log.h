@@ -43,6 +43,7 @@ struct log {
 	u64 bytes;		/* of records */
 	u32 records;
 	u32 crc;
+	u32 shift[8][16];	/* what 4 bits of a checksum become when a payload of zeros follows; constant */
 	void *record;		/* one record put together, log_record_max() bytes */
 	struct record_extent *extent;	/* for data_commit.c, with room for LOG_EXTENT_BLOCKS checksums */
 	void *item[2];		/* apply.c: two items being edited, TUX3_ITEM_MAX bytes each */

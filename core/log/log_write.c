@@ -5,7 +5,7 @@
  * Invariants
  *  1. log.next_addr and log.after_addr are always allocated (busy), so the blocks before them can name them.
  *  2. Every record is applied to the tree when it is logged, by the code that replay uses.
- *  3. What is written passes the checks that reading it will make; if not the commit fails (log_check).
+ *  3. What is written passes the checks that reading it will make; if not the commit fails (log_seal_checked).
  *  4. Log blocks of the chain are in log.blocks (or old_blocks, while an anchor is being moved).
  *
  * All of it by the back end, commit_mutex held.
@@ -39,9 +39,22 @@ static u32 log_record_max(struct volume *vol)
 	return sizeof(struct record_extent) + TUX3_ITEM_MAX(vol->block_size) + TUX3_NAME_MAX;
 }
 
+static int log_init_shift(struct volume *vol)
+{
+	void *zeros = kvzalloc(vol->block_size, GFP_KERNEL);
+	u32 i, k;
+
+	for (i = 0; zeros && i < ARRAY_SIZE(vol->log.shift); i++)
+		for (k = 0; k < ARRAY_SIZE(vol->log.shift[i]); k++)
+			vol->log.shift[i][k] = crc32c(k << 4 * i, zeros, chunk_capacity(vol));
+	kvfree(zeros);
+	return zeros ? 0 : -ENOMEM;
+}
+
 int log_init(struct volume *vol)
 {
 	struct log *log = &vol->log;
+	int err = log_init_shift(vol);
 
 	INIT_LIST_HEAD(&log->chunks);
 	INIT_LIST_HEAD(&log->buffers);
@@ -52,7 +65,7 @@ int log_init(struct volume *vol)
 	log->extent = kvmalloc(sizeof(*log->extent) + LOG_EXTENT_BLOCKS * sizeof(__le32), GFP_KERNEL);
 	log->item[0] = kvmalloc(TUX3_ITEM_MAX(vol->block_size), GFP_KERNEL);
 	log->item[1] = kvmalloc(TUX3_ITEM_MAX(vol->block_size), GFP_KERNEL);
-	return log->record && log->extent && log->item[0] && log->item[1] ? 0 : -ENOMEM;
+	return !err && log->record && log->extent && log->item[0] && log->item[1] ? 0 : -ENOMEM;
 }
 
 void log_exit(struct volume *vol)
@@ -304,20 +317,15 @@ static int log_place(struct volume *vol, u64 *next, u64 *after)
 struct log_scan {
 	u64 left;		/* of a record: bytes in later chunks */
 	u64 bytes;
-	u32 records, crc;
+	u32 records;
 };
 
 /* The records in one chunk.  What is wrong, or NULL. */
-static const char *log_check_chunk(struct volume *vol, const struct log_chunk *chunk, u32 at, struct log_scan *walk)
+static const char *log_scan_chunk(struct volume *vol, const struct log_chunk *chunk, u32 at, struct log_scan *walk)
 {
 	const u8 *payload = (const u8 *)(chunk->block + 1);
 	u32 used = chunk->used, piece;
 
-	if (used > chunk_capacity(vol) || used < at)
-		return "a block holds more than it has room for";
-	if (!apply_blocks_valid(vol, chunk->addr, 1))
-		return "a block would go where no log can be";
-	walk->crc = crc32c(walk->crc, payload + at, used - at);
 	walk->bytes += used - at;
 	for (; at < used; at += piece, walk->left -= piece) {
 		if (!walk->left) {
@@ -333,37 +341,69 @@ static const char *log_check_chunk(struct volume *vol, const struct log_chunk *c
 	return NULL;
 }
 
-/*
- * What reading will check, before it is sealed: each record was applied when it was logged, and is as it was then.
- */
-static int log_check(struct volume *vol, u64 delta, u64 next, u64 after)
+/* Where records begin in the payload of a chunk. */
+static u32 chunk_first(struct volume *vol, const struct log_chunk *chunk)
 {
-	struct log_scan walk = { .crc = ~0u };
-	struct log *log = &vol->log;
-	struct log_chunk *chunk;
-	const char *why = NULL;
-
-	list_for_each_entry(chunk, &log->chunks, link) {
-		why = log_check_chunk(vol, chunk, chunk->link.prev == &log->chunks ? sizeof(struct disk_commit) : 0, &walk);
-		if (why)
-			break;
-	}
-	if (!why && (walk.left || walk.bytes != log->bytes || walk.records != log->records))
-		why = "there are not as many records as were logged";
-	if (!why && walk.crc != log->crc)
-		why = "records are not as they were logged";
-	if (!why && (!apply_blocks_valid(vol, next, 1) || !apply_blocks_valid(vol, after, 1)))
-		why = "it would go on where no log can be";
-	if (!why)
-		return 0;
-	volume_warn(vol, "the log of delta %llu is not as it must be: %s; it is not written", (unsigned long long)delta, why);
-	return -EIO;
+	return chunk->link.prev == &vol->log.chunks ? sizeof(struct disk_commit) : 0;
 }
 
-static void log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 index, u64 next, u64 after)
+static const char *log_scan(struct volume *vol)
+{
+	struct log *log = &vol->log;
+	struct log_scan walk = {};
+	struct log_chunk *chunk;
+	const char *why;
+
+	list_for_each_entry(chunk, &log->chunks, link) {
+		why = log_scan_chunk(vol, chunk, chunk_first(vol, chunk), &walk);
+		if (why)
+			return why;
+	}
+	return walk.left || walk.bytes != log->bytes || walk.records != log->records ?
+	       "there are not as many records as were logged" : NULL;
+}
+
+/* All chunks are full, but for the last one, and have a place where logs can be. */
+static const char *log_check_chunks(struct volume *vol, u64 next, u64 after)
+{
+	struct log *log = &vol->log;
+	u64 bytes = log->bytes + sizeof(struct disk_commit);
+	struct log_chunk *chunk;
+
+	list_for_each_entry(chunk, &log->chunks, link) {
+		if (chunk->used != min_t(u64, bytes, chunk_capacity(vol)))
+			return "a block does not hold as much as it has room for";
+		if (!apply_blocks_valid(vol, chunk->addr, 1))
+			return "a block would go where no log can be";
+		bytes -= chunk->used;
+	}
+	if (bytes)
+		return "a block is missing";
+	if (!apply_blocks_valid(vol, next, 1) || !apply_blocks_valid(vol, after, 1))
+		return "it would go on where no log can be";
+	return NULL;
+}
+
+/* What a checksum becomes when a whole payload of zeros follows. */
+static u32 log_shift(const struct log *log, u32 crc)
+{
+	u32 shifted = 0, i;
+
+	for (i = 0; i < ARRAY_SIZE(log->shift); i++, crc >>= 4)
+		shifted ^= log->shift[i][crc & 15];
+	return shifted;
+}
+
+/*
+ * Returns the checksum of all records up to the end of this chunk; records: of those before it.  Checksums are linear: two
+ * that go over the same bytes differ by what the difference of their beginnings becomes there.  So for a chunk in the
+ * middle one pass does for both.
+ */
+static u32 log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 index, u64 next, u64 after, u32 records)
 {
 	struct log *log = &vol->log;
 	struct disk_log *block = chunk->block;
+	u32 crc, first = chunk_first(vol, chunk);
 	bool last = index + 1 == log->chunk_count;
 
 	block->magic = cpu_to_le32(TUX3_LOG_MAGIC);
@@ -378,20 +418,52 @@ static void log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32
 	block->used = cpu_to_le32(chunk->used);
 	block->skip = cpu_to_le32(last ? log->skip : 0);
 	block->crc = 0;
-	block->crc = cpu_to_le32(crc32c(~0u, block, vol->block_size));
+	crc = crc32c(~0u, block, vol->block_size);
+	if (last || first)
+		records = crc32c(records, (const u8 *)(block + 1) + first, chunk->used - first);
+	else
+		records = crc ^ log_shift(log, crc32c(~0u, block, sizeof(*block)) ^ records);
+	block->crc = cpu_to_le32(crc);
+	return records;
 }
 
-/* From the last to the first, since each names those behind it. */
-static void log_seal_all(struct volume *vol, u64 delta, u64 next, u64 after)
+/* Each names the two behind it.  Returns the checksum of all records. */
+static u32 log_seal_all(struct volume *vol, u64 delta, u64 next, u64 after)
 {
-	struct log_chunk *chunk;
-	u32 index = vol->log.chunk_count;
+	u64 addr[2] = { next, after };
+	struct log_chunk *chunk, *ahead;
+	u32 index = 0, crc = ~0u;
 
-	list_for_each_entry_reverse(chunk, &vol->log.chunks, link) {
-		log_seal(vol, chunk, delta, --index, next, after);
-		after = next;
-		next = chunk->addr;
+	list_for_each_entry(chunk, &vol->log.chunks, link) {
+		u32 more = vol->log.chunk_count - 1 - index;
+
+		ahead = list_next_entry(chunk, link);
+		if (more > 1)
+			crc = log_seal(vol, chunk, delta, index, ahead->addr, list_next_entry(ahead, link)->addr, crc);
+		else
+			crc = log_seal(vol, chunk, delta, index, more ? ahead->addr : next, addr[!more], crc);
+		index++;
 	}
+	return crc;
+}
+
+/*
+ * Seals what passes the checks that reading will make: each record was applied when it was logged, and is as it was then.  So
+ * their checksum is enough; record by record they are gone through to say what is wrong, and where all is verified.
+ */
+static int log_seal_checked(struct volume *vol, u64 delta, u64 next, u64 after)
+{
+	const char *why = log_check_chunks(vol, next, after), *scanned;
+	bool same = !why && log_seal_all(vol, delta, next, after) == vol->log.crc;
+
+	if (!why && (!same || vol->opts.verify)) {
+		scanned = log_scan(vol);
+		why = scanned ? scanned : same ? NULL : "records are not as they were logged";
+	}
+	if (!why)
+		return 0;
+	volume_warn(vol, "the log of delta %llu is not as it must be: %s; it is not written", (unsigned long long)delta, why);
+	return -EIO;
 }
 
 static void log_fill_header(struct volume *vol, u64 delta, u32 flags)
@@ -452,12 +524,12 @@ int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *w
 		err = -EFBIG;
 	if (!err)
 		err = log_place(vol, &next, &after);
-	if (!err)
-		err = log_check(vol, delta, next, after);
 	if (err)
 		return err;
 	log_fill_header(vol, delta, flags);
-	log_seal_all(vol, delta, next, after);
+	err = log_seal_checked(vol, delta, next, after);
+	if (err)
+		return err;
 	log_submit(vol, wait);
 	log->next_addr = next;
 	log->after_addr = after;

@@ -127,38 +127,62 @@ static u32 node_checksum(struct volume *vol, const struct disk_node *node)
 	return crc32c(crc, (const u8 *)node + after, vol->block_size - after);
 }
 
+static bool item_in_order(const struct disk_item *first, const struct disk_item *item)
+{
+	struct node_key here = node_key_load(&item->key), before;
+
+	if (item == first)
+		return true;
+	before = node_key_load(&item[-1].key);
+	return node_key_less(&before, &here);
+}
+
+/* The item that is wrong, at most count; end: where its data should end.  Each node that is written comes through here. */
+static u32 leaf_first_wrong(struct volume *vol, const struct disk_node *node, u32 count, u32 *end)
+{
+	const struct disk_item *first = leaf_items_const(node), *item = first, *stop = first + count;
+	const u32 max = TUX3_ITEM_MAX(vol->block_size);
+	u32 at = vol->block_size;
+	u64 before = 0;
+
+	for (; item < stop; item++) {
+		u64 place = get_unaligned_le64(&item->at), len = place >> 16;	/* and spare, which is 0 */
+		u64 high = le64_to_cpu(item->key.ino_type);
+
+		if (unlikely(high <= before) && !item_in_order(first, item))
+			break;
+		before = high;
+		at -= len;
+		/* Data at 65536 is said to be at 0 (leaf_at). */
+		if (unlikely(len > max || (u16)at != (u16)place)) {
+			at += len;
+			break;
+		}
+	}
+	*end = at;
+	return item - first;
+}
+
 static int leaf_check(struct volume *vol, const struct disk_node *node, char *why, size_t why_size)
 {
-	const struct disk_item *item = leaf_items_const(node);
-	u32 count = node_count(node), start = le32_to_cpu(node->data_start), i;
-	u32 end = vol->block_size, items_end = sizeof(*node) + count * sizeof(*item);
-	struct node_key key, before = { 0, 0 };
+	u32 count = node_count(node), start = le32_to_cpu(node->data_start), end, i;
+	u32 items_end = sizeof(*node) + count * sizeof(struct disk_item);
 
-	if (count > node_room(vol->block_size) / sizeof(*item) || start < items_end || start > end) {
+	if (count > node_room(vol->block_size) / sizeof(struct disk_item) || start < items_end || start > vol->block_size) {
 		snprintf(why, why_size, "%u items with data from byte %u on do not fit in it", count, start);
 		return -EIO;
 	}
-	for (i = 0; i < count; i++, item++) {
-		u32 at = leaf_at(node, i), len = le16_to_cpu(item->len);
-
-		key = node_key_load(&item->key);
-		if (i && !node_key_less(&before, &key)) {
+	i = leaf_first_wrong(vol, node, count, &end);
+	if (i < count) {
+		if (!item_in_order(leaf_items_const(node), leaf_items_const(node) + i))
 			snprintf(why, why_size, "item %u is not above the one before it", i);
-			return -EIO;
-		}
-		before = key;
-		if (len > TUX3_ITEM_MAX(vol->block_size) || at + len != end || item->spare) {
-			snprintf(why, why_size, "item %u has its %u bytes at %u, not below %u", i, len, at, end);
-			return -EIO;
-		}
-		end = at;
+		else
+			snprintf(why, why_size, "item %u has its %u bytes at %u, not below %u", i, leaf_len(node, i),
+				 leaf_at(node, i), end);
+		return -EIO;
 	}
 	if (end != start) {
 		snprintf(why, why_size, "its data begins at byte %u, not %u", end, start);
-		return -EIO;
-	}
-	if (memchr_inv((const u8 *)node + items_end, 0, start - items_end)) {
-		snprintf(why, why_size, "its unused bytes are not zero");
 		return -EIO;
 	}
 	return 0;
@@ -167,7 +191,7 @@ static int leaf_check(struct volume *vol, const struct disk_node *node, char *wh
 static int inner_check(struct volume *vol, const struct disk_node *node, char *why, size_t why_size)
 {
 	const struct disk_branch *branch = inner_branches_const(node);
-	u32 count = node_count(node), end, i;
+	u32 count = node_count(node), i;
 	struct node_key key, before = { 0, 0 };
 
 	if (!count || count > inner_max(vol->block_size) || node->data_start) {
@@ -190,12 +214,16 @@ static int inner_check(struct volume *vol, const struct disk_node *node, char *w
 			return -EIO;
 		}
 	}
-	end = sizeof(*node) + count * sizeof(*branch);
-	if (memchr_inv((const u8 *)node + end, 0, vol->block_size - end)) {
-		snprintf(why, why_size, "its unused bytes are not zero");
-		return -EIO;
-	}
 	return 0;
+}
+
+/* The bytes that belong to no item or branch; of a leaf they lie before the data of its items. */
+static void node_unused(struct volume *vol, const struct disk_node *node, u32 *from, u32 *to)
+{
+	bool leaf = !node_level(node);
+
+	*from = sizeof(*node) + node_count(node) * (leaf ? sizeof(struct disk_item) : sizeof(struct disk_branch));
+	*to = leaf ? le32_to_cpu(node->data_start) : vol->block_size;
 }
 
 static int seal_check(struct volume *vol, const struct disk_node *node, char *why, size_t why_size)
@@ -240,9 +268,10 @@ static int header_check(struct volume *vol, const struct disk_node *node, u64 ad
 	return 0;
 }
 
-int node_check_unsealed(struct volume *vol, const void *data, u64 addr, u64 birth, int level, char *why, size_t why_size)
+/* All but magic, checksum, and that unused bytes are zero. */
+static int node_check_unsealed(struct volume *vol, const struct disk_node *node, u64 addr, u64 birth, int level, char *why,
+			       size_t why_size)
 {
-	const struct disk_node *node = data;
 	int err = header_check(vol, node, addr, birth, level, why, why_size);
 
 	if (err)
@@ -254,9 +283,20 @@ int node_check_unsealed(struct volume *vol, const void *data, u64 addr, u64 birt
 int node_check(struct volume *vol, const void *data, u64 addr, u64 birth, int level,
 	       char *why, size_t why_size)
 {
-	int err = seal_check(vol, data, why, why_size);
+	const struct disk_node *node = data;
+	int err = seal_check(vol, node, why, why_size);
+	u32 from, to;
 
-	return err ? err : node_check_unsealed(vol, data, addr, birth, level, why, why_size);
+	if (!err)
+		err = node_check_unsealed(vol, node, addr, birth, level, why, why_size);
+	if (err)
+		return err;
+	node_unused(vol, node, &from, &to);
+	if (memchr_inv((const u8 *)node + from, 0, to - from)) {
+		snprintf(why, why_size, "its unused bytes are not zero");
+		return -EIO;
+	}
+	return 0;
 }
 
 /* Bytes that are anything in memory.  A node whose header cannot be true keeps them. */
@@ -264,14 +304,7 @@ static void node_clear_unused(struct volume *vol, struct disk_node *node)
 {
 	u32 from, to;
 
-	if (node_level(node)) {
-		from = node_count(node) * sizeof(struct disk_branch);
-		to = vol->block_size;
-	} else {
-		from = node_count(node) * sizeof(struct disk_item);
-		to = le32_to_cpu(node->data_start);
-	}
-	from += sizeof(*node);
+	node_unused(vol, node, &from, &to);
 	if (from < to && to <= vol->block_size)
 		memset((u8 *)node + from, 0, to - from);
 }
@@ -331,11 +364,10 @@ static void node_set_count(struct disk_node *node, u32 count)
 /* Note that the data of these items was moved down by this many bytes (up, if negative). */
 static void leaf_shift_items(struct disk_node *node, u32 from, u32 to, int down)
 {
-	struct disk_item *items = leaf_items(node);
-	u32 i;
+	struct disk_item *item = leaf_items(node) + from, *end = leaf_items(node) + to;
 
-	for (i = from; i < to; i++)
-		items[i].at = cpu_to_le16((u16)(leaf_at(node, i) - down));
+	for (; item < end; item++)	/* 0 stands for 65536 (leaf_at) and so needs no care */
+		item->at = cpu_to_le16((u16)(le16_to_cpu(item->at) - down));
 }
 
 /* Move the data of all items from pos on, which makes or closes a gap above it. */

@@ -167,8 +167,6 @@ u64 cache_hits(struct volume *vol);
  */
 int node_check(struct volume *vol, const void *data, u64 addr, u64 birth, int level,
 	       char *why, size_t why_size);
-/* The same but for magic and checksum: for a node that is not sealed. */
-int node_check_unsealed(struct volume *vol, const void *data, u64 addr, u64 birth, int level, char *why, size_t why_size);
 void node_seal(struct volume *vol, void *data);		/* set the checksum before writing */
 /* The same if the node passes the checks that reading it will make; else -EIO, told. */
 int node_seal_checked(struct volume *vol, const struct node_buffer *buffer);

@@ -241,13 +241,17 @@ struct chunk {		/* as log_write.c has it */
 static struct tux3_device_ops ops;
 static const struct tux3_device_ops *real_ops;
 static void (*damage_chunk)(struct chunk *chunk);
+static u32 chunks_wanted;
 
 /* Data is written in the middle of a commit, when some of its records are logged. */
 static void write_and_damage(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
 			     struct io_wait *wait)
 {
-	if (damage_chunk && !list_empty(&vol->log.chunks)) {
-		damage_chunk(list_first_entry(&vol->log.chunks, struct chunk, link));
+	if (damage_chunk && vol->log.chunk_count >= chunks_wanted) {
+		struct chunk *chunk = list_first_entry(&vol->log.chunks, struct chunk, link);
+
+		/* Of several the second: it is neither the first nor the last one of the commit. */
+		damage_chunk(chunks_wanted > 1 ? list_next_entry(chunk, link) : chunk);
 		damage_chunk = NULL;
 	}
 	real_ops->write(dev, addr, vec, vecs, flags, wait);
@@ -273,28 +277,55 @@ static void wrong_length(struct chunk *chunk)
 	first_record(chunk)->len = cpu_to_le32(1u << 20);
 }
 
+/* Perhaps in a number that any other would do for as well. */
+static void flip_last_bit(struct chunk *chunk)
+{
+	((u8 *)(chunk->block + 1))[chunk->used - 1] ^= 0x80;
+}
+
+static void flip_first_bit(struct chunk *chunk)
+{
+	((u8 *)(chunk->block + 1))[0] ^= 1;
+}
+
+static void lose_end(struct chunk *chunk)
+{
+	chunk->used -= 8;
+}
+
 static void test_a_damaged_log_is_not_written(void **state)
 {
 	static const struct {
 		void (*damage)(struct chunk *chunk);
 		const char *sentence;
+		u32 chunks;
+		bool quick;		/* as where not all is verified */
 	} cases[] = {
-		{ flip_bit, "records are not as they were logged" },
-		{ wrong_type, "a record that nobody can read" },
-		{ wrong_length, "not as many records as were logged" },
+		{ flip_bit, "records are not as they were logged", 1, false },
+		{ wrong_type, "a record that nobody can read", 1, false },
+		{ wrong_length, "not as many records as were logged", 1, false },
+		{ flip_bit, "records are not as they were logged", 1, true },
+		{ wrong_type, "a record that nobody can read", 1, true },
+		{ wrong_length, "not as many records as were logged", 1, true },
+		{ flip_first_bit, "is not as it must be", 3, false },
+		{ flip_first_bit, "is not as it must be", 3, true },
+		{ flip_last_bit, "is not as it must be", 3, true },
+		{ lose_end, "does not hold as much as it has room for", 3, true },
 	};
 	struct bed bed;
-	u32 i;
+	u32 i, k;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		begin(&bed);
+		vol->opts.verify = !cases[i].quick;
+		chunks_wanted = cases[i].chunks;
 		real_ops = bed.dev->ops;
 		ops = *real_ops;
 		ops.write = write_and_damage;
 		bed.dev->ops = &ops;
 		damage_chunk = cases[i].damage;
-		make_file(&bed, FILES, 5000);
-		make_file(&bed, FILES + 1, 5000);
+		for (k = 0; k < (cases[i].chunks > 1 ? 100 : 2); k++)
+			make_file(&bed, FILES + k, 5000);
 		assert_int_equal(tux3_sync(bed.volume), -EIO);
 		assert_null(damage_chunk);
 		bed.dev->ops = real_ops;

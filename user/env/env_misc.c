@@ -364,12 +364,15 @@ int scnprintf(char *buf, size_t size, const char *fmt, ...)
 
 void *memchr_inv(const void *start, int c, size_t bytes)
 {
+	const u64 word = 0x0101010101010101ull * (u8)c;
 	const u8 *p = start;
 	size_t i = 0;
 
 	/* If the first byte is right and each of the rest is as the one before it, all are right. */
 	if (bytes > 64 && p[0] == (u8)c && !memcmp(p, p + 1, bytes - 1))
 		return NULL;
+	while (i + sizeof(word) <= bytes && get_unaligned_le64(p + i) == word)
+		i += sizeof(word);
 	while (i < bytes && p[i] == (u8)c)
 		i++;
 	return i < bytes ? (void *)(uintptr_t)(p + i) : NULL;

@@ -79,7 +79,13 @@ static __attribute__((target("sse4.2"))) u32 crc32c_sse42(u32 crc, const u8 *p, 
 
 	crc = crc32c_lanes(crc, &p, &bytes, LANE_BYTES, long_shift);
 	crc = crc32c_lanes(crc, &p, &bytes, SHORT_LANE_BYTES, short_shift);
-	for (x = crc; bytes >= 8; bytes -= 8, p += 8)
+	for (x = crc; bytes >= 32; bytes -= 32, p += 32) {
+		x = _mm_crc32_u64(x, load64(p));
+		x = _mm_crc32_u64(x, load64(p + 8));
+		x = _mm_crc32_u64(x, load64(p + 16));
+		x = _mm_crc32_u64(x, load64(p + 24));
+	}
+	for (; bytes >= 8; bytes -= 8, p += 8)
 		x = _mm_crc32_u64(x, load64(p));
 	for (crc = x; bytes; bytes--)
 		crc = _mm_crc32_u8(crc, *p++);
