@@ -24,68 +24,65 @@
 #include "core/data/data_change.h"
 #include "linux/folio.h"
 
-/* Blocks that are to be dirtied, and what that was thought to cost. */
+/* Blocks that are to be dirtied; what else that takes, and its price, are the core's (data_change.h). */
 struct make_dirty {
 	struct tux3_node *node;
+	struct data_change change;
 	struct folio_part parts[2];	/* the folio; the first block of a file that may be inline */
 	u32 count;
-	u32 blocks, new_blocks;
-	bool unwritten;			/* new_blocks is 0: the block is preallocated and nothing was written there */
-	u64 cost;
 };
 
-/* If the file may be inline, its first block must get dirty too (data_change.h). */
-static int add_first_block(struct make_dirty *make, const struct tux3_attr *attr)
+/* The edge is the first block.  It may be in our folio. */
+static int get_edge(struct data_change *change, u32 i)
 {
+	struct make_dirty *make = container_of(change, struct make_dirty, change);
 	struct folio_part *part = &make->parts[0];
 	struct folio *first;
 
-	if (!data_maybe_inline(make->node->core.vol, attr->flags, attr->size))
-		return 0;
 	if (!folio_block(make->node, part->folio)) {
 		part->mask |= 1;
 		return 0;
 	}
-	first = file_get_block(make->node, 0, attr->flags & TUX3_ATTR_INLINE);
+	first = file_get_block(make->node, change->edge[i].block, change->edge[i].even_hole);
 	if (IS_ERR_OR_NULL(first))
 		return PTR_ERR_OR_ZERO(first);
 	make->parts[1] = (struct folio_part){ .folio = first, .mask = 1 };
 	make->count = 2;
-	return 0;
+	return 1;
 }
 
-/* A block of an unwritten extent needs no new space, if it is not dirty yet. */
-static int price(struct make_dirty *make, const struct tux3_attr *attr)
+static void drop_edge(struct make_dirty *make)
 {
-	struct folio_part *part = &make->parts[0];
-	struct tux3_node *node = make->node;
-	struct data_extent extent;
-	int err = 0;
+	if (likely(make->count == 1))
+		return;
+	folio_change_cancel(&make->parts[1]);
+	folio_put(make->parts[1].folio);
+	make->count = 1;
+}
 
-	make->blocks = hweight64(part->mask) + make->count - 1;
-	make->new_blocks = make->blocks;
-	make->unwritten = false;
-	if (attr->flags & TUX3_ATTR_PREALLOC && make->blocks == 1 &&
-	    !((folio_dirty_mask(node, part->folio, 0) | folio_dirty_mask(node, part->folio, 1)) & part->mask)) {
-		err = data_map(&node->core, folio_block(node, part->folio) + __ffs64(part->mask), 1, &extent, NULL, 0);
-		make->unwritten = !err && extent.kind == DATA_UNWRITTEN;
-		if (make->unwritten)
-			make->new_blocks = 0;
-	}
-	make->cost = space_cost_data(node->core.vol, make->blocks, make->new_blocks);
-	return err;
+static bool part_is_dirty(struct make_dirty *make, unsigned int slot)
+{
+	return folio_dirty_mask(make->node, make->parts[0].folio, slot) & make->parts[0].mask;
+}
+
+static int price(struct make_dirty *make)
+{
+	const struct folio_part *part = &make->parts[0];
+	bool dirty = make->change.flags & TUX3_ATTR_PREALLOC && (part_is_dirty(make, 0) || part_is_dirty(make, 1));
+
+	return data_price_store(&make->change, folio_block(make->node, part->folio) + __ffs64(part->mask),
+				hweight64(part->mask), dirty);
 }
 
 /* Everything that may wait. */
 static int prepare(struct make_dirty *make)
 {
-	struct tux3_attr attr;
-	int err = 0;
+	int err;
 	u32 i;
 
-	inode_get_attr(&make->node->core, &attr);
-	if (make->count == 1)
-		err = add_first_block(make, &attr);
+	drop_edge(make);
+	data_plan_store(&make->change, &make->node->core);
+	err = data_change_edges(&make->change, get_edge);
 	for (i = 0; i < make->count && !err; i++) {
 		struct folio *folio = make->parts[i].folio;
 
@@ -94,7 +91,7 @@ static int prepare(struct make_dirty *make)
 		if (err && READ_ONCE(folio->mapping) != make->node->vfs.i_mapping)
 			err = -EFAULT;
 	}
-	return err ? err : price(make, &attr);
+	return err ? err : price(make);
 }
 
 /* Inside the delta, the folio locked.  Returns how many blocks were not dirty; -EAGAIN: from the beginning; -EFAULT. */
@@ -106,8 +103,8 @@ static int begin(struct make_dirty *make, struct delta_op *op)
 
 	if (folio->mapping != node->vfs.i_mapping || folio_pos(folio) >= i_size_read(&node->vfs))
 		return -EFAULT;
-	/* Another fault was faster, and its delta is being committed: this time new space is needed. */
-	if (make->unwritten && folio_dirty_mask(node, folio, ~op->delta & 1) & make->parts[0].mask)
+	/* Another fault may have been faster, and its delta may be the back one. */
+	if (make->change.unwritten && data_store_is_stale(&make->change, part_is_dirty(make, ~op->delta & 1)))
 		return -EAGAIN;
 	newly = folio_change_begin(op, node, make->parts, make->count);
 	if (newly >= 0)
@@ -117,25 +114,18 @@ static int begin(struct make_dirty *make, struct delta_op *op)
 
 static int try_once(struct make_dirty *make)
 {
-	struct volume *vol = make->node->core.vol;
 	struct folio *folio = make->parts[0].folio;
 	struct delta_op op;
 	bool locked;
 	int newly, err = prepare(make);
 
 	if (!err)
-		err = delta_enter(vol, &op, make->cost, make->new_blocks ? 0 : DELTA_PAID);
+		err = delta_enter(make->node->core.vol, &op, make->change.cost, make->change.enter);
 	if (err)
 		return err;
 	locked = folio_trylock(folio);
 	newly = locked ? begin(make, &op) : -EAGAIN;
-	if (newly < (s32)make->blocks) {
-		u32 used = max(newly, 0);
-
-		delta_refund(&op, make->cost, used ? space_cost_data(vol, used, min(used, make->new_blocks)) : 0);
-	}
-	if (newly > 0 && make->unwritten)
-		data_paid(&op, &make->node->core, newly);
+	data_settle_store(&make->change, &op, newly);
 	delta_leave(&op);
 	if (newly >= 0)
 		return 0;
@@ -150,17 +140,17 @@ static int try_once(struct make_dirty *make)
 
 int folio_make_dirty(struct tux3_node *node, struct folio *folio, u64 mask)
 {
-	struct make_dirty make = { .node = node, .parts[0] = { .folio = folio, .mask = mask }, .count = 1 };
+	struct make_dirty make;
 	int err;
 
+	make.node = node;
+	make.parts[0] = (struct folio_part){ .folio = folio, .mask = mask };
+	make.count = 1;
 	do {
 		err = try_once(&make);
 	} while (err == -EAGAIN);
 	folio_change_cancel(&make.parts[0]);
-	if (make.count == 2) {
-		folio_change_cancel(&make.parts[1]);
-		folio_put(make.parts[1].folio);
-	}
+	drop_edge(&make);
 	return err;
 }
 

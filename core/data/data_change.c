@@ -108,6 +108,50 @@ int data_price_write(struct data_change *change, u64 from, u64 to)
 	return 0;
 }
 
+/* ---- stores through a mapping ---- */
+
+void data_plan_store(struct data_change *change, struct tux3_inode *inode)
+{
+	struct tux3_attr attr;
+
+	inode_get_attr(inode, &attr);
+	change->inode = inode;
+	change->flags = attr.flags;
+	change->size = change->new_size = attr.size;
+	change->edges = change->unwritten = change->enter = 0;
+	change->base = 0;
+	plan_edges(change);
+}
+
+/* A block of an unwritten extent needs no new space, if it is not dirty yet. */
+int data_price_store(struct data_change *change, u64 block, u32 count, bool dirty)
+{
+	struct tux3_inode *inode = change->inode;
+	struct data_extent extent;
+	int err = 0;
+
+	change->blocks = change->new_blocks = count + change->edges;
+	if (unlikely(change->flags & TUX3_ATTR_PREALLOC) && change->blocks == 1 && !dirty) {
+		err = data_map(inode, block, 1, &extent, NULL, 0);
+		if (!err && extent.kind == DATA_UNWRITTEN) {
+			change->unwritten = 1;
+			change->new_blocks = 0;
+			change->enter = DELTA_PAID;
+		}
+	}
+	change->cost = space_cost_data(inode->vol, change->blocks, change->new_blocks);
+	return err;
+}
+
+/* The times were set in a change of their own: where nothing got dirty all comes back. */
+void data_settle_store(struct data_change *change, struct delta_op *op, int newly)
+{
+	if (newly > 0)
+		data_change_settle(change, op, newly);
+	else
+		delta_refund(op, change->cost, 0);
+}
+
 /* ---- sizes and allocation: the delta ---- */
 
 /* Enters a delta with the edges dirty. */

@@ -29,6 +29,21 @@
  *	data_change_settle(&change, &op, newly);
  *	attr = inode_change_begin(); size, mtime, ctime; inode_change_end();
  *	delta_leave(&op);
+ *
+ * A store through a mapping makes its block dirty before it is made, in a fault of its own: it is charged there, and a commit
+ * that takes the block write-protects it, so that the next store is charged anew.  Nobody has the file's lock: size
+ * and flags are those of a moment.  The host keeps truncates and punches away, and tries again what has become of them since:
+ *
+ *	data_plan_store(&change, inode);
+ *	data_change_edges(&change, get_edge);		no edge, and so 0, if it is one of the blocks themselves
+ *	data_price_store(&change, block, count, dirty);
+ *	delta_enter(vol, &op, change.cost, change.enter);
+ *	data_store_is_stale(&change, dirty)?  Then -EAGAIN: settle, leave, and from the beginning; else
+ *	mark all blocks dirty in op.delta, as above
+ *	data_settle_store(&change, &op, newly);		or what went wrong instead
+ *	delta_leave(&op);
+ *
+ * What a block was charged when it got dirty is the delta's until its commit, also if the block is removed before that.
  */
 #ifndef TUX3_DATA_CHANGE_H
 #define TUX3_DATA_CHANGE_H
@@ -194,6 +209,21 @@ static inline bool data_batch_smaller(u32 *max, int err)
 	*max /= 2;
 	return true;
 }
+
+/* ---- stores through a mapping ---- */
+
+void data_plan_store(struct data_change *change, struct tux3_inode *inode);
+/* count blocks, the first of them is block; dirty: in the front or the back delta one is.  0 or -errno. */
+int data_price_store(struct data_change *change, u64 block, u32 count, bool dirty);
+
+/* Inside: of the blocks one is dirty in the back delta.  Then what is preallocated is being written: this needs new space. */
+static inline bool data_store_is_stale(const struct data_change *change, bool dirty_in_back)
+{
+	return change->unwritten && dirty_in_back;
+}
+
+/* Inside: so many blocks were not dirty before; below 0: none became so. */
+void data_settle_store(struct data_change *change, struct delta_op *op, int newly);
 
 /* ---- sizes and allocation.  0, -ENOSPC, -EINTR: killed, -EIO, -ENOMEM ... ---- */
 

@@ -3,6 +3,7 @@
  * The rules of file data (core/data/data_change.h) without a cache: what is planned for each kind of change, what it costs,
  * and in which order it is carried out.
  */
+#include <linux/falloc.h>
 #include "support_lib.h"
 #include "user/lib/lib.h"
 
@@ -348,6 +349,202 @@ static void test_fallocate_in_batches(void **state)
 	bed_free(&bed);
 }
 
+/* ---- stores through a mapping: the cache of libtux3 stands for the pages ---- */
+
+static u64 store_block;
+
+static int store_edge(struct data_change *plan, u32 i)
+{
+	return plan->edge[i].block == store_block ? 0 : file_change_edge(plan, i);
+}
+
+/* What a fault does.  *taken: of the balance. */
+static int store(struct tux3_node *node, u64 block, char byte, s64 *taken)
+{
+	struct file_change change = {};
+	s64 before = balance();
+	struct delta_op op;
+	u64 fresh, at, count;
+	void *buffer;
+	bool hole;
+	u32 newly;
+	int err;
+
+	store_block = block;
+	file_reserve_init(&change.reserve, node);
+	data_plan_store(&change.plan, &node->inode);
+	assert_ok(file_fill_block(node, block, change.plan.size, true, &hole));
+	assert_ok(file_reserve_blocks(&change.reserve, block, 1));
+	assert_ok(data_change_edges(&change.plan, store_edge));
+	assert_ok(data_price_store(&change.plan, block, 1, file_cache_find_dirty(node, block, block + 1, &at, &count)));
+	err = delta_enter(bed.volume->vol, &op, change.plan.cost, change.plan.enter);
+	if (!err) {
+		newly = file_change_dirty_edges(&change, &op);
+		newly += file_cache_dirty(&change.reserve, op.delta, block, 1, ~0ULL, &buffer, &fresh);
+		memset(buffer, byte, BLOCK);
+		file_change_dirtied(&change, &op, newly);
+		data_settle_store(&change.plan, &op, newly);
+		delta_leave(&op);
+	}
+	file_reserve_exit(&change.reserve);
+	if (taken)
+		*taken = before - balance();
+	return err;
+}
+
+static u64 overdrafts(void)
+{
+	return atomic64_read(&bed.volume->vol->counters[TUX3_COUNT_OVERDRAFTS]);
+}
+
+static void commit(void)
+{
+	assert_ok(delta_commit(bed.volume->vol));
+	assert_int_equal(overdrafts(), 0);
+}
+
+static void assert_byte(struct tux3_node *node, u64 block, char byte)
+{
+	char data[BLOCK];
+
+	assert_int_equal(tux3_read(node, data, BLOCK, block * BLOCK), BLOCK);
+	assert_int_equal(data[0], byte);
+	assert_int_equal(data[BLOCK - 1], byte);
+}
+
+static void test_a_store_is_charged_in_its_fault(void **state)
+{
+	struct tux3_node *node;
+	s64 price, taken;
+
+	make();
+	node = bed_file(&bed, "/file");
+	assert_ok(tux3_truncate(node, 100 * BLOCK));
+	commit();
+	assert_ok(store(node, 5, 'a', &price));
+	assert_true(price > 1);
+	/* Another fault for the same block; and for others. */
+	assert_ok(store(node, 5, 'b', &taken));
+	assert_int_equal(taken, 0);
+	assert_ok(store(node, 50, 'c', &taken));
+	assert_int_equal(taken, price);
+	/* The next delta writes it anew. */
+	commit();
+	assert_ok(store(node, 5, 'd', &taken));
+	assert_int_equal(taken, price);
+
+	/* What was charged is the delta's until the commit, even if there is nothing to write any more. */
+	taken = balance();
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5 * BLOCK, BLOCK));
+	assert_true(balance() <= taken);
+	commit();
+	assert_true(balance() > taken);
+	assert_ok(store(node, 7, 'e', NULL));
+	assert_ok(tux3_truncate(node, 6 * BLOCK));
+	assert_ok(tux3_truncate(node, 100 * BLOCK));
+	commit();
+	assert_byte(node, 5, 0);
+	assert_byte(node, 7, 0);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* Stores to one block after the other until there is no space.  The first that could not be made. */
+static u64 store_all(struct tux3_node *node, u64 block)
+{
+	while (block < (64 << 20) / BLOCK && !store(node, block, 'a', NULL))
+		block++;
+	assert_int_equal(store(node, block, 'a', NULL), -ENOSPC);
+	return block;
+}
+
+/* Who stores is told that there is no space, in the fault: no commit is short of it. */
+static void test_a_store_without_space_fails(void **state)
+{
+	struct tux3_node *node, *full;
+	u64 block, stored;
+
+	make();
+	node = bed_file(&bed, "/prealloc");
+	assert_ok(tux3_fallocate(node, 0, 0, 8 * BLOCK));
+	full = bed_file(&bed, "/full");
+	assert_ok(tux3_truncate(full, 64 << 20));
+	stored = store_all(full, 0);
+	assert_true(stored > 1000 && stored < (16 << 20) / BLOCK);
+	/* What is preallocated can be written, once. */
+	for (block = 0; block < 8; block++)
+		assert_ok(store(node, block, 'b', NULL));
+	commit();
+	stored = store_all(full, stored);
+	assert_int_equal(store(node, 3, 'c', NULL), -ENOSPC);
+	assert_byte(node, 3, 'b');
+	assert_byte(full, stored - 1, 'a');
+	tux3_node_put(node, 1);
+	tux3_node_put(full, 1);
+	bed_free(&bed);
+}
+
+static void test_price_of_a_store(void **state)
+{
+	struct data_change change;
+	struct tux3_node *node;
+
+	make();
+	node = bed_file(&bed, "/file");
+	assert_ok(tux3_fallocate(node, 0, 0, 8 * BLOCK));
+	commit();
+	data_plan_store(&change, &node->inode);
+	assert_ok(data_price_store(&change, 3, 1, false));
+	assert_int_equal(change.enter, DELTA_PAID);
+	assert_int_equal(change.new_blocks, 0);
+	/* By the time it is inside somebody else has written there, and that is being committed. */
+	assert_true(data_store_is_stale(&change, true));
+	assert_false(data_store_is_stale(&change, false));
+	/* Dirty already, or not alone: as any other. */
+	data_plan_store(&change, &node->inode);
+	assert_ok(data_price_store(&change, 3, 1, true));
+	assert_int_equal(change.enter, 0);
+	assert_int_equal(change.new_blocks, 1);
+	assert_false(data_store_is_stale(&change, true));
+	data_plan_store(&change, &node->inode);
+	assert_ok(data_price_store(&change, 3, 2, false));
+	assert_int_equal(change.new_blocks, 2);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* A file that was inline has grown since: a store behind it brings block 0 along. */
+static void test_a_store_beside_inline_data(void **state)
+{
+	static char old[100] = "inline";
+	struct data_change change;
+	struct tux3_node *node;
+	char data[100];
+
+	make();
+	node = bed_file(&bed, "/file");
+	assert_int_equal(tux3_write(node, old, sizeof(old), 0), sizeof(old));
+	commit();
+	assert_true(node->inode.attr.flags & TUX3_ATTR_INLINE);
+	data_plan_store(&change, &node->inode);
+	assert_int_equal(change.edges, 1);
+	assert_edge(&change, 0, 0, 0, 0, true);
+	assert_ok(tux3_truncate(node, 10 * BLOCK));
+	data_plan_store(&change, &node->inode);
+	assert_int_equal(change.edges, 1);
+	assert_ok(store(node, 2, 'z', NULL));
+	commit();
+	data_plan_store(&change, &node->inode);
+	assert_int_equal(change.edges, 0);
+	bed_crash(&bed);
+	node = bed_file(&bed, "/file");
+	assert_int_equal(tux3_read(node, data, sizeof(data), 0), sizeof(data));
+	assert_memory_equal(data, old, sizeof(old));
+	assert_byte(node, 2, 'z');
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,6 +555,10 @@ int main(void)
 		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_what_is_not_used_comes_back),
 		cmocka_unit_test(test_fallocate_in_batches),
+		cmocka_unit_test(test_a_store_is_charged_in_its_fault),
+		cmocka_unit_test(test_a_store_without_space_fails),
+		cmocka_unit_test(test_price_of_a_store),
+		cmocka_unit_test(test_a_store_beside_inline_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
