@@ -34,6 +34,9 @@
 	X(READS_LOCKED,	  "reads_locked",   "reads",	    "of tree nodes and free maps, made while the tree was locked") \
 	X(REPLAYED,	  "replayed",	    "deltas",	    "replayed at mount") \
 	X(CSUM_ERRORS,	  "csum_errors",    "blocks",	    "data blocks read with a wrong checksum") \
+	X(FSYNCS_AHEAD,	  "fsyncs_ahead",   "fsyncs",	    "made one file durable ahead of its delta") \
+	X(INTENT_BLOCKS,  "intent_blocks",  "blocks",	    "written for them") \
+	X(INTENTS_RECOVERED, "intents_recovered", "inodes", "brought by them at mount to what no delta had yet") \
 	X(COMMIT_NS,	  "commit_ns",	    "ns",	    "time from transition to durable, summed") \
 	X(DRAIN_NS,	  "drain_ns",	    "ns",	    "of that, waiting for operations to leave") \
 	X(DEVICE_NS,	  "device_ns",	    "ns",	    "of that, waiting for the device") \

@@ -59,6 +59,15 @@ struct tux3_host_ops {
 	 */
 	bool (*data_dirty)(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count);
 
+	/*
+	 * For intents, all three or none.  Keep others from changing data and size, but for stores into mappings: false if
+	 * that would take waiting.  Let them again.  In between: copy a whole block as it is now, zeros beyond the end of the
+	 * file; false: it is not in memory.
+	 */
+	bool (*data_hold)(struct tux3_inode *inode);
+	void (*data_let)(struct tux3_inode *inode);
+	bool (*data_peek)(struct tux3_inode *inode, u64 block, void *data);
+
 	/* The clock of inode_now(), if it is another than the coarse one.  May be NULL. */
 	void (*now)(struct volume *vol, struct timespec64 *now);
 };

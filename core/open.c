@@ -23,6 +23,7 @@
 #include "core/data/delete.h"
 #include "core/commit/commit.h"
 #include "core/commit/unify.h"
+#include "core/intent/intent.h"
 #include "core/open.h"
 
 #define DEFAULT_AGE_MS		5000u
@@ -131,6 +132,8 @@ static void volume_default_options(struct volume *vol)
 		opts->verify = true;
 	if (!opts->age_ms)
 		opts->age_ms = DEFAULT_AGE_MS;
+	if (!opts->fsync)
+		opts->fsync = TUX3_FSYNC_AUTO;
 	if (!opts->delta_ms)
 		opts->delta_ms = DEFAULT_DELTA_MS;
 	volume_set_dirty_bytes(opts, opts->dirty_bytes ? opts->dirty_bytes : DEFAULT_DIRTY_BYTES, opts->dirty_limit_bytes);
@@ -172,6 +175,8 @@ static int volume_init_parts(struct volume *vol)
 		err = log_init(vol);
 	if (!err)
 		err = delta_init(vol);
+	if (!err)
+		err = intent_init(vol);
 	unify_init(vol);
 	trim_init(vol);
 	vol->ahead = prefetch_create(vol);
@@ -184,6 +189,7 @@ void volume_release(struct volume *vol)
 		delete_exit(vol);
 		unify_exit(vol);
 		trim_exit(vol);
+		intent_exit(vol);
 		delta_exit(vol);
 	}
 	if (vol->log.chunks.next)
@@ -215,6 +221,7 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	vol->log.next_addr = le64_to_cpu(anchor->log_addr);
 	vol->log.after_addr = le64_to_cpu(anchor->log_after);
 	vol->log.next_seq = le64_to_cpu(anchor->log_seq);
+	vol->log.intent = anchor->intent;
 	vol->tree_inodes = le64_to_cpu(anchor->inodes);
 	vol->space.unwritten = le64_to_cpu(anchor->unwritten_blocks);
 	atomic64_set(&vol->balloc.data_used, le64_to_cpu(anchor->data_blocks));
@@ -222,6 +229,11 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 		err = replay_log(vol, why, why_size);
 		if (err)
 			return err;
+		err = intent_recover(vol);
+		if (err) {
+			snprintf(why, why_size, "what was synced last cannot be recovered (%s, see the messages); open read-only with norecovery to see the state of the last unify", error_text(err));
+			return err;
+		}
 	} else {
 		balloc_note_log_unread(vol, true);
 	}
@@ -236,6 +248,8 @@ static int volume_start_writing(struct volume *vol)
 	int err = device_flush(vol->dev);
 
 	/* Once: what is found later is of inodes that are in use, but for those that were put off. */
+	if (!err)
+		err = intent_commit_recovered(vol);
 	if (!err)
 		err = vol->orphans_queued ? delete_begin_later(vol) : delete_orphans(vol);
 	if (!err)
@@ -318,6 +332,7 @@ static int volume_make_read_only(struct volume *vol)
 		err = delta_unify_all(vol);
 	delta_unlock(vol);
 	delta_stop(vol);
+	intent_wait(vol);
 	trim_wait(vol);
 	trim_exit(vol);
 	return err;

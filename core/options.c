@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Values of mount options: see options.h. */
+#include "core/intent/intent.h"
 #include "core/options.h"
 
 #define AGE_MS_MAX (3600u * 1000)
@@ -73,11 +74,25 @@ int size_parse(const char *text, u64 *bytes)
 	return 0;
 }
 
+const char *const option_fsync_words[] = {
+	[TUX3_FSYNC_DEFAULT] = "default", [TUX3_FSYNC_AUTO] = "auto", [TUX3_FSYNC_FULL] = "full", [TUX3_FSYNC_AHEAD] = "ahead",
+};
+
+static bool parse_fsync(const char *text, u32 *fsync)
+{
+	for (*fsync = TUX3_FSYNC_AUTO; *fsync <= TUX3_FSYNC_AHEAD; ++*fsync)
+		if (!strcmp(text, option_fsync_words[*fsync]))
+			return true;
+	return false;
+}
+
 bool option_parse_value(enum option_kind kind, const char *text, void *field)
 {
 	u64 number;
 
 	switch (kind) {
+	case OPTION_FSYNC:
+		return parse_fsync(text, field);
 	case OPTION_SECONDS:
 		return parse_seconds(text, field);
 	case OPTION_SIZE:

@@ -12,6 +12,7 @@ enum option_kind {
 	OPTION_SECONDS,		/* u32, milliseconds; with a fraction */
 	OPTION_SIZE,		/* u64, bytes; with a unit */
 	OPTION_NUMBER,		/* u64 */
+	OPTION_FSYNC,		/* u32, enum tux3_fsync */
 	OPTION_WORD,		/* the host's own */
 	OPTION_FLAG,		/* bool */
 	OPTION_SWITCH,		/* bool, off with "no" before it */
@@ -27,6 +28,10 @@ enum option_kind {
 #define OPTION_VALUE_DIRTY	"a size, as in dirty=64M"
 #define OPTION_VALUE_CACHE	"a size, as in cache=128M"
 #define OPTION_VALUE_NAMES	"a number above 0, as in names=1000000"
+#define OPTION_VALUE_FSYNC	"auto, full or ahead"
+
+/* By enum tux3_fsync. */
+extern const char *const option_fsync_words[];
 
 /* Refusals: the name, then for the first two what its value is. */
 #define OPTION_NEEDS_VALUE	"mount option %s needs a value: %s"
@@ -40,7 +45,7 @@ enum option_kind {
  * 2^63 or more.
  */
 int size_parse(const char *text, u64 *bytes);
-/* SECONDS, SIZE, NUMBER: to *field.  False: text is none. */
+/* SECONDS, SIZE, NUMBER, FSYNC: to *field.  False: text is none. */
 bool option_parse_value(enum option_kind kind, const char *text, void *field);
 
 #endif

@@ -26,6 +26,7 @@
 #include "core/delta/pace.h"
 #include "core/delta/delta.h"
 #include "core/commit/unify.h"
+#include "core/intent/intent.h"
 #include "core/blocks/trim.h"
 #include "core/names/name.h"
 #include "core/names/parent.h"
@@ -51,6 +52,7 @@ struct volume_options {
 	u32 slice_extents;	/* long deletes and truncates free so many extents (xattrs) in a slice; 0: 2048 */
 	u32 groups_kept;	/* tests: so many free maps stay in memory as they are, at least 4; 0: 8 MiB of them */
 	bool verify;		/* after each commit and unify, see whether the state in memory can be right */
+	u32 fsync;		/* enum tux3_fsync: may an fsync put its file ahead of the delta? */
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
 	bool discard;		/* tell the device of blocks that commits have freed, in the background */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
@@ -89,6 +91,7 @@ struct volume {
 	struct pace pace;
 	struct delta_state delta;
 	struct unify unify;
+	struct intent intent;
 	struct trim trim;
 	struct name_cache names;
 	struct parents parents;

@@ -35,7 +35,7 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 	int err = strays ? file_redirty_strays(node) : 0, seen;
 
 	if (!err)
-		err = delta_fsync_inode(&node->core);
+		err = fsync_inode(&node->core);
 	else if (volume_error(node->core.vol))
 		err = -EROFS;
 	if (unlikely(err == -EROFS))

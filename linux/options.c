@@ -16,6 +16,7 @@
 	X(DIRTY,      "dirty",	    OPTION_SIZE,       dirty_bytes,  OPTION_VALUE_DIRTY) \
 	X(CACHE,      "cache",	    OPTION_SIZE,       cache_bytes,  OPTION_VALUE_CACHE) \
 	X(NAMES,      "names",	    OPTION_NUMBER,     names_cached, OPTION_VALUE_NAMES) \
+	X(FSYNC,      "fsync",	    OPTION_FSYNC,      fsync,	     OPTION_VALUE_FSYNC) \
 	X(SNAPSHOT,   "snapshot",   OPTION_SIZE,       snapshot_bytes, "a size, as in snapshot=16M") \
 	X(NORECOVERY, "norecovery", OPTION_FLAG,       norecovery,   NULL) \
 	X(ACCEPTLAST, "acceptlast", OPTION_FLAG,       acceptlast,   NULL) \
@@ -139,11 +140,13 @@ static void show_option(struct seq_file *seq, const struct mount_option *option,
 			seq_printf(seq, ",%s%s", no, option->name);
 		return;
 	}
-	if (option->kind == OPTION_SECONDS ? !*(const u32 *)field : !*(const u64 *)field)
+	if (option->kind == OPTION_SECONDS || option->kind == OPTION_FSYNC ? !*(const u32 *)field : !*(const u64 *)field)
 		return;
 	seq_printf(seq, ",%s=", option->name);
 	if (option->kind == OPTION_SECONDS)
 		show_seconds(seq, *(const u32 *)field);
+	else if (option->kind == OPTION_FSYNC)
+		seq_puts(seq, option_fsync_words[*(const u32 *)field]);
 	else if (option->kind == OPTION_SIZE)
 		show_size(seq, *(const u64 *)field);
 	else

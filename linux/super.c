@@ -203,6 +203,7 @@ static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 		.dirty_bytes = options->dirty_bytes,
 		.cache_bytes = options->cache_bytes,
 		.names_cached = options->names_cached,
+		.fsync = options->fsync,
 		.discard = options->discard,
 	};
 	struct tux3_device *dev;
@@ -351,6 +352,8 @@ static void super_apply_options(struct tux3_sb *sbi, const struct tux3_options *
 		cache_set_limit(sbi->vol, options->cache_bytes);
 	if (options->names_cached)
 		WRITE_ONCE(core->names_cached, options->names_cached);
+	if (options->fsync)
+		WRITE_ONCE(core->fsync, options->fsync);
 	WRITE_ONCE(core->discard, options->discard);
 	super_set_acl(sbi->sb, options->noacl);
 	sbi->options = *options;

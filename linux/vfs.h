@@ -164,6 +164,7 @@ struct tux3_options {		/* options.c; numbers as in struct volume_options, 0: its
 	u64 cache_bytes;
 	u64 snapshot_bytes;	/* writeback.c */
 	u64 names_cached;
+	u32 fsync;
 	bool norecovery;
 	bool acceptlast, cutlog;	/* for this mount: see core/log/log_end.c */
 	bool discard;

@@ -698,6 +698,34 @@ static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *bl
 	return folio_find_dirty(core_node(inode), from, end, block, count);
 }
 
+/* Whoever writes, truncates or punches has it exclusively; an fsync that would have to wait for that goes the long way. */
+static bool host_data_hold(struct tux3_inode *inode)
+{
+	return inode_trylock_shared(&core_node(inode)->vfs);
+}
+
+static void host_data_let(struct tux3_inode *inode)
+{
+	inode_unlock_shared(&core_node(inode)->vfs);
+}
+
+/* Stores into mappings go on meanwhile: as with any copy, those that come now may be in it or not. */
+static bool host_data_peek(struct tux3_inode *inode, u64 block, void *data)
+{
+	struct tux3_node *node = core_node(inode);
+	u32 block_size = inode->vol->block_size;
+	loff_t pos = (loff_t)block << inode->vol->block_shift, left = i_size_read(&node->vfs) - pos;
+	struct folio *folio = filemap_get_folio(node->vfs.i_mapping, pos >> PAGE_SHIFT);
+
+	if (IS_ERR(folio))
+		return false;
+	memcpy(data, folio_address(folio) + offset_in_folio(folio, pos), block_size);
+	folio_put(folio);
+	left = clamp_t(loff_t, left, 0, block_size);
+	memset((u8 *)data + left, 0, block_size - left);
+	return true;
+}
+
 const struct tux3_host_ops vfs_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
@@ -708,6 +736,9 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_aborted = host_data_aborted,
 	.data_done = host_data_done,
 	.data_dirty = host_data_dirty,
+	.data_hold = host_data_hold,
+	.data_let = host_data_let,
+	.data_peek = host_data_peek,
 	.now = COMPAT_NOW,
 };
 

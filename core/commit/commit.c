@@ -41,6 +41,7 @@
 #include "core/data/delete.h"
 #include "core/commit/commit.h"
 #include "core/commit/unify.h"
+#include "core/intent/intent.h"
 
 #define DATA_FIRST_BYTES (4u << 20)
 #define COMMIT_SMALL_BLOCKS 1024u
@@ -285,8 +286,10 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 		if (!err)
 			err = commit_flush(vol, io_ns);
 	}
-	if (!err)
+	if (!err) {
+		intent_name(vol, &vol->log.intent);
 		err = log_write_commit(vol, delta, data_first ? TUX3_COMMIT_DATA_FLUSHED : 0, wait);
+	}
 	io_err = commit_wait_io(vol, wait, plug, io_ns);
 	if (!err)
 		err = io_err;
@@ -411,6 +414,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	if (err) {
 		commit_keep_aborted(vol, inodes, delta, err);
 	} else {
+		intent_retire(vol, delta);
 		llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1]) {
 			commit_next_comes(inode->dirty_node[delta & 1].next, delta);
 			commit_inode_done(inode, delta, 0);
@@ -427,7 +431,7 @@ int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
 	s64 taken = vol->balloc.taken;
-	bool alone;
+	bool alone, supersedes, written;
 	struct llist_node *inodes;
 	struct blk_plug plug;
 	struct io_busy busy;
@@ -443,12 +447,15 @@ int commit_delta(struct volume *vol)
 	vol->delta.applying = delta;
 	load = atomic64_read(&vol->delta.dirty_bytes[delta & 1]) +
 	       atomic64_read(&vol->delta.changes[delta & 1]) * PACE_CHANGE_BYTES;
+	WRITE_ONCE(vol->delta.committing, load);
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
 	log = vol->log.length;
 	blocks = atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]);
 	alone = vol->unify.phase == UNIFY_IDLE;
+	vol->pace.in_flight = 0;
 	io_wait_init(&wait);
 	io_wait_measure(&wait, &busy);
+	intent_begin_commit(vol, delta, &charged);
 	log_begin_commit(vol);
 
 	/* Neighbours on the disk become one request: data of small files, and the log. */
@@ -457,7 +464,9 @@ int commit_delta(struct volume *vol)
 	if (!err && vol->unify.follows)
 		err = tree_place(vol);
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
-	if (!err && !vol->log.records && !vol->log.must_write) {
+	supersedes = intent_seal(vol, delta);
+	written = err || vol->log.records || vol->log.must_write || supersedes;
+	if (!written) {
 		blk_finish_plug(&plug);
 		err = io_wait_finish(&wait);
 		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
@@ -473,12 +482,17 @@ int commit_delta(struct volume *vol)
 	trace_tux3_commit(vol, delta, atomic64_read(&vol->delta.changes[delta & 1]), data, vol->log.length - log,
 			  ktime_get_ns() - start, err);
 	commit_done(vol, inodes, delta, err);
+	if (load > DELTA_HEAVY_BYTES)
+		WRITE_ONCE(vol->delta.heavy_ns, ktime_get_ns());
+	WRITE_ONCE(vol->delta.committing, 0);
 	blocks = data + atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]) - blocks;
 	if (!err) {
 		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
 		pace_learn_load(vol, load, ktime_get_ns() - start);
 		trim_note(vol, &vol->log.freed);
 		err = balloc_release(vol, &vol->log.freed);
+		if (!err)
+			err = intent_committed(vol, written);
 	}
 	if (!err) {
 		space_check_commit(vol, charged, taken);

@@ -19,6 +19,7 @@
 #include "core/tree/tree.h"
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
+#include "core/delta/pace.h"
 #include "core/inode/file_range.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
@@ -123,6 +124,8 @@ static void data_set_flag(struct data_commit *dc, u32 flag, bool set)
 
 	dc->attr->flags = set ? dc->attr->flags | flag : dc->attr->flags & ~flag;
 	spin_lock(&inode->lock);
+	if (set != !!(inode->attr.flags & flag))
+		inode->stored_delta = dc->delta;
 	WRITE_ONCE(inode->attr.flags, set ? inode->attr.flags | flag : inode->attr.flags & ~flag);
 	spin_unlock(&inode->lock);
 }
@@ -174,19 +177,38 @@ static int data_place(struct data_commit *dc, u64 block, u64 count, u64 *addr, u
 	return err;
 }
 
+/* So many bytes more are in flight; more than max may not be. */
+static int data_submitted(struct data_commit *dc, u64 bytes, u64 max)
+{
+	struct io_busy *busy = dc->wait->busy;
+	int err;
+
+	dc->vol->pace.in_flight += bytes;
+	if (dc->vol->pace.in_flight < max)
+		return 0;
+	dc->vol->pace.in_flight = 0;
+	device_kick(dc->vol->dev);
+	err = io_wait_finish(dc->wait);
+	io_wait_init(dc->wait);
+	dc->wait->busy = busy;		/* which goes on */
+	return err;
+}
+
 static int data_write_run(struct data_commit *dc, u64 block, u64 count)
 {
+	u64 max = pace_in_flight_max(dc->vol), addr;
 	u32 flags = data_csum_flag(dc->vol), run;
-	u64 addr;
 	int err = 0;
 
 	while (count && !err) {
-		err = data_place(dc, block, count, &addr, &run);
+		err = data_place(dc, block, min(count, max >> dc->vol->block_shift), &addr, &run);
 		if (!err)
 			err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
 							flags ? dc->vol->log.extent->csum : NULL, dc->wait);
 		if (!err)
 			err = data_map_run(dc, block, addr, run, flags);
+		if (!err && max != U64_MAX)
+			err = data_submitted(dc, (u64)run << dc->vol->block_shift, max);
 		count_add(dc->vol, TUX3_COUNT_DATA_BLOCKS, run);
 		block += run;
 		count -= run;

@@ -27,6 +27,7 @@
 #include "core/delta/space.h"
 #include "core/data/data.h"
 #include "core/commit/unify.h"
+#include "core/intent/intent.h"
 
 void unify_init(struct volume *vol)
 {
@@ -85,6 +86,7 @@ static void unify_fill_anchor(struct volume *vol)
 	anchor->data_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
 	anchor->unwritten_blocks = cpu_to_le64(vol->space.unwritten);
 	anchor->inodes = cpu_to_le64(vol->tree_inodes);
+	intent_get_named(vol, &anchor->intent);
 	memcpy(anchor->label, vol->label, sizeof(anchor->label));
 	anchor->written_ns = cpu_to_le64(now.tv_sec * 1000000000ULL + now.tv_nsec);
 }

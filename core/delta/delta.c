@@ -18,6 +18,7 @@
 #include "core/data/delete.h"
 #include "core/commit/commit.h"
 #include "core/commit/unify.h"
+#include "core/intent/intent.h"
 
 #define CONFIRM_BLOCKS 2	/* charged for it: a log block, and some slack */
 #define IDLE_UNIFY_MS	15000u	/* nothing happened for so long: unify, so that the next mount has no log */
@@ -666,20 +667,6 @@ int delta_commit_inode(struct tux3_inode *inode)
 	return err;
 }
 
-int delta_fsync_inode(struct tux3_inode *inode)
-{
-	int err = delta_commit_inode(inode);
-	bool lost;
-
-	if (likely(!err) || !volume_error(inode->vol))
-		return err;
-	/* No commit has changed that since: what was being committed when it stopped stays dirty. */
-	spin_lock(&inode->lock);
-	lost = inode->slot[0].dirty || inode->slot[1].dirty;
-	spin_unlock(&inode->lock);
-	return lost ? -EROFS : 0;
-}
-
 int delta_unify_committed(struct volume *vol)
 {
 	int err = unify_finish(vol);		/* one that was under way */
@@ -747,6 +734,7 @@ int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int atte
 	if (!err && vol->delta.paused)
 		err = -EBUSY;
 	vol->space.want_tight = attempt > 0;
+	intent_shrink(vol);
 	if (!err && attempt > 1)
 		err = delta_unify_present(vol);
 	/* Even without changes: the next delta may be opened with another standing charge. */
@@ -774,6 +762,7 @@ int delta_pause(struct volume *vol)
 	if (!err)
 		WRITE_ONCE(vol->delta.paused, true);
 	delta_unlock(vol);
+	intent_wait(vol);
 	wake_up_all(&vol->delta.gate_queue);	/* nothing is left to recover, and the thread wakes nobody now */
 	if (!err)
 		trim_wait(vol);

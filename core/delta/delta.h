@@ -54,6 +54,8 @@ struct delta_state {
 	u64 front;		/* written with commit_mutex held, read anywhere */
 	u64 committed;		/* likewise; the newest durable delta */
 	u64 applying;		/* delta whose records go to the tree now; commit_mutex */
+	u64 committing;		/* a hint: what the commit under way writes, in bytes, by a guess; 0: there is none */
+	u64 heavy_ns;		/* a hint: ktime_get_ns() at the end of the last one with DELTA_HEAVY_BYTES */
 	struct delta_cpu __percpu *cpu;
 	struct mutex commit_mutex;	/* by delta_lock() */
 	unsigned int nofs;	/* memalloc_nofs_save() of who holds it */
@@ -84,6 +86,7 @@ struct delta_state {
 	struct delta_inside inside;	/* read by operations, from delta_enter() to delta_leave() */
 };
 
+#define DELTA_HEAVY_BYTES	(256u << 10)	/* to commit: with no more than that an fsync commits all of it */
 #define DELTA_LEAF_SHIFT	4	/* so many inodes with numbers next to each other share a leaf, more or less */
 #define DELTA_LARGE_DIR		4096u	/* entries: names changed in a larger one are each in another leaf */
 /* Inside: an inode became dirty, or a name in a directory of so many entries changed. */
@@ -133,8 +136,6 @@ int delta_commit(struct volume *vol);
 int delta_commit_surely(struct volume *vol);
 /* The same for what was changed of one inode; names: of a directory those in it. */
 int delta_commit_inode(struct tux3_inode *inode);
-/* The same, for fsync itself: after the volume has stopped 0 if nothing of the inode was lost, else -EROFS. */
-int delta_fsync_inode(struct tux3_inode *inode);
 /* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
 /* For space.c: a commit; from the second attempt on, a unify too. */

@@ -26,6 +26,9 @@
  * and that is measured in the same way, over whole commits.  Load that nobody waits for gets the large deltas, with fewer
  * flushes and fewer nodes written twice.
  *
+ * And where fsyncs go ahead of the delta (core/intent/) what they write waits in the device's queue behind what the commit
+ * under way has put there: so that is kept short, too.
+ *
  * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
  * is no limit then: deltas end where the options say, every time in the same place.
  */
@@ -40,6 +43,8 @@
 #define PACE_FASTEST		(1u << 17)
 #define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs come ... */
 #define PACE_SYNC_BASES		4u		/* ... or so many times what the smallest takes */
+#define PACE_FLIGHT_MS		2u		/* what the device does in this time may be in flight ... */
+#define PACE_FLIGHT_MIN_BYTES	(256u << 10)	/* ... or so much */
 #define PACE_SYNC_MEMORY_NS	((s64)(2 * NSEC_PER_SEC))	/* they come, if one came so lately */
 
 /* What the device writes in opts.delta_ms. */
@@ -132,6 +137,15 @@ void pace_learn_load(struct volume *vol, u64 bytes, u64 ns)
 		WRITE_ONCE(pace->load_rate, pace_average(&pace->load_bytes, &pace->load_us, bytes, ns, pace->base_ns));
 	if (READ_ONCE(pace->synced_ns))
 		pace_update(vol);
+}
+
+u64 pace_in_flight_max(struct volume *vol)
+{
+	struct pace *pace = &vol->pace;
+
+	if (vol->opts.manual || !pace_syncing(pace))
+		return U64_MAX;
+	return max_t(u64, READ_ONCE(pace->bandwidth) / 1000 * PACE_FLIGHT_MS, PACE_FLIGHT_MIN_BYTES);
 }
 
 void pace_sync(struct volume *vol)

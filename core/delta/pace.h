@@ -21,6 +21,7 @@ struct pace {
 	u64 load_bytes, load_us;	/* the same of all that commits do, CPU time included; commit_mutex */
 	u64 load_rate;		/* bytes per second, with changes at PACE_CHANGE_BYTES; 0: not known yet; set with commit_mutex */
 	u64 synced_ns;		/* ktime_get_ns() when an fsync last waited; 0: never; a hint */
+	u64 in_flight;		/* bytes of data that the commit under way has submitted since it last waited; commit_mutex */
 	/* Derived from these by pace_update(); read anywhere, without a lock. */
 	u64 bandwidth;		/* bytes per second; 0: not known yet */
 	u64 commit_bytes;	/* a commit is due when the front delta holds so much */
@@ -40,6 +41,11 @@ void pace_update(struct volume *vol);
 void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone);
 /* The same: a delta of so many bytes (a change counts PACE_CHANGE_BYTES) took so long from its transition to durable. */
 void pace_learn_load(struct volume *vol, u64 bytes, u64 ns);
+/*
+ * While fsyncs come: so many bytes of data may be in flight together, so that theirs need not queue behind all that a delta
+ * holds.  Else U64_MAX.
+ */
+u64 pace_in_flight_max(struct volume *vol);
 /* Any thread: it is about to wait for an fsync, or has done so. */
 void pace_sync(struct volume *vol);
 

@@ -40,6 +40,7 @@
 #define TUX3_NODE_MAGIC		0x444e3354u		/* "T3ND" */
 #define TUX3_LOG_MAGIC		0x474c3354u		/* "T3LG" */
 #define TUX3_MAP_MAGIC		0x504d3354u		/* "T3MP" */
+#define TUX3_INTENT_MAGIC	0x4e493354u		/* "T3IN" */
 #define TUX3_FORMAT_VERSION	1
 
 #define TUX3_MIN_BLOCK_SHIFT	12
@@ -89,6 +90,18 @@ static inline u64 tux3_features_known(enum tux3_feature_word word)
 #undef X
 }
 
+/*
+ * Where intents are, see struct disk_intent.  The batch with this number is at offset in the area, or where it would not
+ * have fitted in there, at its beginning.
+ */
+struct disk_intent_place {
+	__le64 addr;		/* the intent area: so many blocks from this one on; 0: there is none */
+	__le64 life;		/* random, for each area */
+	__le64 seq;		/* of the next batch */
+	__le32 blocks;
+	__le32 offset;		/* blocks */
+};
+
 /* Anchor: what others call a superblock.  The first 512 bytes of its slot.  The rest of the block is zero. */
 struct disk_anchor {
 	__le64 magic;
@@ -121,7 +134,8 @@ struct disk_anchor {
 	__le64 data_blocks;	/* of used_blocks, those with file data and large xattr values */
 	__le64 log_after;	/* as disk_log.after */
 	__le64 unwritten_blocks;	/* of data_blocks, those of extents that are preallocated and not written yet */
-	__u8 spare[232];
+	struct disk_intent_place intent;	/* as disk_commit.intent, of the commit of delta */
+	__u8 spare[200];
 };
 
 /*
@@ -313,10 +327,50 @@ struct disk_commit {
 	__le32 flags;		/* TUX3_COMMIT_... */
 	__le64 used_blocks;	/* after this commit, without log and tree: data blocks only */
 	__le64 inodes;		/* after this commit */
+	struct disk_intent_place intent;	/* the first batch that counts on top of this commit is, or will be, there */
 };
 
 #define TUX3_COMMIT_DATA_FLUSHED (1u << 0)	/* its data was durable before its log was written */
 #define TUX3_COMMIT_SNAPSHOT	 (1u << 1)	/* a unify's snapshot was taken since the commit before */
+
+/*
+ * A batch of intents: header blocks, each with a part of the intents as its payload; behind them, in the area, the data
+ * blocks of all intents in order.  An intent is what one inode becomes, ahead of its delta, by an fsync.  It counts if no commit
+ * of that delta or a newer one does; a batch counts if all of its blocks are whole, and all before it do.
+ */
+struct disk_intents {
+	__le32 magic;
+	__le32 crc;
+	__le64 volume_id;
+	__le64 addr;		/* own block */
+	__le64 life;		/* as in the place that names the area */
+	__le64 seq;		/* one higher with each batch */
+	__le32 index;		/* of this header block in its batch */
+	__le32 blocks;		/* header blocks in the batch */
+	__le32 data_blocks;	/* blocks with data behind them */
+	__le32 used;		/* payload bytes */
+	__u8 spare[8];
+};
+
+/* Followed by a struct disk_intent_run for each run, its checksums behind it, then the name; each run and intent aligned to 8. */
+struct disk_intent {
+	__le64 delta;
+	__le64 ino;
+	__le32 len;		/* bytes of the intent, with all that follows it, without padding */
+	__le32 runs;
+	__le64 dir;		/* the inode is new, and its only name is in this directory; 0: it is in the tree */
+	__u8 name_len;
+	__u8 spare[7];
+	struct disk_attr attr;	/* blocks, and the flags that say how the file is stored, are as the tree has them */
+};
+
+/* Adjacent file blocks. */
+struct disk_intent_run {
+	__le64 block;
+	__le32 count;
+	__le32 spare;
+	__le32 csum[];		/* crc32c of each whole block */
+};
 
 /*
  * Log records.  Absolute: replaying one twice is harmless.  The numbers are permanent.
@@ -424,6 +478,11 @@ TUX3_ASSERT_AT(disk_anchor, log_addr, 216);
 TUX3_ASSERT_AT(disk_anchor, data_blocks, 256);
 TUX3_ASSERT_AT(disk_anchor, log_after, 264);
 TUX3_ASSERT_AT(disk_anchor, unwritten_blocks, 272);
+TUX3_ASSERT_AT(disk_anchor, intent, 280);
+TUX3_ASSERT_SIZE(disk_intent_place, 32);
+TUX3_ASSERT_SIZE(disk_intents, 64);
+TUX3_ASSERT_SIZE(disk_intent, 152);
+TUX3_ASSERT_SIZE(disk_intent_run, 16);
 TUX3_ASSERT_SIZE(disk_node, 64);
 TUX3_ASSERT_AT(disk_node, crc, 4);
 TUX3_ASSERT_AT(disk_node, birth, 24);
@@ -450,7 +509,7 @@ TUX3_ASSERT_SIZE(disk_map, 64);
 TUX3_ASSERT_AT(disk_map, delta, 32);
 TUX3_ASSERT_SIZE(disk_log, 72);
 TUX3_ASSERT_AT(disk_log, next, 40);
-TUX3_ASSERT_SIZE(disk_commit, 48);
+TUX3_ASSERT_SIZE(disk_commit, 80);
 TUX3_ASSERT_SIZE(disk_record, 8);
 TUX3_ASSERT_SIZE(record_attr, 120);
 TUX3_ASSERT_SIZE(record_extent, 40);

@@ -16,6 +16,7 @@
 
 struct volume;
 struct name_dir;
+struct name_entry;
 
 struct tux3_time {
 	s64 sec;
@@ -68,6 +69,13 @@ struct tux3_inode {
 	u64 parent;			/* directories: the inode number of .. */
 	struct inode_slot slot[2];
 	struct llist_node dirty_node[2];
+	/* For intents (core/intent/), under lock.  Of an inode read from the tree all are 0. */
+	u64 born_delta;			/* in which it was made */
+	u64 names_delta;		/* the newest in which it got or lost a name, or one was moved */
+	u64 stored_delta;		/* the newest whose commit changed whether its data is inline */
+	/* Its first name, until born_delta is released.  NULL: none, or a crash could bring back somebody else by it. */
+	struct tux3_inode *born_dir;
+	struct name_entry *born_entry;
 	bool in_tree;			/* has an ATTR item in the tree; back end */
 	bool orphan_in_tree;		/* has an ORPHAN item; back end */
 	bool given_back;		/* data_forget() was called, and no commit since */

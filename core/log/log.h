@@ -34,6 +34,7 @@ struct log {
 	bool must_write;	/* the next commit is written even without records: it overwrites a torn one,
 				   or names groups that replay touched */
 	bool after_snapshot;	/* a snapshot was taken since the last commit */
+	struct disk_intent_place intent;	/* for the header of the commit being written; after replay, from the newest one */
 	s64 blocks_delta;	/* data blocks that records applied so far gave to (or took from) an inode */
 
 	/* The stream of the commit being built; commit_mutex. */

@@ -483,6 +483,7 @@ static void log_fill_header(struct volume *vol, u64 delta, u32 flags)
 	log->after_snapshot = false;
 	commit->used_blocks = cpu_to_le64(atomic64_read(&vol->balloc.data_used));
 	commit->inodes = cpu_to_le64(vol->tree_inodes);
+	commit->intent = log->intent;
 }
 
 /* Submit the chunks, contiguous ones as one write. */

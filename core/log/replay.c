@@ -280,6 +280,7 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 	if (err)
 		return err;
 	vol->delta.committed = delta;
+	vol->log.intent = commit->head.intent;
 	vol->log.length += commit->blocks;
 	count_add(vol, TUX3_COUNT_REPLAYED, 1);
 	return 0;
@@ -364,6 +365,23 @@ static int replay_touch_all(struct replay *replay)
 	return err;
 }
 
+/* What the intent area holds is looked at later: until then it is kept. */
+static int replay_note_intents(struct replay *replay)
+{
+	const struct disk_intent_place *place = &replay->vol->log.intent;
+	u64 addr = le64_to_cpu(place->addr);
+	u32 blocks = le32_to_cpu(place->blocks);
+
+	if (!addr)
+		return 0;
+	if (!blocks || !apply_blocks_valid(replay->vol, addr, blocks) || le32_to_cpu(place->offset) > blocks) {
+		volume_warn(replay->vol, "the log names %u blocks from block %llu on for intents, which cannot hold them", blocks,
+			    (unsigned long long)addr);
+		return -EIO;
+	}
+	return range_list_add(&replay->log, addr, blocks);
+}
+
 static int replay_run(struct replay *replay)
 {
 	struct volume *vol = replay->vol;
@@ -385,6 +403,8 @@ static int replay_run(struct replay *replay)
 	for (i = 0; i < replay->chain.count && !err; i++)
 		err = replay_commit(replay, &replay->chain.commits[i]);
 	vol->log.replaying = false;
+	if (!err)
+		err = replay_note_intents(replay);
 	return err ? err : balloc_settle(vol, &replay->log);
 }
 

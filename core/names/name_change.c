@@ -85,6 +85,8 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 
 	inode_mark_dirty(op, inode, INODE_DIRTY_NAMES);
 	spin_lock(&dir->lock);
+	/* With a change in the back delta it is not known here what the durable tree has: the back end writes tree_ino. */
+	prep->fresh = !entry->changes[~op->delta & 1] && !entry->tree_ino && !(*slot && (*slot)->ahead);
 	if (!*slot) {
 		*slot = prep->change;
 		prep->change = NULL;
@@ -101,6 +103,21 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 	kfree(prep->change);
 	prep->entry = NULL;
 	prep->change = NULL;
+}
+
+unsigned int name_go_ahead(struct tux3_inode *inode, struct name_entry *entry, u64 ino, u64 born, char *name)
+{
+	struct name_dir *dir = name_dir_of(inode);
+	unsigned int len = 0;
+
+	spin_lock(&dir->lock);
+	if (entry->ino == ino && entry->changes[born & 1]) {
+		entry->changes[born & 1]->ahead = true;
+		len = entry->len;
+		memcpy(name, entry->name, len);
+	}
+	spin_unlock(&dir->lock);
+	return len;
 }
 
 /* ---- back end ---- */

@@ -20,10 +20,17 @@ struct name_prepared {
 	struct name_change *change;
 	u64 ino;		/* what the name leads to now; 0: absent */
 	u8 type;
+	bool fresh;		/* set by name_change: no crash can bring back another inode by this name */
 };
 int name_prepare(struct tux3_inode *dir, const char *name, unsigned int len, struct name_prepared *prep);
 void name_cancel(struct tux3_inode *dir, struct name_prepared *prep);
 void name_change(struct delta_op *op, struct tux3_inode *dir, struct name_prepared *prep, u64 ino, u8 type);
+
+/*
+ * For intents: the name (TUX3_NAME_MAX bytes) of an entry that was fresh when the inode got it in born, a delta whose slots
+ * are not released yet, and its length.  0: it leads elsewhere now.
+ */
+unsigned int name_go_ahead(struct tux3_inode *dir, struct name_entry *entry, u64 ino, u64 born, char *name);
 
 /* Back end: log the names of dir that changed in delta; tree edit lock not held (taken inside, in batches). */
 int name_commit(struct tux3_inode *dir, u64 delta);

@@ -21,6 +21,7 @@ struct name_change {
 	struct name_entry *entry;
 	u64 ino;			/* 0: absent */
 	u8 type;
+	bool ahead;			/* an intent gives the name to what had it in this delta */
 };
 
 struct name_entry {

@@ -34,6 +34,7 @@ static void link_changed(struct delta_op *op, struct tux3_inode *inode, int link
 	WRITE_ONCE(attr->nlink, attr->nlink + links);
 	if (attr->nlink > 2)
 		WRITE_ONCE(inode->many_names, true);
+	inode->names_delta = op->delta;
 	attr->ctime = *now;
 	inode_change_end(inode);
 }
@@ -55,9 +56,18 @@ static void inode_born(struct delta_op *op, struct tux3_inode *inode, u32 nlink,
 	attr->nlink = nlink;
 	attr->atime = attr->mtime = attr->ctime = attr->btime = *now;
 	attr->generation = get_random_u32();
+	inode->born_delta = inode->names_delta = op->delta;
 	inode_change_end(inode);
 	if (nlink)	/* one without a name counts from its first one on */
 		atomic64_inc(&inode->vol->inodes);
+}
+
+static void inode_note_name(struct tux3_inode *inode, struct tux3_inode *dir, struct name_entry *entry)
+{
+	spin_lock(&inode->lock);
+	inode->born_dir = dir;
+	inode->born_entry = entry;
+	spin_unlock(&inode->lock);
 }
 
 static int set_target(struct tux3_inode *inode, const char *target, unsigned int len)
@@ -80,6 +90,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
+	struct name_entry *entry;
 	struct delta_op op;
 	int err = set_target(inode, target, target_len);
 
@@ -95,8 +106,11 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 		return err;
 	}
 	inode->parent = dir->ino;
+	entry = prep.entry;
 	inode_born(&op, inode, is_dir(inode) ? 2 : 1, &now);
 	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
+	if (prep.fresh)
+		inode_note_name(inode, dir, entry);
 	dir_changed(&op, dir, 1, is_dir(inode), &now);
 	delta_leave(&op);
 	return 0;

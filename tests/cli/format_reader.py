@@ -25,13 +25,17 @@ FEATURE_QUOTA, FEATURE_DATA_CSUM = 1, 1
 COMMIT_DATA_FLUSHED = 1
 SLOT_STRIDE = 65536
 
-ANCHOR = struct.Struct("<QIIQQQ16s64sQQQIIQ16sQQQQIIQQQQQQQQ")
+ANCHOR = struct.Struct("<QIIQQQ16s64sQQQIIQ16sQQQQIIQQQQQQQQ32s")
 NODE = struct.Struct("<IIQQQHHI24s")
 ITEM = struct.Struct("<QQHHI")
 BRANCH = struct.Struct("<QQQQ")
 MAP = struct.Struct("<IIQQQQI20s")
 LOG = struct.Struct("<IIQQQQQQIIII")
-COMMIT = struct.Struct("<QQIIIIQQ")
+COMMIT = struct.Struct("<QQIIIIQQ32s")
+INTENT_PLACE = struct.Struct("<QQQII")
+INTENTS = struct.Struct("<IIQQQQIIII8s")
+INTENT = struct.Struct("<QQIIQB7s112s")
+INTENT_RUN = struct.Struct("<QII")
 RECORD = struct.Struct("<HHI")
 ATTRS = struct.Struct("<IIIIQQqqqqIIIIIIIIIIQ")
 EXTENT_HEAD = struct.Struct("<QQII")
@@ -45,11 +49,12 @@ QUOTA = struct.Struct("<QQQQQQQQ")
 Anchor = namedtuple("Anchor", "magic crc version volume_id slot_offset generation uuid label compat ro_compat incompat "
                     "block_shift group_blocks total_blocks hash_seed created_ns delta root_addr root_birth root_level "
                     "flags log_addr log_seq used_blocks inodes written_ns data_blocks log_after "
-                    "unwritten_blocks")
+                    "unwritten_blocks intent")
 Attr = namedtuple("Attr", "mode uid gid nlink size blocks atime_sec mtime_sec ctime_sec btime_sec "
                   "atime_nsec mtime_nsec ctime_nsec btime_nsec rdev_major rdev_minor flags generation projid spare change")
 LogBlock = namedtuple("LogBlock", "magic crc volume_id addr seq delta next after index blocks used skip payload")
-Commit = namedtuple("Commit", "delta time_ns bytes crc count flags used_blocks inodes addrs records good")
+Commit = namedtuple("Commit", "delta time_ns bytes crc count flags used_blocks inodes intent addrs records good")
+Intent = namedtuple("Intent", "delta ino dir name attr runs")
 Extent = namedtuple("Extent", "addr birth len flags csums")
 Entry = namedtuple("Entry", "path ino attr")
 
@@ -184,6 +189,11 @@ class Volume:
         self.commits = self.read_log()
         for commit in self.commits:
             self.replay(commit)
+        self.intents = [intent for intent in self.read_intents(self.commits[-1].intent if self.commits else self.anchor.intent)
+                        if intent.delta > self.delta]
+        self.delta = max([self.delta, *(intent.delta for intent in self.intents)])
+        for intent in self.intents:
+            self.carry_out(intent)
         self.index = self.by_inode()
 
     # ---- blocks and anchors ----
@@ -478,6 +488,84 @@ class Volume:
         """Changes which node an item is in, not the items."""
         _, offset, level, right = struct.unpack("<QQII", payload)
         expect(level < 13 and right < 2, "a merge")
+
+    # ---- intents ----
+
+    def read_batch(self, area, offset, life, seq):
+        """The intents of the batch with this number, if it is at offset, and where it ends; else None."""
+        addr, blocks = area
+        payload, index, count, data_blocks = b"", 0, 1, 0
+        while index < count:
+            if offset + index >= blocks:
+                return None
+            block = self.block(addr + offset + index)
+            head = INTENTS.unpack_from(block)
+            magic, _, volume_id, own, block_life, block_seq, block_index, count, data_blocks, used, spare = head
+            if (magic != int.from_bytes(b"T3IN", "little") or not sealed(block, 4) or volume_id != self.anchor.volume_id or
+                    own != addr + offset + index or (block_life, block_seq, block_index) != (life, seq, index)):
+                return None
+            expect(not any(spare), "a batch's spare bytes")
+            payload += block[INTENTS.size:INTENTS.size + used]
+            index += 1
+        at, data, end = 0, offset + count, offset + count + data_blocks
+        found = []
+        while at < len(payload):
+            delta, ino, length, runs, directory, name_len, _, attr = INTENT.unpack_from(payload, at)
+            run_at, extents = at + INTENT.size, []
+            for _ in range(runs):
+                block, run, _ = INTENT_RUN.unpack_from(payload, run_at)
+                csums = list(struct.unpack_from(f"<{run}I", payload, run_at + INTENT_RUN.size))
+                if data + run > end or any(crc32c(self.block(addr + data + i)) != csums[i] for i in range(run)):
+                    return None
+                extents.append((block, addr + data, csums))
+                data += run
+                run_at += (INTENT_RUN.size + 4 * run + 7) // 8 * 8
+            name = payload[run_at:run_at + name_len]
+            expect(run_at + name_len == at + length, "the length of an intent")
+            found.append(Intent(delta, ino, directory, name, attr, extents))
+            at += (length + 7) // 8 * 8
+        return found, end
+
+    def read_intents(self, place):
+        addr, life, seq, blocks, offset = INTENT_PLACE.unpack(place)
+        intents = []
+        while addr:
+            batch = self.read_batch((addr, blocks), offset, life, seq) or self.read_batch((addr, blocks), 0, life, seq)
+            if not batch:
+                break
+            intents += batch[0]
+            offset = batch[1]
+            seq += 1
+        return intents
+
+    def carry_out(self, intent):
+        new = Attr(*ATTRS.unpack(intent.attr))
+        stored, blocks = 0, 0
+        if (intent.ino, ATTR, 0) in self.items:
+            old = self.attr(intent.ino)
+            stored, blocks = old.flags & 7, old.blocks
+        else:
+            above = self.attr(intent.dir)
+            made = new.btime_sec, new.btime_nsec
+            mtime = max(made, (above.mtime_sec, above.mtime_nsec))
+            ctime = max(made, (above.ctime_sec, above.ctime_nsec))
+            above = above._replace(size=above.size + 1, change=above.change + 1, mtime_sec=mtime[0], mtime_nsec=mtime[1],
+                                   ctime_sec=ctime[0], ctime_nsec=ctime[1])
+            self.attr_set(struct.pack("<Q", intent.dir) + ATTRS.pack(*above))
+            self.dirent_set(struct.pack("<QQ", intent.dir, self.name_hash(intent.dir, DIRENT, intent.name)) +
+                            DIRENT_HEAD.pack(intent.ino, new.mode >> 12, len(intent.name)) + intent.name)
+        if stored & ATTR_INLINE:
+            expect(intent.runs and not intent.runs[0][0], "an intent for inline data has block 0")
+            self.items.pop((intent.ino, INLINE, 0))
+            stored &= ~ATTR_INLINE
+        before = self.data_blocks()
+        for block, addr, csums in intent.runs:
+            self.punch(intent.ino, block, block + len(csums))
+            csummed = self.anchor.incompat & FEATURE_DATA_CSUM
+            self.extents[intent.ino][block] = Extent(addr, self.delta, len(csums), EXTENT_CSUM if csummed else 0,
+                                                     csums if csummed else None)
+        new = new._replace(flags=new.flags & ~7 | stored, blocks=blocks + self.data_blocks() - before)
+        self.attr_set(struct.pack("<Q", intent.ino) + ATTRS.pack(*new))
 
     # ---- names and files ----
 

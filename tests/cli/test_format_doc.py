@@ -227,6 +227,44 @@ def test_reader_replays_the_log(mkfs, mount, fsck, options):
     fsck(image)
 
 
+@pytest.mark.parametrize("options", MKFS, ids=lambda o: " ".join(o) or "default")
+def test_reader_carries_out_intents(mkfs, mount, fsck, options):
+    """Killed after fsyncs that went ahead of the delta: what was synced is there, and nothing else of the delta."""
+    def synced(path, data, flags=os.O_CREAT | os.O_WRONLY):
+        fd = os.open(path, flags, 0o640)
+        os.write(fd, data)
+        os.fsync(fd)
+        os.close(fd)
+
+    image = mkfs("300M", *options)
+    m = mount(image, "age=3600,nowriteback,fsync=ahead")
+    make_tree(m.path)
+    synced(m / "small", b"in the tree")
+    synced(m / "large", b"a" * 100000)
+    sync(m.path)		# after an fsync: there is an area from this commit on
+    synced(m / "first", b"1")
+    with open(m / "lost", "wb") as file:
+        file.write(b"lost" * 9999)
+    synced(m / "small", b"in an intent", os.O_WRONLY)
+    synced(m / "large", b"b" * 70000, os.O_WRONLY)
+    for i in range(20):
+        synced(m / "new", bytes([65 + i]) * 3000, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    before = picture(m.path)
+    m.kill()
+    volume = format_reader.Volume(image)
+    assert len(volume.intents) == 23
+    found = picture_read(volume)
+    assert "lost" in before and "lost" not in found
+    for path in ("small", "large", "new", "first"):
+        assert found[path] == before[path]
+    fsck(image)
+    mount(image).unmount()
+    volume = format_reader.Volume(image)
+    assert not volume.intents
+    assert picture_read(volume) == found
+    volume.check_space()
+
+
 def test_reader_leaves_out_a_torn_commit(mkfs, mount):
     image = mkfs("64M")
     m = mount(image, "age=3600,nowriteback")

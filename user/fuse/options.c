@@ -43,6 +43,9 @@ enum remount { CHANGES, STAYS, VFS };	/* by a remount; VFS: mount(2) does it */
 	  "clean file data kept in memory, besides the kernel's cache (32M)") \
 	X(names, OPTION_NUMBER, volume.names_cached, BOTH, CHANGES, OPTION_VALUE_NAMES, "names=NUMBER", \
 	  "clean directory entries kept in memory (1000000)") \
+	X(fsync, OPTION_FSYNC, volume.fsync, BOTH, CHANGES, OPTION_VALUE_FSYNC, "fsync=HOW", \
+	  "auto: an fsync beside much that waits makes its file durable ahead of the rest;\n" \
+	  "full: every fsync makes all durable that was changed before it; ahead: for tests") \
 	X(writeback, OPTION_SWITCH, writeback, FUSE_ONLY, STAYS, NULL, "writeback", \
 	  "let the kernel gather writes: large files are written faster, but data then\n" \
 	  "reaches the volume later than names do, and errors (no space) come later") \

@@ -367,7 +367,7 @@ ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size)
 
 int tux3_fsync_told(struct tux3_node *node)
 {
-	return delta_fsync_inode(&node->inode);
+	return fsync_inode(&node->inode);
 }
 
 int tux3_fsync(struct tux3_node *node, bool data_only)

@@ -85,6 +85,30 @@ static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *bl
 	return file_cache_find_dirty(node_of(inode), from, end, block, count);
 }
 
+static bool host_data_hold(struct tux3_inode *inode)
+{
+	return down_read_trylock(&node_of(inode)->lock);
+}
+
+static void host_data_let(struct tux3_inode *inode)
+{
+	up_read(&node_of(inode)->lock);
+}
+
+/* With the node's lock shared buffers of dirty blocks stay where they are, and as they are: see host_data_write(). */
+static bool host_data_peek(struct tux3_inode *inode, u64 block, void *data)
+{
+	struct tux3_node *node = node_of(inode);
+	struct file_chunk *chunk;
+	void *buffer;
+
+	if (!file_cache_get(node, block, 1, &buffer, &chunk))
+		return false;
+	memcpy(data, buffer, node->volume->block_size);
+	file_cache_unpin(node, chunk);
+	return true;
+}
+
 const struct tux3_host_ops lib_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
@@ -94,4 +118,7 @@ const struct tux3_host_ops lib_host_ops = {
 	.data_copy = host_data_copy,
 	.data_done = host_data_done,
 	.data_dirty = host_data_dirty,
+	.data_hold = host_data_hold,
+	.data_let = host_data_let,
+	.data_peek = host_data_peek,
 };

@@ -64,6 +64,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	uint64_t cache_bytes;	/* clean metadata kept in memory; 128 MiB */
 	uint64_t data_cache_bytes;	/* clean file data kept in memory; 256 MiB */
 	uint64_t names_cached;	/* clean directory entries kept in memory; 1,000,000 */
+	uint32_t fsync;		/* 1: may put its file ahead of changes made before (the default); 2: never; 3: always, for tests */
 	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
 };
 /* opts NULL: all defaults.  Starts threads unless opts say otherwise: not before a fork(). */

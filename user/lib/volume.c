@@ -116,6 +116,7 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	core.log_blocks = opts->log_blocks;
 	core.cache_bytes = opts->cache_bytes;
 	core.names_cached = opts->names_cached;
+	core.fsync = opts->fsync;
 	if (!opts->read_only)
 		flags |= DEVICE_OPEN_WRITE;
 	if (opts->sync_io)
@@ -178,6 +179,8 @@ void tux3_change_options(struct tux3 *volume, const struct tux3_options *options
 		cache_set_limit(volume->vol, options->cache_bytes);
 	if (options->names_cached)
 		WRITE_ONCE(core->names_cached, options->names_cached);
+	if (options->fsync)
+		WRITE_ONCE(core->fsync, options->fsync);
 	if (options->data_cache_bytes)
 		WRITE_ONCE(volume->clean_limit, options->data_cache_bytes >> volume->shift);
 }

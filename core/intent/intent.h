@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The intent log: how an fsync makes one file durable ahead of the delta that it belongs to.
+ *
+ * Beside a heavy load the front delta holds much that an fsync need not wait for.  So it writes what the file would
+ * become: its attributes, its dirty blocks, and its name if it is new, as one *intent*.  Nothing moves in memory: the
+ * file stays dirty, and its delta commits it as if nothing had been; from then on the intent does not count.  If the power
+ * fails before, recovery carries the intent out on top of the last delta, as a commit of its own.
+ *
+ *	state after a crash = the newest durable delta + the intents of later deltas, in the order they were written
+ *
+ * An intent is absolute: the newest state of one inode.  So it may be written while an older delta is being committed, and holds
+ * on top of that delta or the one before.  An inode for which that would not do goes the long way, by a commit: one that
+ * is new in a directory that is new itself; whose names have changed otherwise; with ranges removed or preallocated, or
+ * xattrs changed, or made while a commit was under way that has not ended (intent_fsync.c).
+ *
+ * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
+ * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  A commit allocates
+ * it when an fsync would have had use for it, and gives it back when space gets short.  The header of each commit names the
+ * area and the place in it where the first batch is, or will be, that counts on top of this commit.
+ *
+ *	intent.c		the area, as a ring; what commits have to do with it
+ *	intent_fsync.c		from inode to batch: front end, no commit_mutex
+ *	intent_recover.c	at open, after the log was replayed
+ */
+#ifndef TUX3_INTENT_H
+#define TUX3_INTENT_H
+
+#include "core/env.h"
+#include "core/format/format.h"
+#include "core/blocks/balloc.h"
+
+struct volume;
+struct tux3_inode;
+
+enum tux3_fsync {
+	TUX3_FSYNC_DEFAULT,	/* auto */
+	TUX3_FSYNC_AUTO,	/* ahead, where that is less to write than the delta, or than the commit under way */
+	TUX3_FSYNC_FULL,	/* every fsync is the end of a delta */
+	TUX3_FSYNC_AHEAD,	/* ahead, wherever it can be: for tests */
+};
+
+#define INTENT_BATCHES	128u	/* that count at a time */
+
+/* struct disk_intent_place, see format.h. */
+struct intent_place {
+	u64 addr, life, seq;
+	u32 blocks, offset;
+};
+
+struct intent_batch {
+	u64 delta;		/* the newest of its intents */
+	u64 seq;
+	u32 offset, blocks;	/* in the area */
+};
+
+struct intent {
+	/* One at a time: the intents of an inode are queued in the order in which its states were. */
+	struct mutex capture;
+	u64 retired;			/* capture: the newest delta whose inodes are being let go, or were */
+	struct mutex write;		/* whoever has it writes what is queued, for all */
+	spinlock_t lock;		/* what follows */
+	struct list_head queue;		/* struct intent_request */
+	struct intent_place place;	/* the area and where the next batch goes; addr 0: there is none */
+	struct intent_batch batches[INTENT_BATCHES];	/* written, or being written, and not superseded: a ring */
+	u32 first, count;
+	u64 sealed;			/* the newest delta whose commit has chosen what it names: its intents come too late */
+	u64 broken;			/* a batch of this delta could not be written: those behind it would not be found */
+	bool ready;			/* there is an area; a hint for who has no lock */
+	bool wanted;			/* an fsync would have used it; likewise */
+	bool shrink;			/* space is short: the next commit gives the area back */
+	/* commit_mutex: */
+	struct intent_place named;	/* by the newest durable commit or anchor */
+	struct intent_place naming;	/* by the commit that is being written */
+	struct intent_place fresh;	/* a new area, to be used as soon as a commit that names it is durable; addr 0: none */
+	struct block_range returning;	/* one that the commit being written does not name any more; addr 0: none */
+	struct range_list leaving;	/* the same when that is durable; empty between commits */
+	bool recovered_unwritten;	/* the log holds the records of a recovery, not written yet: volume read-only */
+	u64 base;			/* at open: the newest delta of the log */
+	u32 recovered;			/* at open: so many intents were carried out on top of it */
+};
+
+int intent_init(struct volume *vol);
+void intent_exit(struct volume *vol);
+
+/*
+ * For fsync: what was changed of this inode before the call is durable on return 0, and of a directory the names in it.  Not
+ * inside a delta, and without locks of the inode.  -EINTR: the caller was killed.  After the volume has stopped 0 if nothing of
+ * the inode was lost, else -EROFS.
+ */
+int fsync_inode(struct tux3_inode *inode);
+
+/* ---- the back end, commit_mutex held ---- */
+
+/* A commit begins: allocate an area if one is wanted.  *charged: plus what it takes. */
+void intent_begin_commit(struct volume *vol, u64 delta, s64 *charged);
+/*
+ * Intents of this delta are not written any more from now on.  true: its commit must be written even if it has no records,
+ * since there are some that it supersedes.
+ */
+bool intent_seal(struct volume *vol, u64 delta);
+/* What that commit names; for its header. */
+void intent_name(struct volume *vol, struct disk_intent_place *place);
+/* Its inodes are about to be let go: no capture looks at them by way of others any more. */
+void intent_retire(struct volume *vol, u64 delta);
+/* The delta is durable: what it supersedes is free.  written: with a commit, whose header names the place. */
+int intent_committed(struct volume *vol, bool written);
+/* For an anchor that stands for the newest durable delta. */
+void intent_get_named(struct volume *vol, struct disk_intent_place *place);
+/* Space is short: give the area back with the next commit that can. */
+void intent_shrink(struct volume *vol);
+/* Nothing is being written when this returns.  The caller sees to it that nothing begins. */
+void intent_wait(struct volume *vol);
+
+/* ---- open ---- */
+
+/*
+ * After the log was replayed: carry out what is at vol->log.intent, which its last commit, or else the anchor, names.  The
+ * area is busy (replay.c).  0, -EIO with a message, -ENOMEM.
+ */
+int intent_recover(struct volume *vol);
+/* The volume becomes writable: what was carried out becomes a commit, and the area is given back. */
+int intent_commit_recovered(struct volume *vol);
+
+#endif

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * fsync: by a commit, or ahead of it by an intent.
+ *
+ *	capture		inside the front delta: what the inode is now, copied; others go on, but for who changes this file
+ *	queue		in the order of capture
+ *	write		the first who gets at it writes all that is queued, as one batch, with one flush
+ *
+ * An inode fits if it can be said in an intent what it is, whether the newest durable delta is the one it is now or the one
+ * under way: what was changed since must be attributes, data, or that it was made.  All that is looked at under
+ * inode->lock, inside the delta, so the front delta stays the front delta; the back end may finish a commit meanwhile.
+ */
+#include "core/volume.h"
+#include "core/device/device.h"
+#include "core/delta/delta.h"
+#include "core/delta/pace.h"
+#include "core/delta/space.h"
+#include "core/inode/inode.h"
+#include "core/names/name_change.h"
+#include "core/data/data.h"
+#include "core/intent/intent.h"
+#include "core/intent/intent_internal.h"
+
+#define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
+#define INTENT_BYTES	(sizeof(struct disk_intent) + INTENT_RUNS_MAX * (sizeof(struct disk_intent_run) + 4) + \
+			 (INTENT_DATA_BYTES >> TUX3_MIN_BLOCK_SHIFT) * sizeof(__le32) + TUX3_NAME_MAX)
+#define INTENT_ITEMS	6u		/* that it may change: as making a file does */
+#define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
+
+struct intent_request {
+	struct list_head link;		/* intent.queue */
+	u64 delta;
+	u32 len;			/* bytes of the intent, a multiple of 8 */
+	u32 blocks;			/* of data */
+	void *data;
+	bool first;			/* block 0 is among them */
+	bool done;			/* intent.write: err is what came of it */
+	int err;
+	u8 intent[round_up(INTENT_BYTES, 8)];
+};
+
+static struct disk_intent *request_intent(struct intent_request *request)
+{
+	return (struct disk_intent *)request->intent;
+}
+
+/* ---- does the inode fit? ---- */
+
+static bool slot_fits(const struct inode_slot *slot)
+{
+	return !(slot->dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME)) && RB_EMPTY_ROOT(&slot->removed) &&
+	       RB_EMPTY_ROOT(&slot->prealloc) && slot->cut == DATA_END && !slot->unchecked_end;
+}
+
+/* New, with one name, in a directory that is in the tree: the name.  0: it is not, or its delta is being released. */
+static unsigned int inode_new_name(struct tux3_inode *inode, u64 durable, char *name)
+{
+	if (inode->born_delta <= inode->vol->intent.retired || inode->names_delta != inode->born_delta || !inode->born_dir ||
+	    inode->attr.nlink != 1 || READ_ONCE(inode->born_dir->born_delta) > durable)
+		return 0;
+	return name_go_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta, name);
+}
+
+/* The inode as it is now, without its data: 0 or -EAGAIN. */
+static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_request *request, char *name, unsigned int *name_len)
+{
+	u64 durable = READ_ONCE(inode->vol->delta.committed);
+	struct disk_intent *intent = request_intent(request);
+	struct tux3_attr *attr = &inode->attr;
+	int err = -EAGAIN;
+
+	*name_len = 0;
+	spin_lock(&inode->lock);
+	if (!S_ISREG(attr->mode) || !attr->nlink || READ_ONCE(inode->cutting) || !slot_fits(&inode->slot[0]) ||
+	    !slot_fits(&inode->slot[1]))
+		goto out;
+	/* Inline, and its data is not here: what it would become is for a commit to find out. */
+	if (!request->first && (attr->flags & TUX3_ATTR_INLINE || inode->stored_delta > durable))
+		goto out;
+	if (inode->names_delta > durable) {
+		*name_len = inode_new_name(inode, durable, name);
+		if (!*name_len)
+			goto out;
+		intent->dir = cpu_to_le64(inode->born_dir->ino);
+		intent->name_len = *name_len;
+	}
+	intent->delta = cpu_to_le64(delta);
+	intent->ino = cpu_to_le64(inode->ino);
+	attr_to_disk(&intent->attr, attr, 0);
+	intent->attr.flags = cpu_to_le32(attr->flags & TUX3_ATTR_SETTABLE);
+	err = 0;
+out:
+	spin_unlock(&inode->lock);
+	return err;
+}
+
+/* ---- its data ---- */
+
+static u64 intent_file_end(const struct volume *vol)
+{
+	return (TUX3_SIZE_MAX >> vol->block_shift) + 1;
+}
+
+/* How many blocks are dirty, if they are no more than an intent has room for. */
+static int count_dirty(struct tux3_inode *inode, u32 *blocks)
+{
+	u32 max = INTENT_DATA_BYTES >> inode->vol->block_shift, runs = 0;
+	u64 end = intent_file_end(inode->vol), block = 0, count;
+
+	*blocks = 0;
+	while (inode->vol->host->data_dirty(inode, block, end, &block, &count)) {
+		if (++runs > INTENT_RUNS_MAX || count > max - *blocks)
+			return -EAGAIN;
+		*blocks += count;
+		block += count;
+	}
+	return 0;
+}
+
+/* A run of dirty blocks: copied, and its record at *at. */
+static int capture_run(struct tux3_inode *inode, struct intent_request *request, u64 block, u32 count, u8 **at)
+{
+	struct volume *vol = inode->vol;
+	struct disk_intent_run *run = (struct disk_intent_run *)*at;
+	u32 i;
+
+	run->block = cpu_to_le64(block);
+	run->count = cpu_to_le32(count);
+	for (i = 0; i < count; i++) {
+		u8 *data = (u8 *)request->data + ((u64)request->blocks++ << vol->block_shift);
+
+		if (!vol->host->data_peek(inode, block + i, data))
+			return -EAGAIN;
+		run->csum[i] = cpu_to_le32(crc32c(~0u, data, vol->block_size));
+	}
+	*at += intent_run_bytes(count);
+	request->first |= !block;
+	return 0;
+}
+
+/* No more than the blocks that were counted: a store into a mapping may have made another one dirty. */
+static int capture_data(struct tux3_inode *inode, struct intent_request *request, u32 blocks, u8 **at)
+{
+	struct disk_intent *intent = request_intent(request);
+	u64 end = intent_file_end(inode->vol), block = 0, count;
+	u32 runs = 0;
+	int err = 0;
+
+	while (!err && inode->vol->host->data_dirty(inode, block, end, &block, &count)) {
+		if (runs == INTENT_RUNS_MAX || count > blocks - request->blocks)
+			return -EAGAIN;
+		err = capture_run(inode, request, block, count, at);
+		runs++;
+		block += count;
+	}
+	intent->runs = cpu_to_le32(runs);
+	return err;
+}
+
+/* ---- capture ---- */
+
+static u64 capture_cost(struct volume *vol, u32 blocks)
+{
+	return space_cost_items(vol, INTENT_ITEMS) + space_cost_data(vol, blocks, 0);
+}
+
+/* Inside the delta. */
+static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_request *request, u32 blocks)
+{
+	struct disk_intent *intent = request_intent(request);
+	u8 *at = (u8 *)(intent + 1);
+	char name[TUX3_NAME_MAX];
+	unsigned int name_len;
+	int err = capture_data(inode, request, blocks, &at);
+
+	if (!err)
+		err = capture_inode(inode, delta, request, name, &name_len);
+	if (err)
+		return err;
+	memcpy(at, name, name_len);
+	at += name_len;
+	intent->len = cpu_to_le32(at - request->intent);
+	request->len = round_up(at - request->intent, 8);
+	request->delta = delta;
+	return 0;
+}
+
+/* In the order in which inodes are captured they are queued, and written. */
+static int capture_and_queue(struct tux3_inode *inode, struct intent_request *request, u32 blocks)
+{
+	struct volume *vol = inode->vol;
+	struct intent *intent = &vol->intent;
+	struct delta_op op;
+	int err;
+
+	mutex_lock(&intent->capture);
+	err = delta_enter(vol, &op, capture_cost(vol, blocks), DELTA_NOWAIT);
+	if (!err) {
+		err = capture_all(inode, op.delta, request, blocks);
+		delta_leave(&op);
+	}
+	if (!err) {
+		spin_lock(&intent->lock);
+		list_add_tail(&request->link, &intent->queue);
+		spin_unlock(&intent->lock);
+	}
+	mutex_unlock(&intent->capture);
+	return err;
+}
+
+static struct intent_request *capture(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	struct intent_request *request = NULL;
+	u32 blocks;
+	int err;
+
+	if (!vol->host->data_hold(inode))
+		return NULL;
+	err = count_dirty(inode, &blocks);
+	if (!err)
+		request = kvzalloc(sizeof(*request), GFP_NOFS | __GFP_NOWARN);
+	if (request && blocks)
+		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
+	if (request && (!blocks || request->data))
+		err = capture_and_queue(inode, request, blocks);
+	else
+		err = -EAGAIN;
+	vol->host->data_let(inode);
+	if (err && request) {
+		kvfree(request->data);
+		kvfree(request);
+		request = NULL;
+	}
+	return request;
+}
+
+/* ---- batches ---- */
+
+struct intent_write {
+	struct intent_batch place;
+	u64 addr, life;			/* of its first block, of the area */
+	struct intent_request *requests[BATCH_REQUESTS];
+	u32 count, len, header_blocks, data_blocks;
+};
+
+static void request_end(struct intent_request *request, int err)
+{
+	request->err = err;
+	request->done = true;
+}
+
+/*
+ * Does it need no writing, or may it not be written any more?  intent->lock held.  One whose delta is sealed is made durable by the
+ * commit that is just being written.
+ */
+static bool request_is_over(struct volume *vol, struct intent_request *request)
+{
+	struct intent *intent = &vol->intent;
+
+	if (request->delta <= READ_ONCE(vol->delta.committed))
+		request_end(request, 0);
+	else if (request->delta <= intent->sealed || intent->broken || !intent->place.addr || volume_error(vol) ||
+		 READ_ONCE(vol->delta.paused) || READ_ONCE(vol->read_only))
+		request_end(request, -EAGAIN);
+	return request->done;
+}
+
+/* As many as fit, with room in the ring for them; intent->lock held. */
+static bool write_choose(struct volume *vol, struct intent_write *write)
+{
+	struct intent *intent = &vol->intent;
+	struct intent_request *request, *next;
+	u32 max = intent->place.blocks / 2, i;
+
+	list_for_each_entry_safe(request, next, &intent->queue, link) {
+		u32 header = DIV_ROUND_UP(write->len + request->len, intent_header_room(vol));
+
+		if (request_is_over(vol, request)) {
+			list_del(&request->link);
+			continue;
+		}
+		if (write->count == BATCH_REQUESTS || (write->count && header + write->data_blocks + request->blocks > max))
+			break;
+		list_del(&request->link);
+		write->requests[write->count++] = request;
+		write->len += request->len;
+		write->data_blocks += request->blocks;
+		write->header_blocks = header;
+	}
+	if (!write->count)
+		return false;
+	request = write->requests[write->count - 1];
+	if (intent_ring_add(vol, request->delta, write->header_blocks + write->data_blocks, &write->place)) {
+		write->addr = intent->place.addr + write->place.offset;
+		write->life = intent->place.life;
+		return true;
+	}
+	for (i = 0; i < write->count; i++)
+		request_end(write->requests[i], -EAGAIN);
+	return false;
+}
+
+/* The intents one after the other, cut into the payloads of the header blocks. */
+static void write_fill(struct volume *vol, const struct intent_write *write, u8 *header)
+{
+	u32 room = intent_header_room(vol), block = 0, used = 0, i;
+
+	for (i = 0; i < write->count; i++) {
+		const u8 *from = write->requests[i]->intent;
+		u32 left = write->requests[i]->len;
+
+		while (left) {
+			u32 piece = min(left, room - used);
+
+			memcpy(header + ((u64)block << vol->block_shift) + sizeof(struct disk_intents) + used, from, piece);
+			from += piece;
+			left -= piece;
+			used += piece;
+			if (used == room) {
+				block++;
+				used = 0;
+			}
+		}
+	}
+}
+
+static void write_seal(struct volume *vol, const struct intent_write *write, u8 *header)
+{
+	u32 room = intent_header_room(vol), i;
+
+	for (i = 0; i < write->header_blocks; i++) {
+		struct disk_intents *block = (struct disk_intents *)(header + ((u64)i << vol->block_shift));
+
+		block->magic = cpu_to_le32(TUX3_INTENT_MAGIC);
+		block->volume_id = cpu_to_le64(vol->id);
+		block->addr = cpu_to_le64(write->addr + i);
+		block->life = cpu_to_le64(write->life);
+		block->seq = cpu_to_le64(write->place.seq);
+		block->index = cpu_to_le32(i);
+		block->blocks = cpu_to_le32(write->header_blocks);
+		block->data_blocks = cpu_to_le32(write->data_blocks);
+		block->used = cpu_to_le32(min(room, write->len - i * room));
+		block->crc = cpu_to_le32(crc32c(~0u, block, vol->block_size));
+	}
+}
+
+static int write_submit(struct volume *vol, const struct intent_write *write, u8 *header)
+{
+	struct kvec vec[BATCH_REQUESTS + 1] = { { header, (u64)write->header_blocks << vol->block_shift } };
+	struct io_wait wait;
+	u32 count = 1, i;
+	int err;
+
+	for (i = 0; i < write->count; i++) {
+		if (write->requests[i]->blocks)
+			vec[count++] = (struct kvec){ write->requests[i]->data,
+						      (u64)write->requests[i]->blocks << vol->block_shift };
+	}
+	io_wait_init(&wait);
+	device_writev(vol->dev, write->addr, vec, count, 0, &wait);
+	device_kick(vol->dev);
+	err = io_wait_finish(&wait);
+	if (err || !vol->dev->volatile_cache)
+		return err;
+	count_add(vol, TUX3_COUNT_FLUSHES, 1);
+	err = vol->opts.drop_flush ? 0 : device_flush(vol->dev);
+	/* It is not about the batch alone: what else was written since the last flush may be lost, and none will say so again. */
+	if (err)
+		volume_abort(vol, err, "a flush failed");
+	return err;
+}
+
+/* intent->write held. */
+static void write_batch(struct volume *vol)
+{
+	struct intent *intent = &vol->intent;
+	struct intent_write write = {};
+	int err = -ENOMEM;
+	u8 *header;
+	bool some;
+	u32 i;
+
+	spin_lock(&intent->lock);
+	some = write_choose(vol, &write);
+	spin_unlock(&intent->lock);
+	if (!some)
+		return;
+	header = kvzalloc((u64)write.header_blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
+	if (header) {
+		write_fill(vol, &write, header);
+		write_seal(vol, &write, header);
+		err = write_submit(vol, &write, header);
+	}
+	kvfree(header);
+	if (err) {
+		spin_lock(&intent->lock);
+		intent->broken = write.place.delta;
+		spin_unlock(&intent->lock);
+	} else {
+		count_add(vol, TUX3_COUNT_FSYNCS_AHEAD, write.count);
+		count_add(vol, TUX3_COUNT_INTENT_BLOCKS, write.place.blocks);
+	}
+	for (i = 0; i < write.count; i++)
+		request_end(write.requests[i], err ? -EAGAIN : 0);
+}
+
+/* ---- fsync ---- */
+
+/* Is there so much to commit before this inode would be durable that going ahead is less? */
+static bool fsync_goes_ahead(struct volume *vol)
+{
+	unsigned int slot = READ_ONCE(vol->delta.front) & 1;
+	s64 load = atomic64_read(&vol->delta.dirty_bytes[slot]) + atomic64_read(&vol->delta.changes[slot]) * PACE_CHANGE_BYTES;
+	u32 mode = READ_ONCE(vol->opts.fsync);
+	u64 heavy_ns;
+
+	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
+		return false;
+	heavy_ns = READ_ONCE(vol->delta.heavy_ns);
+	return mode == TUX3_FSYNC_AHEAD || load > DELTA_HEAVY_BYTES || READ_ONCE(vol->delta.committing) > DELTA_HEAVY_BYTES ||
+	       (heavy_ns && ktime_get_ns() - heavy_ns < HEAVY_MEMORY_NS);
+}
+
+/* 0, or -EAGAIN: it needs a commit. */
+static int fsync_ahead(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	struct intent *intent = &vol->intent;
+	struct intent_request *request;
+	int err;
+
+	if (!READ_ONCE(intent->ready) && !READ_ONCE(intent->wanted))
+		WRITE_ONCE(intent->wanted, true);
+	if (!fsync_goes_ahead(vol) || !READ_ONCE(intent->ready))
+		return -EAGAIN;
+	request = capture(inode);
+	if (!request)
+		return -EAGAIN;
+	mutex_lock(&intent->write);
+	while (!request->done)
+		write_batch(vol);
+	mutex_unlock(&intent->write);
+	err = request->err;
+	kvfree(request->data);
+	kvfree(request);
+	return err;
+}
+
+static bool inode_is_dirty(struct tux3_inode *inode)
+{
+	bool dirty;
+
+	spin_lock(&inode->lock);
+	dirty = inode->slot[0].dirty || inode->slot[1].dirty;
+	spin_unlock(&inode->lock);
+	return dirty;
+}
+
+int fsync_inode(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	int err = -EAGAIN;
+
+	if (!volume_error(vol) && inode_is_dirty(inode)) {
+		if (vol->delta.thread)
+			pace_sync(vol);
+		err = fsync_ahead(inode);
+		if (!err && vol->delta.thread)
+			pace_sync(vol);
+	}
+	if (err)
+		err = delta_commit_inode(inode);
+	if (likely(!err) || !volume_error(vol))
+		return err;
+	/* No commit has changed that since: what was being committed when it stopped stays dirty. */
+	return inode_is_dirty(inode) ? -EROFS : 0;
+}

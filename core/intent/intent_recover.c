@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Intents at open: those that no durable delta supersedes are carried out on top of the newest one.
+ *
+ * First all batches are read and looked at: the first that is not whole is the end.  Then the intents become records, logged
+ * and applied as those of a commit are.  What they find in the tree is what capture saw to (intent_fsync.c); anything else is
+ * damage.  Data stays where it is: blocks of the area become blocks of the file.  The commit is written when the volume
+ * becomes writable, before anything else is; until then a crash finds all as it was.
+ */
+#include "core/error.h"
+#include "core/volume.h"
+#include "core/device/device.h"
+#include "core/blocks/balloc.h"
+#include "core/format/chain.h"
+#include "core/format/name_hash.h"
+#include "core/tree/tree.h"
+#include "core/log/log.h"
+#include "core/delta/delta.h"
+#include "core/delta/space.h"
+#include "core/inode/inode.h"
+#include "core/data/data.h"
+#include "core/intent/intent.h"
+#include "core/intent/intent_internal.h"
+
+#define AREA_BYTES_MAX (64u << 20)	/* nobody has made a larger one */
+
+/* One intent, as found. */
+struct intent_found {
+	const struct disk_intent *intent;
+	u64 addr;			/* of its first data block */
+};
+
+struct recovery {
+	struct volume *vol;
+	struct intent_place place;	/* of the next batch */
+	u8 *area;			/* all of it */
+	u8 *payloads;			/* of all batches, what found[] points into */
+	u64 payload_used;
+	struct intent_found *found;
+	u32 count, capacity;
+	u64 delta;			/* the newest that one of them belongs to */
+};
+
+static u8 *area_block(struct recovery *recovery, u32 offset)
+{
+	return recovery->area + ((u64)offset << recovery->vol->block_shift);
+}
+
+/* ---- reading ---- */
+
+/* The header block at offset, if it is this one of the next batch. */
+static struct disk_intents *header_at(struct recovery *recovery, u32 offset, u32 index)
+{
+	struct volume *vol = recovery->vol;
+	struct disk_intents *block = (struct disk_intents *)area_block(recovery, offset);
+	__le32 crc = block->crc;
+	bool whole;
+
+	if (le32_to_cpu(block->magic) != TUX3_INTENT_MAGIC || le64_to_cpu(block->volume_id) != vol->id ||
+	    le64_to_cpu(block->addr) != recovery->place.addr + offset || le64_to_cpu(block->life) != recovery->place.life ||
+	    le64_to_cpu(block->seq) != recovery->place.seq || le32_to_cpu(block->index) != index)
+		return NULL;
+	block->crc = 0;
+	whole = crc32c(~0u, block, vol->block_size) == le32_to_cpu(crc);
+	block->crc = crc;
+	return whole && le32_to_cpu(block->used) <= intent_header_room(vol) ? block : NULL;
+}
+
+/* The headers' payloads, put together behind those of the batches before.  Bytes, or 0: the batch is not whole. */
+static u32 batch_payload(struct recovery *recovery, u32 offset, u32 blocks)
+{
+	u8 *to = recovery->payloads + recovery->payload_used;
+	u32 len = 0, i;
+
+	for (i = 0; i < blocks; i++) {
+		const struct disk_intents *block = header_at(recovery, offset + i, i);
+
+		if (!block || le32_to_cpu(block->blocks) != blocks)
+			return 0;
+		memcpy(to + len, block + 1, le32_to_cpu(block->used));
+		len += le32_to_cpu(block->used);
+	}
+	return len;
+}
+
+/* Is it well formed, and its data there?  *data: the offset of that in the area, moved on; end: of the batch. */
+static bool intent_whole(struct recovery *recovery, const struct disk_intent *intent, u32 len, u32 *data, u32 end)
+{
+	u32 block_size = recovery->vol->block_size, runs = le32_to_cpu(intent->runs), i, j;
+	u64 at = sizeof(*intent), max = TUX3_SIZE_MAX >> recovery->vol->block_shift;
+
+	for (i = 0; i < runs; i++) {
+		const struct disk_intent_run *run = (const void *)((const u8 *)intent + at);
+		u32 count;
+
+		if (len < at || len - at < sizeof(*run))
+			return false;
+		count = le32_to_cpu(run->count);
+		at += intent_run_bytes(count);
+		if (at > len || !count || count > end - *data || count > max || le64_to_cpu(run->block) > max - count)
+			return false;
+		for (j = 0; j < count; j++)
+			if (crc32c(~0u, area_block(recovery, (*data)++), block_size) != le32_to_cpu(run->csum[j]))
+				return false;
+	}
+	return at + intent->name_len == len;
+}
+
+static int found_add(struct recovery *recovery, const struct disk_intent *intent, u64 addr)
+{
+	if (recovery->count == recovery->capacity) {
+		u32 capacity = recovery->capacity ? 2 * recovery->capacity : 64;
+		struct intent_found *found = kvmalloc((u64)capacity * sizeof(*found), GFP_KERNEL);
+
+		if (!found)
+			return -ENOMEM;
+		if (recovery->count)
+			memcpy(found, recovery->found, recovery->count * sizeof(*found));
+		kvfree(recovery->found);
+		recovery->found = found;
+		recovery->capacity = capacity;
+	}
+	recovery->found[recovery->count++] = (struct intent_found){ intent, addr };
+	return 0;
+}
+
+/* The next batch, if it is at offset.  1: it is; 0: not, or not whole; -ENOMEM. */
+static int batch_read(struct recovery *recovery, u32 offset)
+{
+	struct intent_place *place = &recovery->place;
+	u32 count = recovery->count, blocks, data_blocks, data, end, len, at = 0;
+	const struct disk_intents *head;
+	int err = 0;
+
+	if (offset >= place->blocks)
+		return 0;
+	head = header_at(recovery, offset, 0);
+	if (!head)
+		return 0;
+	blocks = le32_to_cpu(head->blocks);
+	data_blocks = le32_to_cpu(head->data_blocks);
+	if (!blocks || blocks > place->blocks - offset || data_blocks > place->blocks - offset - blocks)
+		return 0;
+	len = batch_payload(recovery, offset, blocks);
+	data = offset + blocks;
+	end = data + data_blocks;
+	while (at < len && !err) {
+		const struct disk_intent *intent = (const void *)(recovery->payloads + recovery->payload_used + at);
+		u64 addr = place->addr + data;
+		u32 bytes;
+
+		if (len - at < sizeof(*intent))
+			break;
+		bytes = le32_to_cpu(intent->len);
+		if (bytes > len - at || !intent_whole(recovery, intent, bytes, &data, end))
+			break;
+		at += round_up(bytes, 8);
+		if (le64_to_cpu(intent->delta) > recovery->vol->delta.committed)
+			err = found_add(recovery, intent, addr);
+	}
+	if (err)
+		return err;
+	if (!len || at != len || data != end) {
+		recovery->count = count;
+		return 0;
+	}
+	recovery->payload_used += round_up(len, 8);
+	place->offset = end;
+	place->seq++;
+	return 1;
+}
+
+static int area_read(struct recovery *recovery)
+{
+	struct volume *vol = recovery->vol;
+	u64 bytes = (u64)recovery->place.blocks << vol->block_shift;
+	int err, more = 1;
+
+	if (bytes > AREA_BYTES_MAX) {
+		volume_warn(vol, "the log names %u blocks for intents, which is more than there ever are", recovery->place.blocks);
+		return -EIO;
+	}
+	recovery->area = kvmalloc(bytes, GFP_KERNEL);
+	recovery->payloads = kvmalloc(bytes, GFP_KERNEL);
+	if (!recovery->area || !recovery->payloads)
+		return -ENOMEM;
+	err = device_read(vol->dev, recovery->place.addr, recovery->place.blocks, recovery->area);
+	if (err)
+		volume_warn(vol, "the intents of what was synced last, %u blocks from block %llu on, cannot be read (%s)",
+			    recovery->place.blocks, (unsigned long long)recovery->place.addr, error_text(err));
+	while (!err && more > 0) {
+		more = batch_read(recovery, recovery->place.offset);
+		if (!more)
+			more = batch_read(recovery, 0);
+		err = min(more, 0);
+	}
+	return err;
+}
+
+/* ---- carrying out ---- */
+
+static int intent_bad(struct recovery *recovery, const struct disk_intent *intent, const char *what)
+{
+	volume_warn(recovery->vol, "the intent of inode %llu, of delta %llu, cannot be carried out: %s",
+		    (unsigned long long)le64_to_cpu(intent->ino), (unsigned long long)le64_to_cpu(intent->delta), what);
+	return -EIO;
+}
+
+static int log_attr(struct volume *vol, __le64 ino, const struct disk_attr *attr)
+{
+	struct tree_key key = tree_key(le64_to_cpu(ino), TUX3_ITEM_ATTR, 0);
+	struct record_attr record = { .ino = ino, .attr = *attr };
+
+	return log_record_at(vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+}
+
+/* The attributes in the tree: 1, 0: there is no such inode, or an error. */
+static int tree_attr(struct volume *vol, __le64 ino, struct disk_attr *attr)
+{
+	struct tree_key key = tree_key(le64_to_cpu(ino), TUX3_ITEM_ATTR, 0);
+	int len = tree_lookup(vol, &key, attr, sizeof(*attr));
+
+	if (len == -ENOENT)
+		return 0;
+	return len < 0 ? len : len == sizeof(*attr) ? 1 : -EIO;
+}
+
+static int drop_inline(struct volume *vol, __le64 ino)
+{
+	struct tree_key key = tree_key(le64_to_cpu(ino), TUX3_ITEM_INLINE, 0);
+	struct record_item record;
+
+	tree_key_to_disk(&record.key, &key);
+	return log_record_at(vol, &key, TUX3_RECORD_ITEM_DELETE, &record, sizeof(record), NULL, 0);
+}
+
+static int map_run(struct volume *vol, __le64 ino, const struct disk_intent_run *run, u64 addr)
+{
+	struct tree_key key = tree_key(le64_to_cpu(ino), TUX3_ITEM_EXTENT, le64_to_cpu(run->block));
+	bool csums = vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM;
+	u32 left = le32_to_cpu(run->count), at = 0;
+	int err = 0;
+
+	while (left && !err) {
+		struct record_extent *record = vol->log.extent;
+		u32 count = min(left, LOG_EXTENT_BLOCKS), len = sizeof(*record);
+
+		record->ino = ino;
+		record->block = cpu_to_le64(le64_to_cpu(run->block) + at);
+		record->count = cpu_to_le64(count);
+		record->addr = cpu_to_le64(addr + at);
+		record->flags = cpu_to_le32(csums ? TUX3_EXTENT_CSUM : 0);
+		record->spare = 0;
+		if (csums) {
+			memcpy(record->csum, run->csum + at, count * sizeof(__le32));
+			len += count * sizeof(__le32);
+		}
+		key.offset = le64_to_cpu(record->block);
+		err = log_record_at(vol, &key, TUX3_RECORD_EXTENT_MAP, record, len, NULL, 0);
+		at += count;
+		left -= count;
+	}
+	return err;
+}
+
+static int recover_data(struct recovery *recovery, const struct intent_found *found, struct disk_attr *attr)
+{
+	const struct disk_intent *intent = found->intent;
+	const struct disk_intent_run *run = (const void *)(intent + 1);
+	struct volume *vol = recovery->vol;
+	u32 runs = le32_to_cpu(intent->runs), i;
+	u64 addr = found->addr;
+	int err = 0;
+
+	if (attr->flags & cpu_to_le32(TUX3_ATTR_INLINE)) {
+		if (!runs || run->block)
+			return intent_bad(recovery, intent, "its data is inline, and not in the intent");
+		err = drop_inline(vol, intent->ino);
+		attr->flags &= ~cpu_to_le32(TUX3_ATTR_INLINE);
+	}
+	vol->log.blocks_delta = 0;
+	for (i = 0; i < runs && !err; i++) {
+		err = map_run(vol, intent->ino, run, addr);
+		addr += le32_to_cpu(run->count);
+		run = (const void *)((const u8 *)run + intent_run_bytes(le32_to_cpu(run->count)));
+	}
+	attr->blocks = cpu_to_le64(le64_to_cpu(attr->blocks) + vol->log.blocks_delta);
+	return err;
+}
+
+static bool time_is_later(__le64 sec, __le32 nsec, __le64 than_sec, __le32 than_nsec)
+{
+	s64 a = le64_to_cpu(sec), b = le64_to_cpu(than_sec);
+
+	return a != b ? a > b : le32_to_cpu(nsec) > le32_to_cpu(than_nsec);
+}
+
+/* The directory has one more name, since the inode was made. */
+static int recover_dir(struct recovery *recovery, const struct disk_intent *intent)
+{
+	const struct disk_attr *made = &intent->attr;
+	struct disk_attr attr;
+	int found = tree_attr(recovery->vol, intent->dir, &attr);
+
+	if (found <= 0)
+		return found ? found : intent_bad(recovery, intent, "its directory is not there");
+	if (!S_ISDIR(le32_to_cpu(attr.mode)))
+		return intent_bad(recovery, intent, "it is to be in what is no directory");
+	attr.size = cpu_to_le64(le64_to_cpu(attr.size) + 1);
+	attr.change = cpu_to_le64(le64_to_cpu(attr.change) + 1);
+	if (time_is_later(made->btime_sec, made->btime_nsec, attr.mtime_sec, attr.mtime_nsec)) {
+		attr.mtime_sec = made->btime_sec;
+		attr.mtime_nsec = made->btime_nsec;
+	}
+	if (time_is_later(made->btime_sec, made->btime_nsec, attr.ctime_sec, attr.ctime_nsec)) {
+		attr.ctime_sec = made->btime_sec;
+		attr.ctime_nsec = made->btime_nsec;
+	}
+	return log_attr(recovery->vol, intent->dir, &attr);
+}
+
+/* Is the name in the directory?  1, 0, or an error. */
+static int name_is_there(struct recovery *recovery, const struct tree_key *key, const char *name, u32 len)
+{
+	struct volume *vol = recovery->vol;
+	u32 room = TUX3_ITEM_MAX(vol->block_size);
+	u8 *item = kvmalloc(room, GFP_KERNEL);
+	const struct disk_dirent *entry;
+	struct chain chain;
+	int bytes, there = 0;
+
+	if (!item)
+		return -ENOMEM;
+	bytes = tree_lookup(vol, key, item, room);
+	chain = chain_of(item, max(bytes, 0));
+	while (bytes > 0 && !there && (entry = chain_next_dirent(&chain)))
+		there = entry->len == len && !memcmp(entry->name, name, len);
+	kvfree(item);
+	return bytes < 0 && bytes != -ENOENT ? bytes : there;
+}
+
+static int recover_name(struct recovery *recovery, const struct disk_intent *intent)
+{
+	struct volume *vol = recovery->vol;
+	const char *name = (const char *)intent + le32_to_cpu(intent->len) - intent->name_len;
+	u64 dir = le64_to_cpu(intent->dir), hash = name_hash(vol, dir, TUX3_ITEM_DIRENT, name, intent->name_len);
+	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, hash);
+	struct record_dirent record = {
+		.dir = intent->dir,
+		.hash = cpu_to_le64(hash),
+		.entry = { .ino = intent->ino, .type = (le32_to_cpu(intent->attr.mode) & S_IFMT) >> 12, .len = intent->name_len },
+	};
+	int there = name_is_there(recovery, &key, name, intent->name_len);
+
+	if (there)
+		return there < 0 ? there : intent_bad(recovery, intent, "its name is there already");
+	return log_record_at(vol, &key, TUX3_RECORD_DIRENT_SET, &record,
+			     offsetof(struct record_dirent, entry) + sizeof(record.entry), name, intent->name_len);
+}
+
+/* Made by this intent, or by one before it: a file can be synced several times in the delta in which it is made. */
+static int recover_new(struct recovery *recovery, const struct disk_intent *intent, struct disk_attr *attr)
+{
+	u64 ino = le64_to_cpu(intent->ino);
+	int err;
+
+	if (!intent->name_len || ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX)
+		return intent_bad(recovery, intent, "it has no name, or a number that no file has");
+	memset(attr, 0, sizeof(*attr));
+	err = recover_dir(recovery, intent);
+	return err ? err : recover_name(recovery, intent);
+}
+
+static int recover_one(struct recovery *recovery, const struct intent_found *found)
+{
+	const struct disk_intent *intent = found->intent;
+	struct volume *vol = recovery->vol;
+	struct disk_attr attr = intent->attr, old;
+	u32 stored;
+	int there = tree_attr(vol, intent->ino, &old), err;
+
+	if (there < 0)
+		return there;
+	if (!S_ISREG(le32_to_cpu(attr.mode)) || !attr.nlink || (there && !S_ISREG(le32_to_cpu(old.mode))))
+		return intent_bad(recovery, intent, "it is no regular file");
+	if (!there && !intent->dir)
+		return intent_bad(recovery, intent, "it is not in the tree");
+	err = there ? 0 : recover_new(recovery, intent, &old);
+	if (!err)
+		err = recover_data(recovery, found, &old);
+	if (err)
+		return err;
+	stored = le32_to_cpu(old.flags) & TUX3_ATTR_STORED;
+	attr.flags = cpu_to_le32((le32_to_cpu(attr.flags) & TUX3_ATTR_SETTABLE) | stored);
+	attr.blocks = old.blocks;
+	count_add(vol, TUX3_COUNT_INTENTS_RECOVERED, 1);
+	return log_attr(vol, intent->ino, &attr);
+}
+
+static int recover_all(struct recovery *recovery)
+{
+	struct volume *vol = recovery->vol;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < recovery->count; i++)
+		recovery->delta = max_t(u64, recovery->delta, le64_to_cpu(recovery->found[i].intent->delta));
+	if (recovery->delta >= S64_MAX)
+		return intent_bad(recovery, recovery->found[0].intent, "there is no such delta");
+	vol->delta.applying = recovery->delta;
+	log_begin_commit(vol);
+	vol->log.replaying = true;	/* blocks of the area are not allocated yet */
+	for (i = 0; i < recovery->count && !err; i++)
+		err = recover_one(recovery, &recovery->found[i]);
+	vol->log.replaying = false;
+	tree_edit_leave(vol);
+	if (err)
+		return err;
+	vol->delta.committed = recovery->delta;
+	vol->intent.recovered = recovery->count;
+	return 0;
+}
+
+int intent_recover(struct volume *vol)
+{
+	struct disk_intent_place *named = &vol->log.intent;
+	struct recovery recovery = {
+		.vol = vol,
+		.place = {
+			.addr = le64_to_cpu(named->addr), .life = le64_to_cpu(named->life), .seq = le64_to_cpu(named->seq),
+			.blocks = le32_to_cpu(named->blocks), .offset = le32_to_cpu(named->offset),
+		},
+	};
+	int err;
+
+	vol->intent.base = vol->delta.committed;
+	vol->intent.recovered = 0;
+	if (!recovery.place.addr)
+		return 0;
+	vol->intent.returning = (struct block_range){ recovery.place.addr, recovery.place.blocks };
+	delta_lock(vol);
+	err = area_read(&recovery);
+	if (!err && recovery.count)
+		err = recover_all(&recovery);
+	delta_unlock(vol);
+	kvfree(recovery.area);
+	kvfree(recovery.payloads);
+	kvfree(recovery.found);
+	return err;
+}
+
+/* What was replaced, but for blocks of the area, which an intent behind replaced: that goes as a whole. */
+static int release_replaced(struct volume *vol)
+{
+	struct range_list *freed = &vol->log.freed, *list = &vol->intent.leaving;
+	u64 area = vol->intent.returning.addr, area_end = area + vol->intent.returning.len;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < freed->count && !err; i++) {
+		u64 addr = freed->ranges[i].addr, end = addr + freed->ranges[i].len;
+
+		if (addr < area)
+			err = range_list_add(list, addr, min(end, area) - addr);
+		if (!err && end > area_end)
+			err = range_list_add(list, max(addr, area_end), end - max(addr, area_end));
+	}
+	freed->count = 0;
+	freed->blocks = 0;
+	return err ? err : balloc_release(vol, list);
+}
+
+/* Of the area what did not become data. */
+static int area_give_back(struct volume *vol)
+{
+	struct block_range *area = &vol->intent.returning;
+	struct range_list *list = &vol->intent.leaving;
+	int err = 0, used;
+	u64 i;
+
+	for (i = 0; i < area->len && !err; i++) {
+		used = balloc_test(vol, area->addr + i, 1);
+		err = used ? min(used, 0) : range_list_add(list, area->addr + i, 1);
+	}
+	memset(area, 0, sizeof(*area));
+	return err ? err : balloc_release(vol, list);
+}
+
+int intent_commit_recovered(struct volume *vol)
+{
+	struct io_wait wait;
+	int err = 0, io_err;
+
+	if (!vol->intent.returning.addr)
+		return 0;
+	delta_lock(vol);
+	if (vol->intent.recovered) {
+		io_wait_init(&wait);
+		memset(&vol->log.intent, 0, sizeof(vol->log.intent));
+		err = log_write_commit(vol, vol->delta.committed, TUX3_COMMIT_DATA_FLUSHED, &wait);
+		device_kick(vol->dev);
+		io_err = io_wait_finish(&wait);
+		if (!err)
+			err = io_err ? io_err : device_flush(vol->dev);
+		log_end_commit(vol);
+		vol->log.must_write = false;
+	}
+	if (!err)
+		err = release_replaced(vol);
+	if (!err)
+		err = area_give_back(vol);
+	if (!err)
+		space_init(vol);
+	delta_unlock(vol);
+	return err;
+}

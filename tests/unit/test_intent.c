@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * fsync ahead of the delta: what is there after a crash, what is not, and what goes the long way.  Crashes at every write are
+ * the simulator's (family "ahead").
+ */
+#include "support_lib.h"
+#include "core/format/anchor.h"
+#include "core/inode/inode.h"
+#include "core/intent/intent.h"
+#include "core/open.h"
+
+#define BLOCK 4096u
+#define BYTES (64u << 20)
+
+static u64 counted(struct bed *bed, enum tux3_counter which)
+{
+	return atomic64_read(&tux3_core(bed->volume)->counters[which]);
+}
+
+static void fill(struct tux3_node *node, u64 offset, u32 bytes, u8 value)
+{
+	u8 *data = malloc(bytes);
+
+	memset(data, value, bytes);
+	assert_int_equal(tux3_write(node, data, bytes, offset), bytes);
+	free(data);
+}
+
+static void assert_filled(struct tux3_node *node, u64 offset, u32 bytes, u8 value)
+{
+	u8 *data = malloc(bytes);
+	u32 i;
+
+	assert_int_equal(tux3_read(node, data, bytes, offset), bytes);
+	for (i = 0; i < bytes; i++)
+		assert_int_equal(data[i], value);
+	free(data);
+}
+
+static struct tux3_node *find(struct bed *bed, const char *path)
+{
+	struct tux3_node *node;
+
+	return tux3_path(bed->volume, NULL, path, 0, 0, &node) ? NULL : node;
+}
+
+static u64 size_of(struct tux3_node *node)
+{
+	struct tux3_stat stat;
+
+	assert_ok(tux3_stat_node(node, &stat));
+	return stat.size;
+}
+
+/* fsync, and whether it went ahead. */
+static bool synced_ahead(struct bed *bed, struct tux3_node *node)
+{
+	u64 ahead = counted(bed, TUX3_COUNT_FSYNCS_AHEAD), committed = tux3_committed(bed->volume);
+
+	assert_ok(tux3_fsync(node, false));
+	ahead = counted(bed, TUX3_COUNT_FSYNCS_AHEAD) - ahead;
+	assert_int_equal(!ahead, tux3_committed(bed->volume) > committed);
+	return ahead;
+}
+
+/* A volume with an intent area, all of it committed. */
+static void make(struct bed *bed, u32 block_size)
+{
+	struct tux3_node *node;
+
+	bed->opts.manual = true;
+	bed->opts.verify = true;
+	bed->opts.fsync = TUX3_FSYNC_AHEAD;
+	bed_make(bed, BYTES, block_size);
+	node = bed_file(bed, "first");
+	fill(node, 0, 100, 1);
+	assert_false(synced_ahead(bed, node));		/* there was no area: its commit makes one */
+	tux3_node_put(node, 1);
+	assert_true(tux3_core(bed->volume)->intent.place.addr);
+}
+
+static void test_a_file_goes_ahead_of_its_delta(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *old, *new, *other;
+	u32 i;
+
+	make(&bed, BLOCK);
+	old = bed_file(&bed, "old");
+	fill(old, 0, 3 * BLOCK, 1);
+	assert_ok(tux3_sync(bed.volume));
+	other = bed_file(&bed, "other");
+	fill(other, 0, 1 << 20, 7);
+	fill(old, BLOCK, 100, 2);
+	fill(old, 9 * BLOCK, 50, 3);
+	assert_true(synced_ahead(&bed, old));
+	new = bed_file(&bed, "new");
+	for (i = 0; i < 5; i++) {
+		fill(new, i * 1000, 1000, 10 + i);
+		assert_true(synced_ahead(&bed, new));
+	}
+	fill(new, 0, 10, 99);		/* not synced */
+	tux3_node_put(old, 1);
+	tux3_node_put(new, 1);
+	tux3_node_put(other, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 6);
+	assert_null(find(&bed, "other"));
+	old = find(&bed, "old");
+	assert_int_equal(size_of(old), 9 * BLOCK + 50);
+	assert_filled(old, 0, BLOCK, 1);
+	assert_filled(old, BLOCK, 100, 2);
+	assert_filled(old, BLOCK + 100, 2 * BLOCK - 100, 1);
+	assert_filled(old, 3 * BLOCK, 6 * BLOCK, 0);
+	assert_filled(old, 9 * BLOCK, 50, 3);
+	new = find(&bed, "new");
+	assert_int_equal(size_of(new), 5000);
+	for (i = 0; i < 5; i++)
+		assert_filled(new, i * 1000, 1000, 10 + i);
+	tux3_node_put(old, 1);
+	tux3_node_put(new, 1);
+	/* What was recovered is a commit now: nothing is recovered again. */
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
+	new = find(&bed, "new");
+	assert_filled(new, 4000, 1000, 14);
+	tux3_node_put(new, 1);
+	bed_free(&bed);
+}
+
+static void test_a_commit_supersedes_what_went_ahead(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	make(&bed, BLOCK);
+	node = bed_file(&bed, "file");
+	fill(node, 0, 5000, 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_unlink(bed.root, NULL, "file"));
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));	/* a delta of which nothing is left; but the intent must go */
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
+	assert_null(find(&bed, "file"));
+	bed_free(&bed);
+}
+
+/* Many times around the ring, with commits in between at which some batches count and others do not. */
+static void test_the_ring_goes_round(void **state)
+{
+	struct bed bed = {};
+	u64 random = 1, ahead = 0;
+	struct tux3_node *node;
+	u32 i, crash;
+
+	make(&bed, BLOCK);
+	for (crash = 0; crash < 20; crash++) {
+		u32 steps = 100 + bed_random(&random) % 60, blocks = 0;
+
+		node = bed_file(&bed, "file");
+		for (i = 0; i < steps; i++) {
+			blocks = 1 + bed_random(&random) % 40;
+			fill(node, 0, blocks * BLOCK, crash + i);
+			ahead += synced_ahead(&bed, node);
+			if (bed_random(&random) % 9 == 0)
+				assert_ok(tux3_sync(bed.volume));
+		}
+		tux3_node_put(node, 1);
+		bed_crash(&bed);
+		node = find(&bed, "file");
+		assert_filled(node, 0, blocks * BLOCK, (u8)(crash + i - 1));
+		tux3_node_put(node, 1);
+	}
+	assert_true(ahead > 1000);
+	bed_free(&bed);
+}
+
+/* What an intent cannot say, or what is not so in the newest durable delta, is a commit. */
+static void test_what_goes_the_long_way(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node, *other;
+
+	make(&bed, BLOCK);
+	node = bed_file(&bed, "dir/file");		/* the directory is new, too */
+	assert_false(synced_ahead(&bed, node));
+	fill(node, 0, 3 * BLOCK, 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_truncate(node, BLOCK));
+	assert_false(synced_ahead(&bed, node));
+	assert_ok(tux3_link(node, NULL, bed.root, "second"));
+	assert_false(synced_ahead(&bed, node));
+	assert_ok(tux3_rename(bed.root, "second", bed.root, "third", 0, NULL));
+	assert_false(synced_ahead(&bed, node));
+	assert_ok(tux3_setxattr(node, NULL, "user.a", "b", 1, 0));
+	assert_false(synced_ahead(&bed, node));
+	assert_ok(tux3_fallocate(node, 0, BLOCK, 8 * BLOCK));
+	assert_false(synced_ahead(&bed, node));
+	fill(node, 2 * BLOCK, BLOCK, 3);		/* preallocated, and that is durable */
+	assert_true(synced_ahead(&bed, node));
+	fill(node, 4 << 20, 1 << 20, 4);		/* too much */
+	assert_false(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	/* A name that was somebody else's in the durable tree, or in another intent. */
+	assert_ok(tux3_unlink(bed.root, NULL, "third"));
+	node = bed_file(&bed, "third");
+	assert_false(synced_ahead(&bed, node));
+	other = bed_file(&bed, "fourth");
+	assert_true(synced_ahead(&bed, other));
+	assert_ok(tux3_unlink(bed.root, NULL, "fourth"));
+	tux3_node_put(other, 1);
+	other = bed_file(&bed, "fourth");
+	fill(other, 0, 10, 5);
+	assert_false(synced_ahead(&bed, other));
+	tux3_node_put(other, 1);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	other = find(&bed, "fourth");
+	assert_filled(other, 0, 10, 5);
+	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
+/* Inline data, written or not since it is inline. */
+static void test_small_files(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	make(&bed, BLOCK);
+	node = bed_file(&bed, "small");
+	fill(node, 0, 40, 1);
+	assert_ok(tux3_sync(bed.volume));
+	fill(node, 10, 10, 2);
+	assert_true(synced_ahead(&bed, node));
+	fill(node, 40, 10, 3);
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	node = find(&bed, "small");
+	assert_int_equal(size_of(node), 50);
+	assert_filled(node, 0, 10, 1);
+	assert_filled(node, 10, 10, 2);
+	assert_filled(node, 40, 10, 3);
+	assert_ok(tux3_sync(bed.volume));
+	fill(node, 2 * BLOCK, 10, 4);		/* the first block is in the tree, and stays as it is */
+	tux3_fsync(node, false);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	node = find(&bed, "small");
+	assert_filled(node, 10, 10, 2);
+	assert_filled(node, 2 * BLOCK, 10, 4);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+static void test_blocks_of_64_kib(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	make(&bed, 65536);
+	node = bed_file(&bed, "file");
+	fill(node, 0, 100000, 1);
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	node = find(&bed, "file");
+	assert_filled(node, 0, 100000, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* The area is room that others can have. */
+static void test_a_full_volume_takes_the_area(void **state)
+{
+	struct bed bed = {}, plain = {};
+	struct tux3_node *node;
+	u64 filled[2] = {}, offset;
+	u32 i;
+
+	make(&bed, BLOCK);
+	plain.opts.manual = true;
+	plain.opts.fsync = TUX3_FSYNC_FULL;
+	bed_make(&plain, BYTES, BLOCK);
+	for (i = 0; i < 2; i++) {
+		struct bed *this = i ? &plain : &bed;
+		u8 *data = calloc(1, BLOCK);
+		ssize_t done = BLOCK;
+
+		node = bed_file(this, "large");
+		for (offset = 0; done == BLOCK; offset += BLOCK) {
+			done = tux3_write(node, data, BLOCK, offset);
+			filled[i] += done == BLOCK;
+			if (offset % (1 << 20) == 0)
+				assert_ok(tux3_fsync(node, false));
+		}
+		assert_int_equal(done, -ENOSPC);
+		assert_ok(tux3_fsync(node, false));
+		tux3_node_put(node, 1);
+		free(data);
+	}
+	print_message("  %llu blocks with an area, %llu without\n", filled[0], filled[1]);
+	assert_true(filled[0] + 16 >= filled[1]);
+	assert_false(tux3_core(bed.volume)->intent.place.addr);
+	bed_free(&plain);
+	bed_crash(&bed);
+	bed_free(&bed);
+}
+
+/* Opened read-only it is all there, and nothing is written; then the volume becomes writable. */
+static void test_recovery_while_read_only(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	u64 writes;
+	char why[256];
+
+	make(&bed, BLOCK);
+	node = bed_file(&bed, "file");
+	fill(node, 0, 5000, 1);
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	bed.opts.read_only = true;
+	writes = atomic64_read(&bed.dev->writes);
+	bed_open(&bed);
+	node = find(&bed, "file");
+	assert_filled(node, 0, 5000, 1);
+	assert_int_equal(atomic64_read(&bed.dev->writes), writes);
+	assert_ok(volume_set_read_only(tux3_core(bed.volume), false, why, sizeof(why)));
+	assert_true(atomic64_read(&bed.dev->writes) > writes);
+	fill(node, 0, 10, 2);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	bed.opts.read_only = false;
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
+	node = find(&bed, "file");
+	assert_filled(node, 0, 10, 2);
+	assert_filled(node, 10, 4990, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_file_goes_ahead_of_its_delta),
+		cmocka_unit_test(test_a_commit_supersedes_what_went_ahead),
+		cmocka_unit_test(test_the_ring_goes_round),
+		cmocka_unit_test(test_what_goes_the_long_way),
+		cmocka_unit_test(test_small_files),
+		cmocka_unit_test(test_blocks_of_64_kib),
+		cmocka_unit_test(test_a_full_volume_takes_the_area),
+		cmocka_unit_test(test_recovery_while_read_only),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
