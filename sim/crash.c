@@ -8,9 +8,9 @@
  *	image 2, 4 ..	the same with one write torn at 512 bytes
  *
  * The volume found there must be in a state that its delta may have, not older than the last sync that had
- * returned by then; the checker must find nothing; and it must be good for further use, through
- * another cut (second level).  Such use may be no more than recovery, to the end of its first unify: whatever a cut leaves
- * of that must still be the state that was found.
+ * returned by then, with the fsyncs on top of it that went ahead of newer deltas; the checker must find nothing; and it
+ * must be good for further use, through another cut (second level).  Such use may be no more than recovery, to the end of
+ * its first unify: whatever a cut leaves of that must still be the state that was found.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,14 +60,55 @@ static s64 size_on_volume(struct sim_run *again, const struct sim_op *op)
 	return size;
 }
 
+/* What is being looked at: a run, and what was left of it. */
+struct look {
+	struct sim_run *run, *again;
+	u64 delta;		/* of the volume: that of its newest intent */
+	u64 base;		/* the delta on the disk */
+	u32 intents;		/* carried out on top of it */
+	const struct ack *ack;
+	struct ahead_range range;	/* what they may be */
+	struct difference diff[2];	/* from the states tried first and last */
+	u32 tried;
+	const char *why;	/* the intents do not fit there; NULL: they do */
+};
+
+/* Is the volume as in this state with the intents on top of it?  fits_size: and this file?  That state, or NULL. */
+static struct m_state *try_state(struct look *look, const struct m_state *base, u32 id, s64 size)
+{
+	struct sim_run *run = look->run;
+	struct difference *diff = &look->diff[look->tried > 0];
+	const char *why;
+	u32 way;
+
+	for (way = 0; way < aheads_ways(&look->range); way++) {
+		struct m_state *state = model_snapshot(base);
+		u64 delta = look->delta;
+		bool fits = aheads_put(run, &look->range, look->intents, way, state, &delta, &why) &&
+			    delta == look->delta;
+
+		if (why)
+			look->why = why;
+		if (fits && id != M_NONE)	/* comparing takes longer than asking */
+			fits = size < 0 || size == (s64)state->inodes[id]->size;
+		model_forget_open(state);
+		run->totals->compares += fits;
+		if (fits && !compare_tree(look->again->volume, state, look->again->buffer, diff))
+			return state;
+		look->tried += fits;
+		model_put(state);
+	}
+	return NULL;
+}
+
 /* The batches of one call: a delta may end between two. */
-static struct m_state *find_partial(struct sim_run *run, struct sim_run *again, const struct boundary *boundary)
+static struct m_state *find_partial(struct look *look, const struct boundary *boundary)
 {
 	const struct sim_op *op = &boundary->op;
 	const struct m_state *before = boundary->states[0];
-	u64 step = run->params->block_size, offset = op->offset, at;
-	s64 size = size_on_volume(again, op);
-	struct difference diff;
+	u64 step = look->run->params->block_size, offset = op->offset, at;
+	s64 size = size_on_volume(look->again, op);
+	struct m_state *found = NULL;
 	int err;
 	u32 id = model_lookup(before, op->a, &err);
 
@@ -75,68 +116,104 @@ static struct m_state *find_partial(struct sim_run *run, struct sim_run *again, 
 		return NULL;
 	if (op->kind == SIM_APPEND)
 		offset = before->inodes[id]->size;
-	for (at = offset; at < offset + op->len; at = round_down(at, step) + step) {
+	for (at = offset; at < offset + op->len && !found; at = round_down(at, step) + step) {
 		struct m_state *state = model_snapshot(before);
-		bool size_fits;
 
 		model_apply_part(state, op, at - offset, boundary->now);
-		size_fits = size < 0 || size == (s64)state->inodes[id]->size;	/* comparing takes longer than asking */
-		model_forget_open(state);
-		if (size_fits && !compare_tree(again->volume, state, again->buffer, &diff))
-			return state;
+		found = try_state(look, state, id, size);
 		model_put(state);
 	}
-	return NULL;
+	return found;
+}
+
+/* Which intents come in question, and were there enough of them?  False: told. */
+static bool find_intents(struct look *look, u64 acked_at, bool only_ack)
+{
+	const struct ack *ack = look->ack;
+	u64 above = look->base;
+
+	if (only_ack)
+		above = ack->exact ? ~0ULL : max(above, ack->delta);
+	aheads_find(look->run, above, acked_at, &look->range);
+	if (look->intents >= look->range.due && look->intents <= look->range.issued)
+		return true;
+	sim_fail(look->again, "delta %llu and %u intents: of the fsyncs that went ahead of newer deltas %u had returned, %u "
+		 "were made", look->base, look->intents, look->range.due, look->range.issued);
+	return false;
+}
+
+static void tell_state(struct look *look, bool only_ack)
+{
+	if (look->why && !look->tried) {
+		sim_fail(look->again, "delta %llu and %u intents cannot be: %s", look->base, look->intents, look->why);
+		return;
+	}
+	sim_fail(look->again, "delta %llu and %u intents, together %llu, is not as it must be%s (acknowledged: %llu)\n%s%s%s",
+		 look->base, look->intents, look->delta, only_ack ? ": older than what was acknowledged" : "",
+		 look->ack ? look->ack->delta : 0, look->diff[0].text,
+		 look->tried > 1 ? "  nor as the last other state allowed:\n" : "", look->tried > 1 ? look->diff[1].text : "");
 }
 
 /* Which of the states that are allowed is it?  NULL: none, told. */
-static struct m_state *find_state(struct sim_run *run, struct sim_run *again, u64 delta, const struct ack *ack)
+static struct m_state *find_state(struct look *look, u64 acked_at)
 {
-	struct boundary *boundary = find_boundary(run, delta);
-	struct m_state *candidates[2], *state;
-	u32 count = 0, i;
-	struct difference diff[2];
-	bool only_ack = ack && (ack->exact || delta < ack->delta);
+	const struct ack *ack = look->ack;
+	struct boundary *boundary = find_boundary(look->run, look->base);
+	bool only_ack = ack && (ack->exact || look->base < ack->delta);
+	struct m_state *state;
+	u32 i;
 
-	if (only_ack) {
-		for (; count < 2 && ack->states[count]; count++)
-			candidates[count] = ack->states[count];
-	} else if (!boundary) {
-		sim_fail(again, "is at delta %llu, which was never committed", delta);
+	if (!only_ack && !boundary) {
+		sim_fail(look->again, "is at delta %llu, which was never committed", look->base);
 		return NULL;
 	}
-	for (i = 0; !only_ack && i < boundary->count; i++)
-		candidates[count++] = boundary->states[i];
-	for (i = 0; i < count; i++) {
-		state = model_snapshot(candidates[i]);
-		model_forget_open(state);
-		run->totals->compares++;
-		if (!compare_tree(again->volume, state, again->buffer, &diff[i]))
-			return state;
-		model_put(state);
-	}
-	if (only_ack)
-		boundary = find_boundary(run, ack->delta);
-	if (boundary && boundary->partial) {
-		state = find_partial(run, again, boundary);
+	if (!find_intents(look, acked_at, only_ack))
+		return NULL;
+	for (i = 0; i < 2; i++) {
+		state = only_ack ? ack->states[i] : i < boundary->count ? boundary->states[i] : NULL;
+		state = state ? try_state(look, state, M_NONE, -1) : NULL;
 		if (state)
 			return state;
 	}
-	sim_fail(again, "delta %llu is not as it must be%s (acknowledged: %llu)\n%s%s%s", delta,
-		 only_ack ? ": older than what was acknowledged" : "", ack ? ack->delta : 0, diff[0].text,
-		 count > 1 ? "  nor as the other state allowed:\n" : "", count > 1 ? diff[1].text : "");
-	return NULL;
+	if (only_ack)
+		boundary = find_boundary(look->run, ack->delta);
+	state = boundary && boundary->partial ? find_partial(look, boundary) : NULL;
+	if (!state)
+		tell_state(look, only_ack);
+	return state;
+}
+
+/* What the volume says of itself. */
+static void look_at(struct look *look, struct sim_run *run, struct sim_run *again, u64 acked_at)
+{
+	const struct intent *intent = &tux3_core(again->volume)->intent;
+
+	memset(look, 0, sizeof(*look));
+	look->run = run;
+	look->again = again;
+	look->ack = last_ack(run, acked_at);
+	look->delta = look->base = tux3_committed(again->volume);
+	/*
+	 * The run began with a recovery.  What that made durable is one delta; the disk may still have it in the parts that were
+	 * recovered.
+	 */
+	if (intent->recovered && !(intent->base < run->first_delta && look->delta == run->first_delta)) {
+		look->base = intent->base;
+		look->intents = intent->recovered;
+	}
 }
 
 /* Open read-only, compare with what is allowed, check.  The state found, or NULL; *delta: its number. */
 static struct m_state *verify_once(struct sim_run *run, struct sim_run *again, u64 acked_at, u64 *delta)
 {
 	struct m_state *state;
+	struct look look;
 
 	if (run_open(again, true))
 		return NULL;
-	*delta = tux3_committed(again->volume);
-	state = find_state(run, again, *delta, last_ack(run, acked_at));
+	look_at(&look, run, again, acked_at);
+	*delta = look.delta;
+	state = find_state(&look, acked_at);
 	run_check(again);
 	run_abandon(again);
 	if (state && again->failed) {
@@ -170,10 +247,10 @@ static void write_on(struct sim_run *again, struct m_state *state, u64 delta, st
 		return;
 	run_begin(again, state, delta);
 	run_compare(again, again->state, "opened for writing");
-	while (ops-- && !again->failed) {
-		generate_op(again->params, again->state, rng, &op);
-		run_op(again, &op);
-	}
+	if (again->params->ahead && rng_one_in(rng, 2))
+		run_first_ahead(again);
+	while (ops-- && !again->failed)
+		run_random_op(again, rng);
 	if (!rng_one_in(rng, 3)) {
 		memset(&op, 0, sizeof(op));
 		op.kind = SIM_SYNC;
@@ -236,7 +313,8 @@ static struct disk_settings image_settings(const struct sim_run *run)
 	struct disk_settings settings = run->disk->settings;
 
 	settings.lose_write = 0;
-	settings.forget_magic = run->config->canary == CANARY_FORGET_LOG ? TUX3_LOG_MAGIC : 0;
+	settings.forget_magic = run->config->canary == CANARY_FORGET_LOG ? TUX3_LOG_MAGIC :
+				run->config->canary == CANARY_LOSE_AHEAD ? TUX3_INTENT_MAGIC : 0;
 	return settings;
 }
 

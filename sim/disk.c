@@ -290,6 +290,16 @@ static void disk_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 	pthread_mutex_unlock(&disk->mutex);
 }
 
+/* The canaries. */
+static bool disk_ignores_flush(const struct sim_disk *disk)
+{
+	u32 magic = disk->settings.unflushed_magic;
+
+	if (disk->settings.ignore_flush)
+		return true;
+	return magic && disk->write_count && !memcmp(disk->writes[disk->write_count - 1].data, &magic, sizeof(magic));
+}
+
 static int disk_flush(struct tux3_device *dev)
 {
 	struct sim_disk *disk = container_of(dev, struct sim_disk, dev);
@@ -307,7 +317,7 @@ static int disk_flush(struct tux3_device *dev)
 	}
 	++disk->now;
 	++disk->flushes_done;
-	for (i = disk->write_count; i-- > 0 && !disk->settings.ignore_flush;) {
+	for (i = disk->write_count; i-- > 0 && !disk_ignores_flush(disk);) {
 		struct disk_write *write = &disk->writes[i];
 
 		if (write->completed && !write->failed && write->durable == DISK_NEVER)

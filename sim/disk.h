@@ -50,6 +50,7 @@ struct disk_settings {
 	bool volatile_cache;
 	bool has_fua;
 	bool ignore_flush;	/* canary: flush does nothing */
+	u32 unflushed_magic;	/* canary: so does one behind a write that begins with this; 0: none */
 	u32 lose_write;		/* canary: write number so many of a trace never gets there; 0: none */
 	u32 forget_magic;	/* canary: images lack the newest durable write that begins with this; 0: none */
 	bool defer;		/* writes complete later, at random; all of them by kick */

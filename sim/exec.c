@@ -421,19 +421,38 @@ static void note_created(struct sim_run *run, const struct sim_op *op, u64 ino)
 	model_set_ino(run->state, id, ino);
 }
 
-static void note_sync(struct sim_run *run, const struct sim_op *op, u64 committed)
+static bool is_fsync(const struct sim_op *op)
 {
-	if (op->kind != SIM_SYNC && op->kind != SIM_FSYNC && op->kind != SIM_FDATASYNC)
+	return op->kind == SIM_FSYNC || op->kind == SIM_FDATASYNC;
+}
+
+/* Before an operation. */
+struct counted {
+	u64 committed, front, ahead;
+};
+
+static void note_sync(struct sim_run *run, const struct sim_op *op, s64 err, const struct counted *before)
+{
+	bool went_ahead = run_fsyncs_ahead(run) != before->ahead;
+	bool new_delta = tux3_committed(run->volume) != before->committed;
+
+	if (op->kind != SIM_SYNC && !is_fsync(op))
 		return;
-	if (op->kind == SIM_SYNC || tux3_committed(run->volume) != committed)
+	/* Where something failed, it may have been tried, and have got to the disk. */
+	if (is_fsync(op) && (went_ahead || (run->faulty && (err || new_delta))))
+		run_note_ahead(run, op, before->front, went_ahead && !err);
+	if (err)
+		return;
+	if (op->kind == SIM_SYNC || new_delta)
 		run_note_ack(run);
-	else
+	else if (!went_ahead)
 		run_note_fsync(run, op);
 }
 
 void run_op(struct sim_run *run, const struct sim_op *op)
 {
-	u64 committed = tux3_committed(run->volume);
+	const struct counted counted = { tux3_committed(run->volume), READ_ONCE(tux3_core(run->volume)->delta.front),
+					 run_fsyncs_ahead(run) };
 	struct m_state *before = model_snapshot(run->state), *after = NULL;
 	struct result result = { 0 };
 	int expected;
@@ -446,8 +465,8 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 		char text[256];
 
 		sim_op_print(op, text, sizeof(text));
-		printf("  %u: %s (delta %llu, front %llu, write %u)\n", run->op_index, text, committed,
-		       tux3_core(run->volume)->delta.front, run->disk->write_count);
+		printf("  %u: %s (delta %llu, front %llu, write %u)\n", run->op_index, text,
+		       counted.committed, counted.front, run->disk->write_count);
 	}
 	expected = model_apply(run->state, op, run->clock);
 	if (run->faulty)
@@ -458,9 +477,8 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 	if (!result.err)
 		note_created(run, op, result.ino);
 	if (!run->threaded) {
-		run_note_deltas(run, committed, before, op);
-		if (!result.err)
-			note_sync(run, op, committed);
+		run_note_deltas(run, counted.committed, before, op);
+		note_sync(run, op, result.err, &counted);
 		if (run->faulty && volume_error(tux3_core(run->volume)))
 			run_note_in_flight(run, before, after, op);
 	}

@@ -28,6 +28,7 @@ static const struct sim_op initial[] = {
 	{ .kind = SIM_WRITE, .a = "foo", .len = 20000, .seed = 103 },
 	{ .kind = SIM_SETXATTR, .a = "A/foo", .b = "user.x", .len = 50, .seed = 104 },
 	{ .kind = SIM_LINK, .a = "A/bar", .b = "B/bar" },
+	{ .kind = SIM_FSYNC, .a = "foo" },	/* there may be more: its commit makes the room in which later ones go ahead */
 	{ .kind = SIM_SYNC },
 };
 
@@ -100,7 +101,7 @@ static const struct sim_op set[] = {
 
 u64 exhaustive_count(u32 length)
 {
-	return length == 1 ? SET_COUNT * SYNC_COUNT : SET_COUNT * SET_COUNT * SYNC_COUNT * SYNC_COUNT;
+	return length == 1 ? SET_COUNT * SYNC_COUNT * 2 : SET_COUNT * SET_COUNT * SYNC_COUNT * SYNC_COUNT;
 }
 
 /* A sync after op: of the whole volume, or of the file that op was about (by its new name, if it has one). */
@@ -118,8 +119,11 @@ static void make_sync(struct sim_op *sync, const struct sim_op *op, u32 which, b
 
 static u32 make_sequence(u64 index, u32 length, struct sim_op *ops)
 {
-	u32 which = index % SYNC_COUNT, count = 0;
+	u32 which, count = 0;
 
+	if (length == 1)
+		index %= SET_COUNT * SYNC_COUNT;
+	which = index % SYNC_COUNT;
 	index /= SYNC_COUNT;
 	if (length == 2) {
 		ops[count++] = set[index % SET_COUNT];
@@ -131,6 +135,16 @@ static u32 make_sequence(u64 index, u32 length, struct sim_op *ops)
 	ops[count++] = set[index % SET_COUNT];
 	make_sync(&ops[count], &ops[count - 1], which, false);
 	return count + 1;
+}
+
+/* Short sequences are run with both ways of an fsync, of the others half with this one, half with that. */
+static u32 draw_fsync(const struct sim_config *config, u64 index, u64 chance)
+{
+	bool ahead = config->length == 1 ? index >= SET_COUNT * SYNC_COUNT : chance & 8;
+
+	if (config->fsync)
+		return config->fsync;
+	return ahead ? TUX3_FSYNC_AHEAD : TUX3_FSYNC_FULL;
 }
 
 static void exhaustive_params(struct sim_params *params, const struct sim_config *config, u64 index)
@@ -146,6 +160,7 @@ static void exhaustive_params(struct sim_params *params, const struct sim_config
 	params->options.manual = params->options.verify = true;
 	params->options.age_ms = 3600 * 1000;
 	params->options.cache_bytes = 4 << 20;
+	params->options.fsync = draw_fsync(config, index, chance);
 	params->options.log_blocks = chance & 1 ? 1 : 100;	/* unify at once, or never */
 	params->weights[SIM_CREATE] = params->weights[SIM_WRITE] = params->weights[SIM_UNLINK] = 1;
 	params->names = 4;

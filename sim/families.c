@@ -556,6 +556,175 @@ static void slow_live(struct life *life)
 	free(files.path);
 }
 
+/* ---- ahead: many fsyncs, hardly any commit ---- */
+
+#define AHEAD_FILES	40u
+
+static void ahead_params(struct sim_params *params, struct rng *rng)
+{
+	params->tight = rng_one_in(rng, 4);
+	params->volume_bytes = params->tight ? 12 * MIB : (16 + rng_below(rng, 60)) * MIB;
+	params->ahead = true;
+	params->options.fsync = TUX3_FSYNC_AHEAD;
+	params->options.log_blocks = rng_one_in(rng, 2) ? 0 : 1 + rng_below(rng, 10);
+	params->options.cache_bytes = rng_one_in(rng, 2) ? 32 * 4096 : 0;
+	params->options.names_cached = rng_one_in(rng, 2) ? 16 : 0;
+	params->data_cache_bytes = rng_one_in(rng, 2) ? 8192 : MIB;
+	params->quota = rng_one_in(rng, 3);
+	params->no_csum = rng_one_in(rng, 4);
+	params->lives = 3;
+	params->cuts = 14;
+	params->images = 3;
+	params->recoveries = 3;
+	params->close_at_end = rng_one_in(rng, 4);
+	params->weights[SIM_FSYNC] = params->weights[SIM_WRITE] = 6;	/* where it goes on after a cut */
+}
+
+static void fsync_file(struct life *life, const char *path)
+{
+	op_on(life, rng_one_in(life->rng, 3) ? SIM_FDATASYNC : SIM_FSYNC, path, 0, 0);
+}
+
+static void ahead_file(struct life *life, char *path)
+{
+	snprintf(path, SIM_PATH_MAX, "d%u/f%u", (u32)rng_below(life->rng, 4), (u32)rng_below(life->rng, AHEAD_FILES / 4));
+}
+
+static void ahead_make(struct life *life)
+{
+	u32 left = 500 + rng_below(life->rng, 500), i, n;
+	struct tux3_statfs stat;
+	char path[SIM_PATH_MAX];
+
+	make_dirs(life, 4);
+	for (i = 0; i < 4; i++) {
+		for (n = 0; n < AHEAD_FILES / 4; n++) {
+			snprintf(path, sizeof(path), "d%u/f%u", i, n);
+			op_on(life, SIM_CREATE, path, 0, 0);
+			op_on(life, SIM_WRITE, path, 0, n % 3 ? rng_log(life->rng, 16) : 1 + rng_below(life->rng, 60));
+		}
+	}
+	for (i = 0; life->params->tight && i < 100; i++) {
+		if (tux3_statfs(life->run->volume, &stat) || stat.available_blocks < left)
+			break;
+		snprintf(path, sizeof(path), "fill%u", i);
+		op_on(life, SIM_CREATE, path, 0, 0);
+		op_on(life, SIM_WRITE, path, 0, 400000);
+	}
+	sync_all(life);
+}
+
+/* What an fsync of the file cannot put ahead, or what makes the file another one. */
+static void ahead_change(struct life *life, const char *path)
+{
+	struct sim_op op = { .kind = SIM_RENAME };
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	switch (rng_below(life->rng, 7)) {
+	case 0:
+	case 1:
+		op.kind = rng_one_in(life->rng, 2) ? SIM_LINK : SIM_RENAME;
+		ahead_file(life, op.b);
+		make_op(life, &op);
+		break;
+	case 2:
+		op_on(life, SIM_UNLINK, path, 0, 0);
+		break;
+	case 3:
+		op_on(life, SIM_UNLINK, path, 0, 0);	/* the name comes again */
+		op_on(life, SIM_CREATE, path, 0, 0);
+		break;
+	case 4:
+		op_on(life, SIM_TRUNCATE, path, 0, rng_log(life->rng, 16));
+		break;
+	case 5:
+		op.kind = SIM_FALLOCATE;
+		op.mode = rng_one_in(life->rng, 2) ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE : 0;
+		op.offset = rng_below(life->rng, 30000);
+		op.len = 1 + rng_below(life->rng, 30000);
+		make_op(life, &op);
+		break;
+	default:
+		op.kind = SIM_SETXATTR;
+		snprintf(op.b, sizeof(op.b), "user.x");
+		op.len = rng_below(life->rng, 200);
+		make_op(life, &op);
+	}
+}
+
+/* A new file; sometimes in a directory that is new itself. */
+static void ahead_create(struct life *life, u32 number)
+{
+	char dir[SIM_PATH_MAX], path[SIM_PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "d%u", (u32)rng_below(life->rng, 4));
+	if (rng_one_in(life->rng, 12)) {
+		snprintf(dir, sizeof(dir), "l%u-e%u", life->run->life, number);
+		op_on(life, SIM_MKDIR, dir, 0, 0);
+	}
+	snprintf(path, sizeof(path), "%.20s/l%u-n%u", dir, life->run->life, number);
+	op_on(life, SIM_CREATE, path, 0, 0);
+	if (!rng_one_in(life->rng, 4))
+		op_on(life, SIM_WRITE, path, 0, rng_log(life->rng, 14));
+	if (*dir == 'd' || rng_one_in(life->rng, 4))
+		fsync_file(life, path);
+	if (!rng_one_in(life->rng, 6))
+		return;
+	ahead_change(life, path);
+	if (rng_one_in(life->rng, 2))
+		fsync_file(life, path);
+}
+
+static void ahead_step(struct life *life, u32 number)
+{
+	char path[SIM_PATH_MAX];
+
+	ahead_file(life, path);
+	switch (rng_below(life->rng, 12)) {
+	case 0:
+	case 1:
+		ahead_create(life, number);
+		return;
+	case 2:
+		ahead_change(life, path);
+		if (!rng_one_in(life->rng, 4))
+			return;
+		break;
+	case 3:
+	case 4:
+		op_on(life, SIM_APPEND, path, 0, 1 + rng_below(life->rng, 100));
+		break;
+	case 5:
+		op_on(life, SIM_APPEND, path, 0, rng_log(life->rng, 15));
+		break;
+	case 6:
+	case 7:
+		set_attr(life, path);
+		break;
+	case 8:
+		op_on(life, SIM_WRITE, path, rng_below(life->rng, 200000), rng_log(life->rng, 13));
+		break;
+	default:
+		op_on(life, SIM_WRITE, path, rng_below(life->rng, 30000), rng_log(life->rng, 13));
+	}
+	if (!rng_one_in(life->rng, 4))
+		fsync_file(life, path);
+}
+
+static void ahead_live(struct life *life)
+{
+	u32 sync_every = rng_one_in(life->rng, 2) ? NEVER : 40 + rng_below(life->rng, 100), i;
+
+	if (!life->run->life)
+		ahead_make(life);
+	run_first_ahead(life->run);
+	for (i = 0; i < 300; i++) {
+		ahead_step(life, i);
+		if (i % sync_every == sync_every - 1)
+			sync_all(life);
+	}
+}
+
 /* A mount that has to finish a truncate takes as long as that; all others have this limit. */
 #define MOUNT_MS .most.mount_ms = 5000
 
@@ -574,6 +743,8 @@ static const struct family families[] = {
 	  { .least.groups = 90, .least.full = 930, MOUNT_MS } },
 	{ "slow", "a large tree, all of it dirty: the time that a mount takes on a disk", slow_params, slow_live,
 	  { .least.replay_nodes = 400, MOUNT_MS } },
+	{ "ahead", "fsyncs of single files, many of them on top of one commit", ahead_params, ahead_live,
+	  { .least.intents = 6, MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */
@@ -637,6 +808,7 @@ static void family_params(struct sim_params *params, const struct sim_config *co
 	params->disk.volatile_cache = !rng_one_in(&rng, 6);
 	params->disk.defer = rng_one_in(&rng, 3);
 	params->disk.seed = rng_next(&rng);
+	params_fsync(params, config, params->seed);
 	families[params->family].params(params, &rng);
 	params->disk.size_bytes = params->volume_bytes;
 	params_canary(params, config);

@@ -80,13 +80,11 @@ void fault_pause(struct sim_run *run, bool on)
 static void fault_ops(struct sim_run *run, u64 seed)
 {
 	struct rng rng = { rng_hash(seed, 2) };
-	struct sim_op op;
 	u32 i;
 
-	for (i = 0; i < run->params->ops && !run->failed && !run->broken; i++) {
-		generate_op(run->params, run->state, &rng, &op);
-		run_op(run, &op);
-	}
+	run_first_ahead(run);
+	for (i = 0; i < run->params->ops && !run->failed && !run->broken; i++)
+		run_random_op(run, &rng);
 }
 
 /*

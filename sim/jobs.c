@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "sim.h"
+#include "core/options.h"
 
 #define JOBS_MAX	64u
 #define STEP_SECONDS	60u	/* a single image takes at most so long, of CPU time: on a busy machine it waits */
@@ -88,6 +89,8 @@ void jobs_replay_command(const struct sim_config *config, u64 unit, char *text, 
 		used += scnprintf(text + used, size - used, " --threads %u", config->threads);
 	if (config->canary)
 		used += scnprintf(text + used, size - used, " --canary=%s", canary_names[config->canary]);
+	if (config->fsync != TUX3_FSYNC_DEFAULT)
+		used += scnprintf(text + used, size - used, " --fsync %s", option_fsync_words[config->fsync]);
 	if (config->ops)
 		used += scnprintf(text + used, size - used, " --ops %u", config->ops);
 	used += scnprintf(text + used, size - used, " --seed %llu", unit);
@@ -214,10 +217,10 @@ static void print_totals(const struct sim_totals *totals, double spent)
 {
 	printf("%llu operations, %llu commits, %llu writes, %llu cuts, %llu images (%llu of them second-level), "
 	       "%llu checks, %llu comparisons, %llu out of space, %llu faults, %llu recoveries, %llu cuts in recoveries, "
-	       "%llu overdrafts; %.1f s\n",
+	       "%llu overdrafts, %llu fsyncs ahead, %llu intents recovered; %.1f s\n",
 	       totals->ops, totals->commits, totals->writes, totals->cuts, totals->images, totals->second_images,
 	       totals->checks, totals->compares, totals->enospc, totals->faults, totals->recoveries,
-	       totals->recovery_cuts, totals->overdrafts, spent);
+	       totals->recovery_cuts, totals->overdrafts, totals->ahead, totals->intents, spent);
 	printf("%llu passed, %llu failed\n", totals->passed, totals->failed);
 }
 

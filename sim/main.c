@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "sim.h"
+#include "core/options.h"
 
 static const char help[] =
 "tux3-sim: runs a Tux3 volume on a modelled disk beside an oracle, cuts the power after every write,\n"
@@ -26,6 +27,7 @@ static const char help[] =
 "  --cuts-per-run N   at most about so many cuts of each workload (every write)\n"
 "  --images N         images for each cut: all writes, a subset, one torn, a subset ... (4; families 2)\n"
 "  --second N         one of N images is used and cut again, 0: none (12; families fewer)\n"
+"  --fsync HOW        auto, full, or ahead: all fsyncs (drawn from the seed)\n"
 "  --jobs N           processes (one for each CPU)\n"
 "  --minutes N        stop after so long\n"
 "  --cut K, --image I, --nth N   only this cut, image, fault: what a failure prints to replay it\n"
@@ -45,7 +47,7 @@ static const char help[] =
 
 enum option_number { OPT_SEEDS = 256, OPT_SEED, OPT_OPS, OPT_CUTS, OPT_IMAGES, OPT_SECOND, OPT_JOBS, OPT_MINUTES,
 		     OPT_CUT, OPT_IMAGE, OPT_NTH, OPT_EXHAUSTIVE, OPT_IO_ERRORS, OPT_ALLOC_ERRORS, OPT_THREADS,
-		     OPT_CANARY, OPT_FAMILY, OPT_VERBOSE, OPT_TRACE, OPT_HELP, OPT_VERSION };
+		     OPT_CANARY, OPT_FAMILY, OPT_FSYNC, OPT_VERBOSE, OPT_TRACE, OPT_HELP, OPT_VERSION };
 
 static const struct option options[] = {
 	{ "seeds", required_argument, NULL, OPT_SEEDS },
@@ -54,6 +56,7 @@ static const struct option options[] = {
 	{ "cuts-per-run", required_argument, NULL, OPT_CUTS },
 	{ "images", required_argument, NULL, OPT_IMAGES },
 	{ "second", required_argument, NULL, OPT_SECOND },
+	{ "fsync", required_argument, NULL, OPT_FSYNC },
 	{ "jobs", required_argument, NULL, OPT_JOBS },
 	{ "minutes", required_argument, NULL, OPT_MINUTES },
 	{ "cut", required_argument, NULL, OPT_CUT },
@@ -106,6 +109,16 @@ static u32 family_number(const char *name)
 		exit(2);
 	}
 	return family;
+}
+
+static u32 fsync_kind(const char *text)
+{
+	u32 fsync;
+
+	if (option_parse_value(OPTION_FSYNC, text, &fsync))
+		return fsync;
+	fprintf(stderr, "tux3-sim: \"%s\" is no way to fsync: auto, full, ahead\n", text);
+	exit(2);
 }
 
 static void print_help(void)
@@ -171,6 +184,9 @@ static void take_option(struct sim_config *config, int opt)
 		break;
 	case OPT_SECOND:
 		config->second_rate = number(optarg);
+		break;
+	case OPT_FSYNC:
+		config->fsync = fsync_kind(optarg);
 		break;
 	case OPT_JOBS:
 		config->jobs = clamp_t(u64, number(optarg), 1, 64);

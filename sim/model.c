@@ -357,3 +357,117 @@ bool model_ino_taken(const struct m_state *state, u64 ino, u32 but)
 			return true;
 	return false;
 }
+
+/* ---- an inode ahead of the rest ---- */
+
+/* The nth name of an inode: its directory, or M_NONE if it has no more. */
+static u32 nth_name(const struct m_state *state, u32 id, u32 n, const char **name)
+{
+	u32 dir, i;
+
+	for (dir = 0; dir < state->count; dir++) {
+		const struct m_inode *inode = state->inodes[dir];
+
+		for (i = 0; inode && i < inode->entry_count; i++) {
+			if (inode->entries[i].id == id && !n--) {
+				*name = inode->entries[i].name;
+				return dir;
+			}
+		}
+	}
+	return M_NONE;
+}
+
+static bool same_names(const struct m_state *a, const struct m_state *b, u32 id)
+{
+	const char *name_a, *name_b;
+	u32 n, dir;
+
+	for (n = 0;; n++) {
+		dir = nth_name(a, id, n, &name_a);
+		if (dir != nth_name(b, id, n, &name_b))
+			return false;
+		if (dir == M_NONE)
+			return true;
+		if (strcmp(name_a, name_b))
+			return false;
+	}
+}
+
+static bool same_xattrs(const struct m_inode *a, const struct m_inode *b)
+{
+	u32 i;
+
+	for (i = 0; i < a->xattr_count; i++) {
+		const struct m_xattr *xattr = model_xattr(b, a->xattrs[i].name);
+
+		if (!xattr || xattr->len != a->xattrs[i].len || xattr->seed != a->xattrs[i].seed)
+			return false;
+	}
+	return a->xattr_count == b->xattr_count;
+}
+
+static const char *put_on_old(struct m_state *state, const struct m_state *then, u32 id)
+{
+	const struct m_inode *from = then->inodes[id];
+	struct m_inode *inode;
+
+	if (!same_names(state, then, id))
+		return "its names were changed";
+	if (!same_xattrs(state->inodes[id], from))
+		return "its xattrs were changed";
+	inode = model_change(state, id);
+	inode->mode = from->mode;
+	inode->uid = from->uid;
+	inode->gid = from->gid;
+	inode->size = from->size;
+	inode->mtime = from->mtime;
+	inode->ctime = from->ctime;
+	inode->atime = from->atime;
+	free(inode->extents);
+	inode->extents = model_copy(from->extents, from->extent_count * sizeof(*from->extents),
+				    from->extent_count * sizeof(*from->extents));
+	inode->extent_count = from->extent_count;
+	return NULL;
+}
+
+static const char *put_new(struct m_state *state, const struct m_state *then, u32 id)
+{
+	struct m_inode *inode = then->inodes[id], *dir;
+	const char *name, *other;
+	u32 at = nth_name(then, id, 0, &name);
+
+	if (nth_name(then, id, 1, &other) != M_NONE)
+		return "it is new and has several names";
+	if (at >= state->count || !state->inodes[at])
+		return "its directory is not there";
+	if (model_entry(state->inodes[at], name))
+		return "its name is in use";
+	if (inode->xattr_count)
+		return "it is new and has xattrs";
+	if (id >= state->count) {
+		state->inodes = model_resize(state->inodes, (id + 1) * sizeof(*state->inodes));
+		memset(&state->inodes[state->count], 0, (id + 1 - state->count) * sizeof(*state->inodes));
+		state->count = id + 1;
+	}
+	inode->refs++;
+	state->inodes[id] = inode;
+	model_add_entry(state, at, name, id);
+	dir = model_change(state, at);
+	/* When it got there nobody noted; not before it was made. */
+	if (dir->mtime < inode->btime)
+		dir->mtime = inode->btime;
+	if (dir->ctime < inode->btime)
+		dir->ctime = inode->btime;
+	return NULL;
+}
+
+const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id)
+{
+	bool is_there = id < state->count && state->inodes[id];
+
+	if (is_there)
+		return put_on_old(state, then, id);
+	/* Without a name it is gone after a crash, and nothing of it can be seen. */
+	return then->inodes[id]->nlink ? put_new(state, then, id) : NULL;
+}

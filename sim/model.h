@@ -111,6 +111,12 @@ u32 model_created(const struct m_state *state, const struct sim_op *op);
 void model_set_ino(struct m_state *state, u32 id, u64 ino);
 /* Is there another inode in use with this number? */
 bool model_ino_taken(const struct m_state *state, u64 ino, u32 but);
+/*
+ * An fsync has put inode id, as it is in state then, on top of this older state: attributes and contents.  One that is not
+ * there yet comes with its name.  What an fsync cannot put ahead must be the same in both: the other names, xattrs.
+ * NULL, or why that cannot be; what is left of the state then is of no use.
+ */
+const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id);
 /* The volume was closed or crashed: nothing is open, what has no name is gone. */
 void model_forget_open(struct m_state *state);
 

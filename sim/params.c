@@ -38,6 +38,17 @@ static void draw_options(struct volume_options *opts, struct rng *rng)
 		opts->name_hash_mask = rng_one_in(rng, 2) ? 3 : 0x7000000000000000ULL;
 }
 
+/*
+ * Apart from all else that follows from the seed, so that this stays as it is.  Not what the volume does on its own: that depends
+ * on how long commits took.
+ */
+void params_fsync(struct sim_params *params, const struct sim_config *config, u64 seed)
+{
+	bool ahead = rng_hash(seed, 6) % 2;
+
+	params->options.fsync = config->fsync ? config->fsync : ahead ? TUX3_FSYNC_AHEAD : TUX3_FSYNC_FULL;
+}
+
 void params_canary(struct sim_params *params, const struct sim_config *config)
 {
 	if (!config->canary)
@@ -45,7 +56,22 @@ void params_canary(struct sim_params *params, const struct sim_config *config)
 	params->disk.volatile_cache = true;
 	params->disk.has_fua = false;
 	params->disk.ignore_flush = config->canary == CANARY_IGNORE_FLUSH;
+	params->disk.unflushed_magic = config->canary == CANARY_AHEAD_FLUSH ? TUX3_INTENT_MAGIC : 0;
 	params->options.drop_flush = config->canary == CANARY_DROP_FLUSH;
+	if (config->canary == CANARY_LOSE_AHEAD || config->canary == CANARY_AHEAD_FLUSH)
+		params->options.fsync = TUX3_FSYNC_AHEAD;
+}
+
+/* So many fsyncs and so few commits that intents stand on each other. */
+static void draw_ahead(struct sim_params *params)
+{
+	params->ahead = true;
+	params->options.overlay_entries = 1000;
+	params->options.dirty_bytes = 16 * MIB;
+	params->weights[SIM_FSYNC] += 5;
+	params->weights[SIM_WRITE] += 20;
+	params->weights[SIM_SETATTR] += 5;
+	params->weights[SIM_SYNC] = 2;
 }
 
 void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed)
@@ -84,5 +110,8 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 	params->disk.defer = rng_one_in(&rng, 2);
 	params->disk.seed = rng_next(&rng);
 	params->options.discard = rng_one_in(&rng, 3);
+	params_fsync(params, config, seed);
+	if (params->options.fsync == TUX3_FSYNC_AHEAD && rng_hash(seed, 7) % 2)
+		draw_ahead(params);
 	params_canary(params, config);
 }

@@ -2,13 +2,14 @@
 /* The random workload: one seed, and its operations. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "sim.h"
 
 static void prepare_op(struct sim_run *run, enum sim_op_kind kind, const char *path, u64 len)
 {
 	struct sim_op op = { .kind = kind, .len = len, .seed = len };
 
-	if (run->failed)
+	if (run->failed || run->broken)
 		return;
 	if (kind == SIM_CREATE || kind == SIM_MKDIR)
 		op.mode = 0700;
@@ -42,16 +43,48 @@ void run_prepare(struct sim_run *run)
 	run_begin(run, run->state, tux3_committed(run->volume));
 }
 
-static void random_live(struct sim_run *run, struct rng *rng)
+void run_first_ahead(struct sim_run *run)
+{
+	if (!run->params->ahead)
+		return;
+	prepare_op(run, SIM_CREATE, "first", 0);
+	prepare_op(run, SIM_APPEND, "first", 10);
+	prepare_op(run, SIM_FSYNC, "first", 0);
+}
+
+/* Was it a change of a regular file? */
+static bool changed_file(const struct sim_run *run, const struct sim_op *op)
+{
+	u32 id;
+	int err;
+
+	if (op->kind != SIM_CREATE && op->kind != SIM_WRITE && op->kind != SIM_APPEND && op->kind != SIM_SETATTR &&
+	    op->kind != SIM_TRUNCATE)
+		return false;
+	id = model_lookup(run->state, op->a, &err);
+	return id != M_NONE && S_ISREG(run->state->inodes[id]->mode);
+}
+
+void run_random_op(struct sim_run *run, struct rng *rng)
 {
 	struct sim_op op;
+
+	generate_op(run->params, run->state, rng, &op);
+	run_op(run, &op);
+	if (!run->params->ahead || run->failed || run->broken || !changed_file(run, &op) || rng_one_in(rng, 3))
+		return;
+	op.kind = rng_one_in(rng, 3) ? SIM_FDATASYNC : SIM_FSYNC;
+	run_op(run, &op);
+}
+
+static void random_live(struct sim_run *run, struct rng *rng)
+{
 	u32 i;
 
 	run_prepare(run);
-	for (i = 0; i < run->params->ops && !run->failed; i++) {
-		generate_op(run->params, run->state, rng, &op);
-		run_op(run, &op);
-	}
+	run_first_ahead(run);
+	for (i = 0; i < run->params->ops && !run->failed; i++)
+		run_random_op(run, rng);
 }
 
 const struct workload random_workload = { .params = params_draw, .live = random_live };

@@ -48,13 +48,15 @@ void reach_note_mount(struct sim_run *run)
 {
 	struct volume *vol = tux3_core(run->volume);
 	u64 ms = disk_read_passes(run->disk) * READ_MS;
-	bool replayed = atomic64_read(&vol->counters[TUX3_COUNT_REPLAYED]);
+	bool replayed = atomic64_read(&vol->counters[TUX3_COUNT_REPLAYED]) || vol->intent.recovered;
 
 	raise_to(replayed ? &run->reach.mount_ms : &run->reach.clean_ms, ms);
 	raise_to(replayed ? &run->reach.mount_kib : &run->reach.clean_kib, env_memory_peak() >> 10);
 	if (!replayed)
 		return;
 	run->totals->recoveries++;
+	run->totals->intents += vol->intent.recovered;
+	raise_to(&run->reach.intents, vol->intent.recovered);
 	raise_to(&run->reach.replay_log, vol->log.length);
 	raise_to(&run->reach.replay_nodes, vol->tree.dirty_count);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The simulator's own interfaces: running a workload on a modelled disk beside the oracle (run.c,
- * exec.c), what it reached (reach.c), comparing (compare.c), cutting the power (crash.c), the life of a workload
+ * exec.c, ahead.c), what it reached (reach.c), comparing (compare.c), cutting the power (crash.c), the life of a workload
  * (workload.c) and the workloads (random.c with params.c and generate.c, families.c, exhaustive.c), faults (faults.c),
  * threads (threads.c) and the command line (main.c, jobs.c).
  */
@@ -23,7 +23,9 @@ enum sim_mode { MODE_RANDOM, MODE_FAMILY, MODE_EXHAUSTIVE, MODE_IO_ERRORS, MODE_
 	X(DROP_FLUSH,	   "drop-flush",      "a commit leaves out its flush") \
 	X(IGNORE_FLUSH,	   "ignore-flush",    "the disk's flush does nothing") \
 	X(LOSE_RECOVERY,   "lose-recovery",   "the disk loses a write of a recovery that was flushed") \
-	X(FORGET_LOG,	   "forget-log",      "after a crash the newest durable log block is gone")
+	X(FORGET_LOG,	   "forget-log",      "after a crash the newest durable log block is gone") \
+	X(LOSE_AHEAD,	   "lose-ahead",      "after a crash the newest durable intents are gone") \
+	X(AHEAD_FLUSH,	   "ahead-flush",     "an fsync that goes ahead of its delta leaves out its flush")
 
 enum sim_canary {
 	CANARY_NONE,
@@ -45,13 +47,15 @@ struct sim_config {
 	u32 threads, jobs;
 	u32 second_rate;	/* one of so many images is used and cut again; 0: none; SIM_ANY: the workload says */
 	u32 minutes;
+	u32 fsync;		/* enum tux3_fsync, of all workloads; TUX3_FSYNC_DEFAULT: they say */
 	s64 only_cut, only_image, only_nth;	/* -1: all */
 	bool verbose, show_trace;
 };
 
 #define SIM_TOTALS(X) \
 	X(passed) X(failed) X(ops) X(commits) X(writes) X(cuts) X(images) X(second_images) X(checks) \
-	X(compares) X(enospc) X(faults) X(recoveries) X(recovery_cuts) X(overdrafts)
+	X(compares) X(enospc) X(faults) X(recoveries) X(recovery_cuts) X(overdrafts) \
+	X(ahead) X(intents)
 
 /* How far workloads got: of each the largest value seen.  X(name, "what", "unit"). */
 #define SIM_REACH(X) \
@@ -61,6 +65,7 @@ struct sim_config {
 	X(dirty_nodes,	"most dirty nodes",		"nodes") \
 	X(replay_log,	"longest log replayed",		"blocks") \
 	X(replay_nodes,	"largest replay",		"dirty nodes") \
+	X(intents,	"most intents recovered",	"intents") \
 	X(groups,	"groups in memory",		"groups") \
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \
@@ -108,6 +113,15 @@ struct ack {
 	struct m_state *states[2];	/* [1] may be NULL */
 };
 
+/* An fsync went ahead of its delta. */
+struct ahead {
+	u64 at;			/* event */
+	u64 delta;		/* when that or a newer one is on the disk, it does not count */
+	u32 id;			/* of the inode */
+	bool sure;		/* false: it failed, or was made durable by a commit after that: may be there or not */
+	struct m_state *state;	/* in which the inode is what was put ahead */
+};
+
 struct sim_params {		/* all follow from the seed */
 	u64 seed;
 	u32 family;		/* number in families[], or SIM_KINDS - 1 */
@@ -117,6 +131,7 @@ struct sim_params {		/* all follow from the seed */
 	u64 volume_bytes;
 	u32 block_size;
 	bool no_csum, quota, tight;
+	bool ahead;		/* many fsyncs go ahead of their delta: a commit comes first, which makes room for that */
 	bool close_at_end, abandon_last;	/* does a life end with a close?  Even so, the last one does not */
 	struct volume_options options;
 	u64 data_cache_bytes;
@@ -142,6 +157,8 @@ struct sim_run {
 	bool closed;		/* properly: the last boundary stands for all later deltas too */
 	struct ack *acks;
 	u32 ack_count;
+	struct ahead *aheads;
+	u32 ahead_count;
 	u64 clock;		/* ns, of the operation under way */
 	u32 op_index;
 	bool faulty;		/* operations may fail with EIO, ENOMEM, EROFS */
@@ -182,10 +199,7 @@ void run_put_slots(struct sim_run *run);	/* nothing is open any more */
 /* Note the deltas committed during a call that went from state before to run->state. op may be NULL. */
 void run_note_deltas(struct sim_run *run, u64 old, struct m_state *before, const struct sim_op *op);
 void run_note_ack(struct sim_run *run);		/* everything is durable */
-/*
- * An fsync returned without a commit.  It may, if the inode's latest change is in an older delta.  (Where fsync
- * commits an inode ahead of the rest, the states that this allows belong here.)
- */
+/* An fsync returned without a commit, and not ahead of one.  It may, if the inode's latest change is durable already. */
 void run_note_fsync(struct sim_run *run, const struct sim_op *op);
 /* The volume gave up: the delta under way, with or without the last operation, may be on the disk or not. */
 void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_state *after, const struct sim_op *op);
@@ -193,6 +207,27 @@ void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_st
 void run_check(struct sim_run *run);
 /* Does the open volume hold exactly this state?  If not, says what differs. */
 bool run_compare(struct sim_run *run, const struct m_state *state, const char *what);
+
+/* ---- ahead.c ---- */
+
+u64 run_fsyncs_ahead(struct sim_run *run);	/* so far */
+/* delta: to which the inode's newest change belongs. */
+void run_note_ahead(struct sim_run *run, const struct sim_op *op, u64 delta, bool sure);
+void run_forget_aheads(struct sim_run *run);
+/* Is the newest change of the inode one that went ahead? */
+bool run_was_ahead(const struct sim_run *run, u32 id);
+
+/* Those that come in question on top of a delta: from run->aheads[first] on. */
+struct ahead_range {
+	u32 first, issued, due;		/* due: had returned, so they must be there */
+	u32 unsure;			/* of issued */
+};
+void aheads_find(const struct sim_run *run, u64 above, u64 acked_at, struct ahead_range *range);
+/* The first count of them on state, where those that are not sure are left out as the number of the way says. */
+u32 aheads_ways(const struct ahead_range *range);
+/* False: that way cannot be, *why.  *delta: of the last one. */
+bool aheads_put(const struct sim_run *run, const struct ahead_range *range, u32 count, u32 way, struct m_state *state,
+		u64 *delta, const char **why);
 
 /* exec.c: make one operation on both, compare what they return. */
 void run_op(struct sim_run *run, const struct sim_op *op);
@@ -241,11 +276,16 @@ void crash_verify(struct sim_run *run, struct sim_disk *image, u64 acked_at, u64
 
 /* ---- workloads ---- */
 
+void params_fsync(struct sim_params *params, const struct sim_config *config, u64 seed);
 void params_canary(struct sim_params *params, const struct sim_config *config);
 void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed);
 void generate_op(const struct sim_params *params, const struct m_state *state, struct rng *rng, struct sim_op *op);
+/* One that fits the state, and if many fsyncs are to go ahead, often one of the file. */
+void run_random_op(struct sim_run *run, struct rng *rng);
 /* Make the files that params ask for and sync; what comes then is the workload. */
 void run_prepare(struct sim_run *run);
+/* If many fsyncs are to go ahead: the one that would have liked to be the first of them. */
+void run_first_ahead(struct sim_run *run);
 
 /* A kind of workload: what follows from the number of a unit, and what is done with the open volume in each life. */
 struct workload {

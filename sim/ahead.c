@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Fsyncs that went ahead of their delta (core/intent/intent.h), as the oracle sees them.
+ *
+ * Each is noted with the state at that moment, and what it stands for is the one inode as it is there.  After a crash the
+ * volume holds a delta, the base, and on top of it the first so many of those that came in newer deltas: at least all that
+ * had returned by then.  A delta that was committed contains those of its number and of smaller ones: they do not
+ * count any more.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "sim.h"
+
+#define UNSURE_MAX 5u	/* of those that failed, so many may be there or not */
+
+u64 run_fsyncs_ahead(struct sim_run *run)
+{
+	return atomic64_read(&tux3_core(run->volume)->counters[TUX3_COUNT_FSYNCS_AHEAD]);
+}
+
+void run_forget_aheads(struct sim_run *run)
+{
+	u32 i;
+
+	for (i = 0; i < run->ahead_count; i++)
+		model_put(run->aheads[i].state);
+	run->ahead_count = 0;
+}
+
+void run_note_ahead(struct sim_run *run, const struct sim_op *op, u64 delta, bool sure)
+{
+	struct ahead *ahead;
+	int err;
+	u32 id = model_lookup(run->state, op->a, &err);
+
+	if (id == M_NONE || !S_ISREG(run->state->inodes[id]->mode)) {
+		if (sure)
+			sim_fail(run, "fsync of \"%s\", which is no regular file, went ahead of its delta", op->a);
+		return;
+	}
+	run->totals->ahead += sure;
+	run->aheads = realloc(run->aheads, (run->ahead_count + 1) * sizeof(*ahead));
+	if (!run->aheads)
+		abort();
+	ahead = &run->aheads[run->ahead_count++];
+	*ahead = (struct ahead){ .at = run->disk->now, .delta = delta, .id = id, .sure = sure,
+				 .state = model_snapshot(run->state) };
+}
+
+bool run_was_ahead(const struct sim_run *run, u32 id)
+{
+	u32 i = run->ahead_count;
+
+	while (i-- > 0)
+		if (run->aheads[i].id == id && run->aheads[i].sure)
+			return run->aheads[i].state->inodes[id] == run->state->inodes[id];
+	return false;
+}
+
+void aheads_find(const struct sim_run *run, u64 above, u64 acked_at, struct ahead_range *range)
+{
+	u32 i;
+
+	memset(range, 0, sizeof(*range));
+	range->first = run->ahead_count;
+	for (i = 0; i < run->ahead_count; i++) {
+		const struct ahead *ahead = &run->aheads[i];
+
+		if (ahead->delta <= above)
+			continue;
+		range->first = min(range->first, i);
+		range->issued++;
+		range->unsure += !ahead->sure;
+		range->due += ahead->sure && ahead->at <= acked_at;
+	}
+}
+
+u32 aheads_ways(const struct ahead_range *range)
+{
+	return 1u << min(range->unsure, UNSURE_MAX);
+}
+
+bool aheads_put(const struct sim_run *run, const struct ahead_range *range, u32 count, u32 way, struct m_state *state,
+		u64 *delta, const char **why)
+{
+	u32 unsure = 0, i;
+
+	*why = NULL;
+	for (i = range->first; i < range->first + range->issued && count; i++) {
+		const struct ahead *ahead = &run->aheads[i];
+
+		if (!ahead->sure && way & 1u << min(unsure++, UNSURE_MAX))
+			continue;
+		*why = model_put_ahead(state, ahead->state, ahead->id);
+		if (*why)
+			return false;
+		*delta = ahead->delta;
+		count--;
+	}
+	if (count)
+		*why = "there are not so many";
+	return !count;
+}
