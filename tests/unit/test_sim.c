@@ -237,6 +237,28 @@ static void test_canaries_lose_writes(void **state)
 	disk_exit(&disk);
 }
 
+/* A flush that an fsync ahead of its delta leaves out is made up for by the next one of anybody. */
+static void test_a_canary_leaves_out_a_flush(void **state)
+{
+	struct disk_settings leaving_out = plain;
+	struct disk_cut cut = { .issued = 2 };
+	struct sim_disk disk;
+
+	memset(&leaving_out.unflushed_magic, 'b', sizeof(leaving_out.unflushed_magic));
+	disk_init(&disk, &leaving_out);
+	write_block(&disk, 1, 'a', 0);
+	device_flush(&disk.dev);
+	write_block(&disk, 2, 'b', 0);
+	device_flush(&disk.dev);
+	cut.at = disk.now;
+	assert_int_equal(disk_count_unflushed(&disk, &cut), 1);
+	write_block(&disk, 3, 'a', 0);
+	device_flush(&disk.dev);
+	cut.at = disk.now;
+	assert_int_equal(disk_count_unflushed(&disk, &cut), 0);
+	disk_exit(&disk);
+}
+
 static void test_the_nth_call_fails(void **state)
 {
 	struct disk_faults faults = { .write_at = 2, .flush_at = 1 };
@@ -326,6 +348,66 @@ static void test_model_keeps_snapshots(void **state)
 	model_put(m);
 }
 
+static u32 id_of(const struct m_state *state, const char *path)
+{
+	return at(state, path)->id;
+}
+
+/* An fsync ahead of its delta, on the state of an older one. */
+static void test_model_puts_an_inode_ahead(void **state)
+{
+	struct m_state *m = model_new(0755, 1), *old;
+
+	apply(m, SIM_CREATE, "f", NULL, 0, 0, 0);
+	apply(m, SIM_WRITE, "f", NULL, 0, 100, 0);
+	apply(m, SIM_CREATE, "g", NULL, 0, 0, 0);
+	apply(m, SIM_MKDIR, "A", NULL, 0, 0, 0);
+	old = model_snapshot(m);
+	apply(m, SIM_WRITE, "f", NULL, 50, 200, 0);
+	apply(m, SIM_WRITE, "g", NULL, 0, 10, 0);
+	apply(m, SIM_CREATE, "A/new", NULL, 0, 0, 0);
+	apply(m, SIM_APPEND, "A/new", NULL, 0, 30, 0);
+	assert_null(model_put_ahead(old, m, id_of(m, "f")));
+	assert_int_equal(at(old, "f")->size, 250);
+	assert_int_equal(at(old, "f")->extent_count, 2);
+	assert_int_equal(at(old, "g")->size, 0);
+	assert_null(model_put_ahead(old, m, id_of(m, "A/new")));
+	assert_int_equal(at(old, "A/new")->size, 30);
+	assert_int_equal(at(old, "A")->mtime, 5);
+	apply(m, SIM_WRITE, "A/new", NULL, 30, 10, 0);
+	assert_null(model_put_ahead(old, m, id_of(m, "A/new")));
+	assert_int_equal(at(old, "A/new")->size, 40);
+	assert_int_equal(at(old, "A")->entry_count, 1);
+	model_put(old);
+	model_put(m);
+}
+
+/* What an fsync cannot put ahead. */
+static void test_model_refuses_what_cannot_be_ahead(void **state)
+{
+	struct m_state *m = model_new(0755, 1), *old;
+
+	apply(m, SIM_CREATE, "f", NULL, 0, 0, 0);
+	apply(m, SIM_CREATE, "g", NULL, 0, 0, 0);
+	apply(m, SIM_CREATE, "h", NULL, 0, 0, 0);
+	old = model_snapshot(m);
+	apply(m, SIM_RENAME, "f", "f2", 0, 0, 0);
+	assert_non_null(model_put_ahead(old, m, id_of(m, "f2")));
+	apply(m, SIM_SETXATTR, "g", "user.x", 0, 10, 0);
+	assert_non_null(model_put_ahead(old, m, id_of(m, "g")));
+	apply(m, SIM_UNLINK, "h", NULL, 0, 0, 0);
+	apply(m, SIM_CREATE, "h", NULL, 0, 0, 0);
+	assert_non_null(model_put_ahead(old, m, id_of(m, "h")));
+	apply(m, SIM_MKDIR, "A", NULL, 0, 0, 0);
+	apply(m, SIM_CREATE, "A/new", NULL, 0, 0, 0);
+	assert_non_null(model_put_ahead(old, m, id_of(m, "A/new")));
+	apply(m, SIM_CREATE, "new", NULL, 0, 0, 0);
+	apply(m, SIM_LINK, "new", "new2", 0, 0, 0);
+	assert_non_null(model_put_ahead(old, m, id_of(m, "new")));
+	model_put(old);
+	model_put(m);
+}
+
 static void test_model_open_files_live_on(void **state)
 {
 	struct m_state *m = model_new(0755, 1);
@@ -387,9 +469,12 @@ int main(void)
 		cmocka_unit_test(test_bytes_must_not_change_in_flight),
 		cmocka_unit_test(test_a_large_disk_with_little_on_it),
 		cmocka_unit_test(test_canaries_lose_writes),
+		cmocka_unit_test(test_a_canary_leaves_out_a_flush),
 		cmocka_unit_test(test_the_nth_call_fails),
 		cmocka_unit_test(test_model_names),
 		cmocka_unit_test(test_model_keeps_snapshots),
+		cmocka_unit_test(test_model_puts_an_inode_ahead),
+		cmocka_unit_test(test_model_refuses_what_cannot_be_ahead),
 		cmocka_unit_test(test_model_open_files_live_on),
 		cmocka_unit_test(test_model_holes),
 		cmocka_unit_test(test_patterns),
