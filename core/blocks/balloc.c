@@ -305,7 +305,7 @@ int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u
 		group_set_disk(balloc, place.group, kind, place.from, place.len);
 	group_place(balloc, place.group);
 	atomic64_inc(&balloc->extents_allocated);
-	balloc->taken += place.len;
+	balloc->taken[kind] += place.len;
 	*addr = place.group->start + place.from;
 	*len = place.len;
 	trace_tux3_balloc(vol, kind, goal, *addr, *len);
@@ -325,7 +325,7 @@ int balloc_promise(struct volume *vol, u64 blocks)
 		return -ENOSPC;
 	}
 	atomic64_add(blocks, &balloc->promised);
-	balloc->taken += blocks;
+	balloc->taken[BALLOC_NODE] += blocks;
 	return 0;
 }
 
@@ -333,7 +333,7 @@ void balloc_unpromise(struct volume *vol, u64 blocks)
 {
 	atomic64_sub(blocks, &vol->balloc.promised);
 	atomic64_add(blocks, &vol->balloc.free_blocks);
-	vol->balloc.taken -= blocks;
+	vol->balloc.taken[BALLOC_NODE] -= blocks;
 }
 
 int balloc_place(struct volume *vol, u32 want, u64 *addr, u32 *len)
@@ -362,7 +362,7 @@ void balloc_promise_again(struct volume *vol, u64 blocks)
 {
 	atomic64_sub(blocks, &vol->balloc.free_blocks);
 	atomic64_add(blocks, &vol->balloc.promised);
-	vol->balloc.taken += blocks;
+	vol->balloc.taken[BALLOC_NODE] += blocks;
 }
 
 /* ---- freeing ---- */
@@ -431,7 +431,7 @@ int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len)
 	mutex_lock(&vol->balloc.lock);
 	err = range_free(vol, kind, addr, len);
 	if (!err)
-		vol->balloc.taken -= len;
+		vol->balloc.taken[kind] -= len;
 	mutex_unlock(&vol->balloc.lock);
 	return err;
 }

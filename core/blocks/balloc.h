@@ -42,7 +42,7 @@ void range_list_exit(struct range_list *list);
 int range_list_add(struct range_list *list, u64 addr, u64 len);	/* merges with the last; -ENOMEM */
 void range_list_move(struct range_list *to, struct range_list *from);	/* to must be empty */
 
-enum balloc_kind { BALLOC_DATA, BALLOC_NODE, BALLOC_LOG };	/* LOG: busy only, not disk */
+enum balloc_kind { BALLOC_DATA, BALLOC_NODE, BALLOC_LOG, BALLOC_KINDS };	/* LOG: busy only, not disk */
 
 /* A run of free blocks that allocations for anything else leave alone while there are others: a reservation window. */
 struct balloc_stretch {
@@ -88,7 +88,7 @@ struct balloc {
 	u64 trims;			/* lock; read anywhere: runs given back so far */
 	wait_queue_head_t trim_queue;	/* woken when trims moves */
 	atomic64_t free_blocks;		/* not busy, or being trimmed; less those promised: can be allocated now */
-	s64 taken;			/* back end: blocks allocated or promised so far, less those given back at once */
+	s64 taken[BALLOC_KINDS];	/* back end: blocks allocated or promised so far, less those given back at once */
 	atomic64_t promised;		/* not in free_blocks: for tree nodes that have no block yet */
 	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
 	atomic64_t data_used;		/* of these, data blocks (files and xattr values) */

@@ -430,7 +430,6 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
-	s64 taken = vol->balloc.taken;
 	bool alone, supersedes, written;
 	struct llist_node *inodes;
 	struct blk_plug plug;
@@ -495,7 +494,7 @@ int commit_delta(struct volume *vol)
 			err = intent_committed(vol, written);
 	}
 	if (!err) {
-		space_check_commit(vol, charged, taken);
+		space_check_commit(vol, delta, charged);
 		space_settle(vol, charged);
 		err = unify_verify(vol);
 	}

@@ -51,8 +51,6 @@ static int data_punch_part(struct data_commit *dc, u64 block, u64 count)
 	return data_record(dc, TUX3_RECORD_EXTENT_PUNCH, &record, sizeof(record), NULL, 0, TUX3_ITEM_EXTENT, block);
 }
 
-#define PUNCH_PARTS 32u		/* of a file at most: their records fit into a block */
-
 /*
  * A range may have very many extents.  It goes in parts: what each needs is read before the tree is locked for it, and
  * between them others can read the tree.
@@ -61,7 +59,7 @@ static int data_punch(struct data_commit *dc, u64 block, u64 count)
 {
 	struct volume *vol = dc->vol;
 	u64 end = count > DATA_END - block ? DATA_END : block + count;
-	u64 extents = max_t(u64, vol->opts.slice_extents, dc->inode->blocks / PUNCH_PARTS);
+	u64 extents = max_t(u64, vol->opts.slice_extents, dc->inode->blocks / DATA_PUNCH_PARTS);
 	struct tree_key from, to, last = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, end - 1);
 	int more = dc->inode->blocks > extents, err = 0;
 

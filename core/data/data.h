@@ -12,6 +12,7 @@
 
 struct io_wait;
 
+#define DATA_PUNCH_PARTS 32u	/* in which a hole goes at most, each with a record of its own: data_commit.c */
 #define DATA_BATCH_MAX 256u
 
 static inline u32 data_inline_max(u32 block_size)	/* files up to this many bytes live in the tree */

@@ -233,11 +233,13 @@ static int change_run(struct data_change *change, u64 base)
 	return err;
 }
 
-/* What this costs is the same for a large hole and for a small one: the back end removes it in slices. */
+/* What this costs is the same for a large hole and for a small one: the back end removes it in so many parts, or in slices. */
 static int change_run_freeing(struct data_change *change)
 {
+	u32 records = DATA_PUNCH_PARTS * (sizeof(struct disk_record) + sizeof(struct record_extent));
+
 	change->enter = DELTA_FREES;
-	return change_run(change, space_cost_items(change->inode->vol, 3));
+	return change_run(change, space_cost_items(change->inode->vol, 3) + space_cost_records(records));
 }
 
 int data_truncate(struct data_change *change, u64 size)

@@ -453,6 +453,7 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 		blocks = space_price(vol, op->delta, cost);
 		if (likely(space_charge(vol, blocks, flags))) {
 			atomic64_add(blocks, &op->cpu->charged[op->delta & 1]);
+			space_note(vol, op->delta, cost, 1);
 			if (flags & DELTA_FREES)	/* that the volume is full is to be found out anew */
 				atomic64_inc(&vol->space.freed);
 			count_add(vol, TUX3_COUNT_OPS, 1);
@@ -490,6 +491,10 @@ void delta_refund(struct delta_op *op, u64 cost, u64 now)
 	u64 was = space_price(op->vol, op->delta, cost), is = space_price(op->vol, op->delta, now);
 	u64 blocks = was > is ? was - is : 0;
 
+	if (blocks) {
+		space_note(op->vol, op->delta, cost, -1);
+		space_note(op->vol, op->delta, now, 1);
+	}
 	atomic64_sub(blocks, &op->cpu->charged[op->delta & 1]);
 	space_uncharge(op->vol, blocks);
 }
@@ -802,6 +807,7 @@ static void delta_confirm(struct volume *vol)
 	if (!space_charge(vol, CONFIRM_BLOCKS, 0))
 		return;
 	atomic64_add(CONFIRM_BLOCKS, &raw_cpu_ptr(delta->cpu)->charged[delta->front & 1]);
+	space_note_log(vol, delta->front, CONFIRM_BLOCKS);
 	vol->log.must_write = true;
 	commit_delta(vol);
 }

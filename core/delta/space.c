@@ -43,7 +43,7 @@
  * one, whatever the front end has taken; if there is none it is time for that unify (delete.c).  Of each commit's log the
  * slack covers the header, the block for the next one, and the names of all groups whose free maps change.  The
  * record of a merge is paid by the node that it saves.  After each commit space_check_commit() compares what was taken
- * with what was paid; the counter overdrafts is 0, or something here is wrong.
+ * with what was paid, in debug builds kind by kind; the counter overdrafts is 0, or something here is wrong.
  *
  * Below zero go three kinds of operations, each only so far that the others still can:
  *
@@ -66,16 +66,16 @@
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 
+#define SLICE_ITEMS	8u	/* that a slice of a long delete can change */
 #define ITEM_BYTES	640u	/* that an item can add to leaves, half full: 2 x (header 24, name 255, and what goes with it) */
 #define RECORD_BYTES	320u	/* that it can add to the log */
-#define EXTENT_BYTES	104u	/* the same for the extent of one block: 2 x (24 + 24 + 4) */
-#define EXTENT_RECORD_BYTES 56u	/* 8 + 40 + 4, and padding to 8 */
-#define UNWRITTEN_BYTES	(2 * EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
+#define QUOTA_ITEMS	6u	/* user, group, project; before and after a change of owner */
+#define UNWRITTEN_BYTES	(2 * SPACE_EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
 
 /* What a block of the log, or of the tree, has room for. */
 static u32 space_room(struct volume *vol)
 {
-	return vol->block_size - sizeof(struct disk_node);
+	return vol->block_size - max(sizeof(struct disk_node), sizeof(struct disk_log));
 }
 
 /*
@@ -87,57 +87,64 @@ static u64 space_path_blocks(struct volume *vol)
 	return 2 * (READ_ONCE(vol->tree.root_level) + 2) + 1;
 }
 
-u64 space_cost_items(struct volume *vol, u32 items)
-{
-	if (vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA)
-		items += 6;		/* user, group, project; before and after a change of owner */
-	return space_cost(DIV_ROUND_UP(items * (3 * ITEM_BYTES + RECORD_BYTES), space_room(vol)),
-			  items * space_path_blocks(vol));
-}
-
-u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks)
-{
-	/*
-	 * At worst each block becomes an extent of its own.  These items are neighbours, so only the ends of
-	 * their run cost a path.
-	 */
-	u64 bytes = blocks * (3 * EXTENT_BYTES + EXTENT_RECORD_BYTES);
-
-	return new_blocks + DIV_ROUND_UP(bytes, space_room(vol)) + space_cost_items(vol, 4);
-}
+/* ---- costs ---- */
 
 static u64 space_prealloc_share(struct volume *vol, u64 blocks)
 {
 	return DIV_ROUND_UP(blocks * UNWRITTEN_BYTES, space_room(vol));
 }
 
-u64 space_cost_prealloc(struct volume *vol, u64 blocks)
+static u32 cost_field(u64 cost, u32 shift)
 {
-	return space_cost_data(vol, blocks, blocks) + space_prealloc_share(vol, blocks);
+	return cost >> shift & SPACE_FIELD_MAX;
+}
+
+static u32 cost_items(struct volume *vol, u64 cost)
+{
+	u32 items = cost_field(cost, SPACE_ITEMS_SHIFT);
+
+	if (unlikely(vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA) && items)
+		items += QUOTA_ITEMS;
+	return items;
+}
+
+/* items: of this cost.  All but their paths. */
+static __always_inline u64 space_always(struct volume *vol, u64 cost, u32 items)
+{
+	u32 bytes = items * (3 * ITEM_BYTES + RECORD_BYTES), room = space_room(vol);
+
+	if (!(cost << (64 - SPACE_ITEMS_SHIFT)))	/* nothing else, as mostly */
+		return DIV_ROUND_UP(bytes, room);
+	bytes += cost_field(cost, SPACE_EXTENTS_SHIFT) * (3 * SPACE_EXTENT_BYTES + SPACE_EXTENT_RECORD) +
+		 cost_field(cost, SPACE_PROMISED_SHIFT) * UNWRITTEN_BYTES;
+	return cost_field(cost, SPACE_DATA_SHIFT) + DIV_ROUND_UP(bytes, room);
 }
 
 u64 space_price(struct volume *vol, u64 delta, u64 cost)
 {
-	u64 always = cost & U32_MAX;
+	u32 items = cost_items(vol, cost);
+	u64 always = space_always(vol, cost, items);
 
-	return READ_ONCE(vol->space.tight[delta & 1]) ? always + (cost >> 32) : always;
+	return likely(!READ_ONCE(vol->space.tight[delta & 1])) ? always : always + items * space_path_blocks(vol);
 }
 
-u64 space_full_price(u64 cost)
+u64 space_full_price(struct volume *vol, u64 cost)
 {
-	return (cost & U32_MAX) + (cost >> 32);
+	u32 items = cost_items(vol, cost);
+
+	return space_always(vol, cost, items) + items * space_path_blocks(vol);
 }
 
 /* For operations that keep what there is: the largest, a rename, at least once. */
 static u64 space_keeps(struct volume *vol)
 {
-	return space_full_price(space_cost_items(vol, 16));
+	return space_full_price(vol, space_cost_items(vol, 16));
 }
 
 /* And for those that free: a few of them at a time. */
 static u64 space_reserve(struct volume *vol)
 {
-	return space_keeps(vol) + 2 * space_full_price(space_cost_items(vol, 8));
+	return space_keeps(vol) + 2 * space_full_price(vol, space_cost_items(vol, 8));
 }
 
 /* A damaged volume may count less than nothing, or more than there is. */
@@ -155,7 +162,7 @@ static u64 space_own_log(struct volume *vol)
 /* A slice of a long delete: see delete_continue(). */
 static u64 space_own_slice(struct volume *vol)
 {
-	return space_full_price(space_cost_items(vol, 8));
+	return space_full_price(vol, space_cost_items(vol, SLICE_ITEMS));
 }
 
 /*
@@ -167,9 +174,84 @@ static u64 space_slack(struct volume *vol)
 	return space_own_slice(vol) + 3 * space_own_log(vol);
 }
 
-void space_check_commit(struct volume *vol, s64 charged, s64 taken)
+/* ---- what was charged, and what was taken ---- */
+
+void space_note_kinds(struct volume *vol, u64 delta, u64 cost, s64 times)
 {
-	if (vol->balloc.taken - taken > charged + (s64)space_own_log(vol))
+	struct space_charges *charges = &vol->space.charges[delta & 1];
+
+	atomic64_add(times * cost_field(cost, SPACE_DATA_SHIFT), &charges->data);
+	atomic64_add(times * cost_field(cost, SPACE_EXTENTS_SHIFT), &charges->extents);
+	atomic64_add(times * cost_field(cost, SPACE_PROMISED_SHIFT), &charges->promised);
+	atomic64_add(times * cost_items(vol, cost), &charges->items);
+	if (READ_ONCE(vol->space.tight[delta & 1]))
+		atomic64_add(times * (s64)(cost_items(vol, cost) * space_path_blocks(vol)), &charges->paths);
+}
+
+void space_note_log(struct volume *vol, u64 delta, u64 blocks)
+{
+	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
+		atomic64_add(blocks, &vol->space.charges[delta & 1].log);
+}
+
+static void space_taken(struct volume *vol, s64 *taken)
+{
+	taken[SPACE_DATA] = vol->balloc.taken[BALLOC_DATA];
+	taken[SPACE_LOG] = vol->balloc.taken[BALLOC_LOG];
+	taken[SPACE_NODES] = vol->balloc.taken[BALLOC_NODE];
+	taken[SPACE_ASIDE] = space_aside(vol);
+}
+
+/* Who pays for what: the table in DESIGN 9. */
+static void space_paid(struct volume *vol, u64 delta, s64 standing, s64 *paid)
+{
+	struct space_charges *charges = &vol->space.charges[delta & 1];
+	u64 items = atomic64_xchg(&charges->items, 0), extents = atomic64_xchg(&charges->extents, 0);
+	u32 room = space_room(vol);
+	/* Each merge saves a node, which pays for its record. */
+	s64 merges = DIV_ROUND_UP((u64)vol->log.merges * LOG_MERGE_BYTES, room);
+
+	paid[SPACE_DATA] = atomic64_xchg(&charges->data, 0);
+	paid[SPACE_LOG] = DIV_ROUND_UP(items * RECORD_BYTES + extents * SPACE_EXTENT_RECORD, room) +
+			  atomic64_xchg(&charges->log, 0) + space_own_log(vol) + merges;
+	paid[SPACE_NODES] = standing + atomic64_xchg(&charges->paths, 0) +
+			    DIV_ROUND_UP(items * ITEM_BYTES + extents * SPACE_EXTENT_BYTES, room) - merges;
+	paid[SPACE_ASIDE] = space_prealloc_share(vol, atomic64_xchg(&charges->promised, 0));
+}
+
+static bool space_check_kinds(struct volume *vol, u64 delta, s64 standing)
+{
+#define X(name, text) text,
+	static const char *const texts[] = { SPACE_KINDS(X) };
+#undef X
+	s64 paid[SPACE_KIND_COUNT], taken[SPACE_KIND_COUNT];
+	bool right = true;
+	u32 kind;
+
+	space_paid(vol, delta, standing, paid);
+	space_taken(vol, taken);
+	for (kind = 0; kind < SPACE_KIND_COUNT; kind++) {
+		s64 blocks = taken[kind] - vol->space.taken[kind];
+
+		if (blocks <= paid[kind])
+			continue;
+		volume_warn(vol, "the commit of delta %llu took %lld blocks %s, and was charged %lld: an operation costs more than is thought",
+			    (unsigned long long)delta, blocks, texts[kind], paid[kind]);
+		right = false;
+	}
+	return right;
+}
+
+void space_check_commit(struct volume *vol, u64 delta, s64 charged)
+{
+	const s64 *before = vol->space.taken, *taken = vol->balloc.taken;
+	s64 blocks = taken[BALLOC_DATA] + taken[BALLOC_LOG] + taken[BALLOC_NODE] -
+		     before[SPACE_DATA] - before[SPACE_LOG] - before[SPACE_NODES];
+	bool right = blocks <= charged + (s64)space_own_log(vol);
+
+	if (IS_ENABLED(CONFIG_PROVE_LOCKING) && !space_check_kinds(vol, delta, vol->space.closed))
+		right = false;
+	if (!right)
 		count_add(vol, TUX3_COUNT_OVERDRAFTS, 1);
 }
 
@@ -223,6 +305,8 @@ s64 space_close_delta(struct volume *vol, u64 delta)
 {
 	s64 standing = vol->space.standing[delta & 1];
 
+	space_taken(vol, vol->space.taken);
+	vol->space.closed = standing;
 	vol->space.standing[delta & 1] = 0;
 	return standing;
 }
@@ -268,6 +352,16 @@ void space_uncharge(struct volume *vol, u64 blocks)
 	atomic64_add(blocks, &vol->space.balance);
 }
 
+/* A slice pays for its paths in any delta. */
+static void space_note_slice(struct volume *vol)
+{
+	u64 cost = space_cost_items(vol, SLICE_ITEMS), delta = vol->delta.applying;
+
+	space_note(vol, delta, cost, 1);
+	if (IS_ENABLED(CONFIG_PROVE_LOCKING) && !vol->space.tight[delta & 1])
+		atomic64_add(cost_items(vol, cost) * space_path_blocks(vol), &vol->space.charges[delta & 1].paths);
+}
+
 bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 {
 	s64 price = space_own_slice(vol), left = atomic64_sub_return(price, &vol->space.balance);
@@ -276,6 +370,7 @@ bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 
 	if (left >= 0 || (first && (left >= -(s64)vol->space.reserve - price || unified))) {
 		*charged += price;
+		space_note_slice(vol);
 		return true;
 	}
 	atomic64_add(price, &vol->space.balance);
@@ -334,7 +429,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 /* For a tree as high as it is: more than what making a file, or writing one block of it, may take. */
 static u64 space_ordinary(struct volume *vol)
 {
-	return max(space_full_price(space_cost_items(vol, 6)), space_full_price(space_cost_data(vol, 1, 1)));
+	return max(space_full_price(vol, space_cost_items(vol, 6)), space_full_price(vol, space_cost_data(vol, 1, 1)));
 }
 
 /*

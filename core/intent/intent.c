@@ -99,6 +99,7 @@ void intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
 	    !space_charge(vol, want, 0))
 		return;
 	*charged += want;
+	space_note_log(vol, delta, want);
 	if (balloc_alloc(vol, BALLOC_LOG, 0, AREA_MIN, want, &addr, &got))
 		return;
 	intent->fresh = (struct intent_place){ .addr = addr, .life = get_random_u64(), .seq = 1, .blocks = got };

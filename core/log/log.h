@@ -15,6 +15,7 @@ struct tree_key;
 
 #define LOG_BYTES_MAX		(32u << 20)	/* writers wait when the log is longer */
 #define LOG_SKIP		(1u << 30)	/* more than the log ever has blocks */
+#define LOG_MERGE_BYTES	round_up(sizeof(struct disk_record) + sizeof(struct record_merge), 8)
 #define LOG_EXTENT_BLOCKS 1024u	/* blocks in one EXTENT_MAP record */
 
 struct log_chunk;		/* log_write.c: a piece of the record stream, one block's payload */
@@ -43,6 +44,7 @@ struct log {
 	u32 chunk_count;
 	u64 bytes;		/* of records */
 	u32 records;
+	u32 merges;		/* of these, records of merges: LOG_MERGE_BYTES each */
 	u32 crc;
 	u32 shift[8][16];	/* what 4 bits of a checksum become when a payload of zeros follows; constant */
 	void *record;		/* one record put together, log_record_max() bytes */

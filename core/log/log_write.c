@@ -189,6 +189,7 @@ static int log_merges(struct volume *vol)
 	int err = 0;
 
 	while (!err && tree_next_merge(vol, &merge)) {
+		vol->log.merges++;
 		tree_key_to_disk(&record.key, &merge.key);
 		record.level = cpu_to_le32(merge.level);
 		record.right = cpu_to_le32(merge.right);
@@ -236,7 +237,7 @@ void log_begin_commit(struct volume *vol)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	WARN_ON_ONCE(!list_empty(&log->chunks));
 	log->bytes = 0;
-	log->records = 0;
+	log->records = log->merges = 0;
 	log->crc = ~0u;
 	log->blocks_delta = 0;
 }

@@ -84,6 +84,14 @@ static int set_target(struct tux3_inode *inode, const char *target, unsigned int
 	return 0;
 }
 
+/* A long target is in items of its own. */
+static u64 create_cost(struct volume *vol, unsigned int target_len)
+{
+	u64 cost = space_cost_items(vol, 6);
+
+	return likely(target_len <= TUX3_NAME_MAX) ? cost : cost + space_cost_items(vol, 2) + space_cost_bytes(target_len);
+}
+
 int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
 	      const char *target, unsigned int target_len)
 {
@@ -100,7 +108,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 		err = name_prepare(dir, name, len, &prep);
 	if (err)
 		return err;
-	err = prep.ino ? -EEXIST : delta_enter(vol, &op, space_cost_items(vol, 6), 0);
+	err = prep.ino ? -EEXIST : delta_enter(vol, &op, create_cost(vol, target_len), 0);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
