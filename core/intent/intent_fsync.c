@@ -30,6 +30,7 @@
 struct intent_request {
 	struct list_head link;		/* intent.queue */
 	u64 delta;
+	u64 base;			/* the newest durable delta before it was captured, or after */
 	u32 len;			/* bytes of the intent, a multiple of 8 */
 	u32 blocks;			/* of data */
 	void *data;
@@ -182,6 +183,7 @@ static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_reques
 	intent->len = cpu_to_le32(at - request->intent);
 	request->len = round_up(at - request->intent, 8);
 	request->delta = delta;
+	request->base = READ_ONCE(inode->vol->delta.committed);
 	return 0;
 }
 
@@ -240,6 +242,7 @@ static struct intent_request *capture(struct tux3_inode *inode)
 struct intent_write {
 	struct intent_batch place;
 	u64 addr, life;			/* of its first block, of the area */
+	u64 base;			/* the newest of the requests' */
 	struct intent_request *requests[BATCH_REQUESTS];
 	u32 count, len, header_blocks, data_blocks;
 };
@@ -284,6 +287,7 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 			break;
 		list_del(&request->link);
 		write->requests[write->count++] = request;
+		write->base = max(write->base, request->base);
 		write->len += request->len;
 		write->data_blocks += request->blocks;
 		write->header_blocks = header;
@@ -341,6 +345,7 @@ static void write_seal(struct volume *vol, const struct intent_write *write, u8 
 		block->blocks = cpu_to_le32(write->header_blocks);
 		block->data_blocks = cpu_to_le32(write->data_blocks);
 		block->used = cpu_to_le32(min(room, write->len - i * room));
+		block->base = cpu_to_le64(write->base);
 		block->crc = cpu_to_le32(crc32c(~0u, block, vol->block_size));
 	}
 }

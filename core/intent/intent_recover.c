@@ -124,6 +124,18 @@ static int found_add(struct recovery *recovery, const struct disk_intent *intent
 	return 0;
 }
 
+/* A commit that was durable may be damaged since (log_end.c): what was synced on top of it is then lost with it. */
+static bool base_is_there(struct recovery *recovery, const struct disk_intents *head)
+{
+	struct volume *vol = recovery->vol;
+
+	if (le64_to_cpu(head->base) <= vol->delta.committed)
+		return true;
+	volume_warn(vol, "delta %llu was durable, but only delta %llu is there: what was synced on top of it is lost, too",
+		    (unsigned long long)le64_to_cpu(head->base), (unsigned long long)vol->delta.committed);
+	return false;
+}
+
 /* The next batch, if it is at offset.  1: it is; 0: not, or not whole; -ENOMEM. */
 static int batch_read(struct recovery *recovery, u32 offset)
 {
@@ -135,7 +147,7 @@ static int batch_read(struct recovery *recovery, u32 offset)
 	if (offset >= place->blocks)
 		return 0;
 	head = header_at(recovery, offset, 0);
-	if (!head)
+	if (!head || !base_is_there(recovery, head))
 		return 0;
 	blocks = le32_to_cpu(head->blocks);
 	data_blocks = le32_to_cpu(head->data_blocks);
@@ -190,7 +202,7 @@ static int area_read(struct recovery *recovery)
 			    recovery->place.blocks, (unsigned long long)recovery->place.addr, error_text(err));
 	while (!err && more > 0) {
 		more = batch_read(recovery, recovery->place.offset);
-		if (!more)
+		if (!more && recovery->place.offset)
 			more = batch_read(recovery, 0);
 		err = min(more, 0);
 	}

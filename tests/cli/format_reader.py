@@ -33,7 +33,7 @@ MAP = struct.Struct("<IIQQQQI20s")
 LOG = struct.Struct("<IIQQQQQQIIII")
 COMMIT = struct.Struct("<QQIIIIQQ32s")
 INTENT_PLACE = struct.Struct("<QQQII")
-INTENTS = struct.Struct("<IIQQQQIIII8s")
+INTENTS = struct.Struct("<IIQQQQIIIIQ")
 INTENT = struct.Struct("<QQIIQB7s112s")
 INTENT_RUN = struct.Struct("<QII")
 RECORD = struct.Struct("<HHI")
@@ -500,11 +500,12 @@ class Volume:
                 return None
             block = self.block(addr + offset + index)
             head = INTENTS.unpack_from(block)
-            magic, _, volume_id, own, block_life, block_seq, block_index, count, data_blocks, used, spare = head
+            magic, _, volume_id, own, block_life, block_seq, block_index, count, data_blocks, used, base = head
             if (magic != int.from_bytes(b"T3IN", "little") or not sealed(block, 4) or volume_id != self.anchor.volume_id or
                     own != addr + offset + index or (block_life, block_seq, block_index) != (life, seq, index)):
                 return None
-            expect(not any(spare), "a batch's spare bytes")
+            if base > self.delta:
+                return None
             payload += block[INTENTS.size:INTENTS.size + used]
             index += 1
         at, data, end = 0, offset + count, offset + count + data_blocks

@@ -6,6 +6,8 @@
 #include "support_lib.h"
 #include "core/format/anchor.h"
 #include "core/inode/inode.h"
+#include "core/data/data.h"
+#include "user/lib/lib.h"
 #include "core/intent/intent.h"
 #include "core/open.h"
 
@@ -345,6 +347,38 @@ static void test_recovery_while_read_only(void **state)
 	bed_free(&bed);
 }
 
+/* A commit that was durable is damaged, and dropped: what went ahead on top of it is about a state that is gone. */
+static void test_the_base_is_damaged(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	struct data_extent extent = { .count = 1 };
+	u8 *data = calloc(1, BLOCK);
+	struct io_wait wait;
+
+	make(&bed, BLOCK);
+	node = bed_file(&bed, "file");		/* is of the commit that will be damaged */
+	fill(node, 0, 2 * BLOCK, 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(data_map_tree(&node->inode, &extent, NULL, 0));
+	fill(node, BLOCK, BLOCK, 2);
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	io_wait_init(&wait);
+	device_write(bed.dev, extent.addr, data, 1, 0, &wait);
+	assert_ok(io_wait_finish(&wait));
+	free(data);
+	bed_open(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
+	assert_null(find(&bed, "file"));
+	node = find(&bed, "first");
+	assert_filled(node, 0, 100, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +390,7 @@ int main(void)
 		cmocka_unit_test(test_blocks_of_64_kib),
 		cmocka_unit_test(test_a_full_volume_takes_the_area),
 		cmocka_unit_test(test_recovery_while_read_only),
+		cmocka_unit_test(test_the_base_is_damaged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
