@@ -349,7 +349,7 @@ struct disk_intents {
 	__le32 blocks;		/* header blocks in the batch */
 	__le32 data_blocks;	/* blocks with data behind them */
 	__le32 used;		/* payload bytes */
-	__le64 base;		/* the newest durable delta when it was written: it counts on top of that or a newer one */
+	__le64 base;		/* the newest durable commit when it was written: it counts on top of that or a newer one */
 };
 
 /* Followed by a struct disk_intent_run for each run, its checksums behind it, then the name; each run and intent aligned to 8. */

@@ -161,6 +161,7 @@ void intent_name(struct volume *vol, struct disk_intent_place *named)
 		intent->shrink = false;
 	}
 	intent->naming = place_to_name(vol);
+	intent->naming_delta = intent->sealed;
 	spin_unlock(&intent->lock);
 	place_to_disk(named, &intent->naming);
 }
@@ -182,9 +183,14 @@ static int area_release(struct volume *vol)
 
 void intent_retire(struct volume *vol, u64 delta)
 {
-	mutex_lock(&vol->intent.capture);
-	vol->intent.retired = delta;
-	mutex_unlock(&vol->intent.capture);
+	struct intent *intent = &vol->intent;
+
+	mutex_lock(&intent->capture);
+	intent->retired = delta;
+	mutex_unlock(&intent->capture);
+	/* Before vol->delta.committed.  A delta without a commit is not what a crash leads to. */
+	if (intent->naming_delta == delta)
+		WRITE_ONCE(intent->durable, delta);
 }
 
 int intent_committed(struct volume *vol, bool written)

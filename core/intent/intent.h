@@ -69,9 +69,11 @@ struct intent {
 	bool ready;			/* there is an area; a hint for who has no lock */
 	bool wanted;			/* an fsync would have used it; likewise */
 	bool shrink;			/* space is short: the next commit gives the area back */
+	u64 durable;			/* the newest durable commit, not a delta that had none; 0: none since the open */
 	/* commit_mutex: */
 	struct intent_place named;	/* by the newest durable commit or anchor */
 	struct intent_place naming;	/* by the commit that is being written */
+	u64 naming_delta;		/* of that */
 	struct intent_place fresh;	/* a new area, to be used as soon as a commit that names it is durable; addr 0: none */
 	struct block_range returning;	/* one that the commit being written does not name any more; addr 0: none */
 	struct range_list leaving;	/* the same when that is durable; empty between commits */
@@ -101,7 +103,7 @@ void intent_begin_commit(struct volume *vol, u64 delta, s64 *charged);
 bool intent_seal(struct volume *vol, u64 delta);
 /* What that commit names; for its header. */
 void intent_name(struct volume *vol, struct disk_intent_place *place);
-/* Its inodes are about to be let go: no capture looks at them by way of others any more. */
+/* It is durable, and its inodes are about to be let go: no capture looks at them by way of others any more. */
 void intent_retire(struct volume *vol, u64 delta);
 /* The delta is durable: what it supersedes is free.  written: with a commit, whose header names the place. */
 int intent_committed(struct volume *vol, bool written);

@@ -30,7 +30,7 @@
 struct intent_request {
 	struct list_head link;		/* intent.queue */
 	u64 delta;
-	u64 base;			/* the newest durable delta before it was captured, or after */
+	u64 base;			/* the newest durable commit before it was captured, or after */
 	u32 len;			/* bytes of the intent, a multiple of 8 */
 	u32 blocks;			/* of data */
 	void *data;
@@ -183,7 +183,7 @@ static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_reques
 	intent->len = cpu_to_le32(at - request->intent);
 	request->len = round_up(at - request->intent, 8);
 	request->delta = delta;
-	request->base = READ_ONCE(inode->vol->delta.committed);
+	request->base = READ_ONCE(inode->vol->intent.durable);
 	return 0;
 }
 

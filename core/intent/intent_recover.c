@@ -2,10 +2,11 @@
 /*
  * Intents at open: those that no durable delta supersedes are carried out on top of the newest one.
  *
- * First all batches are read and looked at: the first that is not whole is the end.  Then the intents become records, logged
- * and applied as those of a commit are.  What they find in the tree is what capture saw to (intent_fsync.c); anything else is
- * damage.  Data stays where it is: blocks of the area become blocks of the file.  The commit is written when the volume
- * becomes writable, before anything else is; until then a crash finds all as it was.
+ * First all batches are read and looked at: the first that is not whole is the end.  They are written one at a time, so a later
+ * one says that this one was whole once, and is damaged.  Then the intents become records, logged and applied as those of a
+ * commit are.  What they find in the tree is what capture saw to (intent_fsync.c); anything else is damage.  Data stays where
+ * it is: blocks of the area become blocks of the file.  The commit is written when the volume becomes writable, before
+ * anything else is; until then a crash finds all as it was.
  */
 #include "core/error.h"
 #include "core/volume.h"
@@ -48,8 +49,8 @@ static u8 *area_block(struct recovery *recovery, u32 offset)
 
 /* ---- reading ---- */
 
-/* The header block at offset, if it is this one of the next batch. */
-static struct disk_intents *header_at(struct recovery *recovery, u32 offset, u32 index)
+/* The header block at offset, if it is one of a batch of the area, and whole. */
+static struct disk_intents *header_any(struct recovery *recovery, u32 offset)
 {
 	struct volume *vol = recovery->vol;
 	struct disk_intents *block = (struct disk_intents *)area_block(recovery, offset);
@@ -57,13 +58,20 @@ static struct disk_intents *header_at(struct recovery *recovery, u32 offset, u32
 	bool whole;
 
 	if (le32_to_cpu(block->magic) != TUX3_INTENT_MAGIC || le64_to_cpu(block->volume_id) != vol->id ||
-	    le64_to_cpu(block->addr) != recovery->place.addr + offset || le64_to_cpu(block->life) != recovery->place.life ||
-	    le64_to_cpu(block->seq) != recovery->place.seq || le32_to_cpu(block->index) != index)
+	    le64_to_cpu(block->addr) != recovery->place.addr + offset || le64_to_cpu(block->life) != recovery->place.life)
 		return NULL;
 	block->crc = 0;
 	whole = crc32c(~0u, block, vol->block_size) == le32_to_cpu(crc);
 	block->crc = crc;
 	return whole && le32_to_cpu(block->used) <= intent_header_room(vol) ? block : NULL;
+}
+
+/* If it is this one of the next batch. */
+static struct disk_intents *header_at(struct recovery *recovery, u32 offset, u32 index)
+{
+	struct disk_intents *block = header_any(recovery, offset);
+
+	return block && le64_to_cpu(block->seq) == recovery->place.seq && le32_to_cpu(block->index) == index ? block : NULL;
 }
 
 /* The headers' payloads, put together behind those of the batches before.  Bytes, or 0: the batch is not whole. */
@@ -87,7 +95,7 @@ static u32 batch_payload(struct recovery *recovery, u32 offset, u32 blocks)
 static bool intent_whole(struct recovery *recovery, const struct disk_intent *intent, u32 len, u32 *data, u32 end)
 {
 	u32 block_size = recovery->vol->block_size, runs = le32_to_cpu(intent->runs), i, j;
-	u64 at = sizeof(*intent), max = TUX3_SIZE_MAX >> recovery->vol->block_shift;
+	u64 at = sizeof(*intent), max = (TUX3_SIZE_MAX >> recovery->vol->block_shift) + 1;	/* blocks */
 
 	for (i = 0; i < runs; i++) {
 		const struct disk_intent_run *run = (const void *)((const u8 *)intent + at);
@@ -182,6 +190,54 @@ static int batch_read(struct recovery *recovery, u32 offset)
 	return 1;
 }
 
+/*
+ * Also of what cannot be read as a whole: a block that was being written when the power failed may be such, and so may any that no
+ * batch is in.  It is none of a batch then.
+ */
+static int area_fetch(struct recovery *recovery)
+{
+	struct intent_place *place = &recovery->place;
+	struct volume *vol = recovery->vol;
+	int err = device_read(vol->dev, place->addr, place->blocks, recovery->area), last = 0;
+	u32 bad = 0, i;
+
+	if (!err || err == -ENOMEM)
+		return err;
+	for (i = 0; i < place->blocks; i++) {
+		err = device_read(vol->dev, place->addr + i, 1, area_block(recovery, i));
+		if (err)
+			memset(area_block(recovery, i), 0, vol->block_size);
+		bad += !!err;
+		last = err ? err : last;
+	}
+	if (bad)
+		volume_warn(vol, "of the %u blocks from block %llu on, which are for what was synced last, %u cannot be read (%s)",
+			    place->blocks, (unsigned long long)place->addr, bad, error_text(last));
+	return bad == place->blocks ? last : 0;
+}
+
+/* Where the batches end, is there damage?  0, or -EIO with a message. */
+static int area_judge_end(struct recovery *recovery)
+{
+	struct volume *vol = recovery->vol;
+	const struct disk_intents *block;
+	u32 i;
+
+	for (i = 0; i < recovery->place.blocks; i++) {
+		block = header_any(recovery, i);
+		if (block && le64_to_cpu(block->seq) > recovery->place.seq &&
+		    le64_to_cpu(block->base) <= vol->delta.committed)
+			break;
+	}
+	if (i == recovery->place.blocks)
+		return 0;
+	volume_warn(vol, "what was synced last is damaged: batch %llu of the intents from block %llu on is not whole, but later ones exist. %s",
+		    (unsigned long long)recovery->place.seq, (unsigned long long)recovery->place.addr, vol->opts.cut_log ?
+		    "All from there on is dropped, as the option cutlog says" :
+		    "The option cutlog opens the volume as it was before that, and drops what came after");
+	return vol->opts.cut_log ? 0 : -EIO;
+}
+
 static int area_read(struct recovery *recovery)
 {
 	struct volume *vol = recovery->vol;
@@ -196,17 +252,14 @@ static int area_read(struct recovery *recovery)
 	recovery->payloads = kvmalloc(bytes, GFP_KERNEL);
 	if (!recovery->area || !recovery->payloads)
 		return -ENOMEM;
-	err = device_read(vol->dev, recovery->place.addr, recovery->place.blocks, recovery->area);
-	if (err)
-		volume_warn(vol, "the intents of what was synced last, %u blocks from block %llu on, cannot be read (%s)",
-			    recovery->place.blocks, (unsigned long long)recovery->place.addr, error_text(err));
+	err = area_fetch(recovery);
 	while (!err && more > 0) {
 		more = batch_read(recovery, recovery->place.offset);
 		if (!more && recovery->place.offset)
 			more = batch_read(recovery, 0);
 		err = min(more, 0);
 	}
-	return err;
+	return err ? err : area_judge_end(recovery);
 }
 
 /* ---- carrying out ---- */

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * fsync ahead of the delta, at the edges of what there can be, and on devices that do not give back what was written.
+ */
+#include "support_lib.h"
+#include "core/intent/intent.h"
+#include "core/open.h"
+
+#define BLOCK 4096u
+#define BYTES (64u << 20)
+
+/* Reads of these blocks fail. */
+static struct {
+	const struct tux3_device_ops *ops;	/* what the device does otherwise */
+	struct tux3_device_ops failing;
+	u64 addr, end;
+} bad;
+
+static int bad_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	return addr < bad.end && addr + count > bad.addr ? -EIO : bad.ops->read(dev, addr, count, data);
+}
+
+static void reads_fail(struct bed *bed, u64 addr, u32 count)
+{
+	bad.ops = bed->dev->ops;
+	bad.failing = *bad.ops;
+	bad.failing.read = bad_read;
+	bad.addr = addr;
+	bad.end = addr + count;
+	bed->dev->ops = &bad.failing;
+}
+
+static void reads_work(struct bed *bed)
+{
+	bed->dev->ops = bad.ops;
+}
+
+static struct intent *intent_of(struct bed *bed)
+{
+	return &tux3_core(bed->volume)->intent;
+}
+
+static void write_at(struct tux3_node *node, u64 offset, const char *text)
+{
+	assert_int_equal(tux3_write(node, text, strlen(text), offset), strlen(text));
+}
+
+static void assert_has(struct tux3_node *node, u64 offset, const char *text)
+{
+	char got[64] = {};
+
+	assert_int_equal(tux3_read(node, got, strlen(text), offset), strlen(text));
+	assert_string_equal(got, text);
+}
+
+static struct tux3_node *find(struct bed *bed, const char *path)
+{
+	struct tux3_node *node;
+
+	return tux3_path(bed->volume, NULL, path, 0, 0, &node) ? NULL : node;
+}
+
+static void sync_ahead(struct bed *bed, struct tux3_node *node)
+{
+	u64 committed = tux3_committed(bed->volume);
+
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(tux3_committed(bed->volume), committed);
+}
+
+/* A volume with an intent area, and the file "file" that has "durable" at 0 and in a block behind. */
+static struct tux3_node *make(struct bed *bed)
+{
+	struct tux3_node *node;
+
+	bed->opts.manual = true;
+	bed->opts.verify = true;
+	bed->opts.fsync = TUX3_FSYNC_AHEAD;
+	bed_make(bed, BYTES, BLOCK);
+	node = bed_file(bed, "file");
+	write_at(node, 0, "durable");
+	write_at(node, 2 * BLOCK, "durable");
+	assert_ok(tux3_fsync(node, false));
+	assert_true(intent_of(bed)->place.addr);
+	return node;
+}
+
+static void test_the_last_block_of_the_largest_file(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed);
+
+	write_at(node, TUX3_SIZE_MAX - 4, "last");
+	sync_ahead(&bed, node);
+	write_at(node, TUX3_SIZE_MAX - 2 * BLOCK, "two");
+	write_at(node, TUX3_SIZE_MAX - BLOCK, "one");
+	sync_ahead(&bed, node);
+	write_at(node, 0, "first");
+	sync_ahead(&bed, node);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 3);
+	node = find(&bed, "file");
+	assert_has(node, TUX3_SIZE_MAX - 4, "last");
+	assert_has(node, TUX3_SIZE_MAX - 2 * BLOCK, "two");
+	assert_has(node, TUX3_SIZE_MAX - BLOCK, "one");
+	assert_has(node, 0, "first");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/*
+ * A block that cannot be read, as a sector is that was being written when the power failed: it is none of a batch, as a block of
+ * the log is none.
+ */
+static void test_blocks_that_cannot_be_read(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed);
+	struct intent_place place;
+
+	write_at(node, 0, "one");
+	sync_ahead(&bed, node);
+	place = intent_of(&bed)->place;
+	write_at(node, 0, "two");
+	sync_ahead(&bed, node);
+	tux3_node_put(node, 1);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	/* The second batch, which was perhaps not whole, and what is behind it. */
+	reads_fail(&bed, place.addr + place.offset, place.blocks - place.offset);
+	bed_open(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 1);
+	reads_work(&bed);
+	node = find(&bed, "file");
+	assert_has(node, 0, "one");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* A delta of which nothing is left has no commit: what goes ahead after it is on top of the commit before. */
+static void test_a_delta_without_a_commit_below(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed), *unnamed;
+	u64 committed = tux3_committed(bed.volume), length = tux3_core(bed.volume)->log.length;
+
+	assert_ok(tux3_tmpfile(bed.root, NULL, 0600, &unnamed));
+	tux3_node_put(unnamed, 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(tux3_committed(bed.volume) > committed);
+	assert_int_equal(tux3_core(bed.volume)->log.length, length);
+	write_at(node, 0, "ahead");
+	sync_ahead(&bed, node);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 1);
+	node = find(&bed, "file");
+	assert_has(node, 0, "ahead");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* The newest commit is lost, and an intent that was made on top of it holds on no older one. */
+static void test_the_commit_below_is_damaged(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed), *other;
+	u64 addr;
+
+	write_at(node, BLOCK, "ahead");
+	sync_ahead(&bed, node);
+	assert_ok(tux3_sync(bed.volume));
+	addr = tux3_core(bed.volume)->log.next_addr;
+	other = bed_file(&bed, "other");
+	write_at(node, 0, "newer");
+	assert_ok(tux3_sync(bed.volume));
+	write_at(node, 2 * BLOCK, "newest");
+	sync_ahead(&bed, node);
+	write_at(other, 0, "newest");
+	sync_ahead(&bed, other);
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	((u8 *)device_memory_bytes(bed.dev))[addr * BLOCK + 200] ^= 1;
+	bed_open(&bed);
+	assert_null(find(&bed, "other"));
+	node = find(&bed, "file");
+	assert_has(node, 0, "durable");
+	assert_has(node, BLOCK, "ahead");
+	assert_has(node, 2 * BLOCK, "durable");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* Batches are written one at a time: behind one that is not whole, and was not the last, much that was acknowledged is missing. */
+static void test_a_batch_in_the_middle_is_damaged(void **state)
+{
+	struct tux3_device *dev;
+	struct volume *volume;
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed);
+	struct intent_place place;
+	char why[256] = "";
+
+	write_at(node, 0, "one");
+	sync_ahead(&bed, node);
+	place = intent_of(&bed)->place;
+	write_at(node, 0, "two");
+	sync_ahead(&bed, node);
+	write_at(node, 0, "three");
+	sync_ahead(&bed, node);
+	tux3_node_put(node, 1);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	dev = bed.dev;
+	((u8 *)device_memory_bytes(dev))[(place.addr + place.offset) * BLOCK + 2000] ^= 1;
+	assert_int_equal(volume_open(dev, NULL, &bed.opts, &volume, why, sizeof(why)), -EIO);
+	bed.opts.cut_log = true;
+	bed_open(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 1);
+	node = find(&bed, "file");
+	assert_has(node, 0, "one");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_last_block_of_the_largest_file),
+		cmocka_unit_test(test_blocks_that_cannot_be_read),
+		cmocka_unit_test(test_a_delta_without_a_commit_below),
+		cmocka_unit_test(test_the_commit_below_is_damaged),
+		cmocka_unit_test(test_a_batch_in_the_middle_is_damaged),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
