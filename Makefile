@@ -95,7 +95,20 @@ $(OBJ)/flags:
 
 $(OBJ)/user/fuse/%.o: TUX3_CFLAGS += $(FUSE_CFLAGS)
 
-$(OBJ)/%.o: %.c $(OBJ)/flags
+# What is missing is told before the compiler does it in its words.  NAME:PACKAGE.
+need = $(1) $(word 1,$(subst :, ,$(2))) >/dev/null || { echo "make needs $(subst :,: apt-get install ,$(2))" >&2; exit 1; };
+need_tool = $(call need,command -v,$(1))
+need_library = $(call need,$(PKG_CONFIG) --exists,$(1))
+.PHONY: needs needs-check
+needs:
+	@$(foreach tool,$(firstword $(filter-out ccache,$(CC))):gcc ld:binutils $(firstword $(PKG_CONFIG)):pkg-config,\
+		$(call need_tool,$(tool)))
+	@$(foreach library,liburing:liburing-dev blkid:libblkid-dev fuse3:libfuse3-dev,$(call need_library,$(library)))
+needs-check: needs
+	@$(foreach tool,git:git python3:python3,$(call need_tool,$(tool)))
+	@$(call need_library,cmocka:libcmocka-dev)
+
+$(OBJ)/%.o: %.c $(OBJ)/flags | needs
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	@$(CC) $(TUX3_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
@@ -176,9 +189,7 @@ install_one = install -D -m $(1) $(call word_of,2,$(2)) $(DESTDIR)$(call word_of
 # What to run before each commit.  With T only the unit tests of that name, and nothing of the simulator.
 .PHONY: check
 CHECKED := $(if $(T),$(filter $(foreach t,$(UNIT),$(if $(findstring $(T),$(notdir $(t))),$(t))),$(UNIT)),$(UNIT))
-check:
-	@command -v pkg-config >/dev/null || { echo "make check needs pkg-config: apt-get install pkg-config" >&2; exit 1; }
-	@pkg-config --exists cmocka || { echo "make check needs cmocka: apt-get install libcmocka-dev" >&2; exit 1; }
+check: | needs-check
 	@[ -n "$(CHECKED)" ] || { echo "make check T=$(T): there is no tests/unit/test_*$(T)*.c" >&2; exit 1; }
 	@scripts/check
 	@mkdir -p build

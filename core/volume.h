@@ -45,7 +45,8 @@ struct volume_options {
 	u64 dirty_limit_bytes;	/* writers wait when the front delta holds this much; 0: 8 x dirty_bytes */
 	u64 overlay_entries;	/* commit when it holds this many changed names and inodes; 0: 100,000 */
 	u64 log_blocks;		/* unify when the log is this long; 0: 16 MiB */
-	u64 dirty_nodes;	/* unify when this many tree nodes are dirty; 0: half of the cache */
+	u64 dirty_nodes;	/* unify when this many tree nodes are dirty; 0: half of replay_nodes, or of the cache if
+				   that is less */
 	u64 replay_nodes;	/* writers wait when a mount after a crash would read so many nodes; 0: 8192 */
 	u64 cache_bytes;	/* limit for clean tree nodes; 0: 128 MiB */
 	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */

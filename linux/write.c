@@ -175,7 +175,7 @@ struct folio *file_get_block(struct tux3_node *node, u64 block, bool even_hole)
 
 /* ---- a batch ---- */
 
-/* How hard memory is tried to get.  Without must_go or a way to wait, failing is no news. */
+/* How hard memory is tried to get.  Without WRITE_MUST_GO, or where nobody may wait, failing is no news. */
 static gfp_t batch_gfp(struct address_space *mapping, unsigned int mode)
 {
 	gfp_t gfp = mapping_gfp_mask(mapping);

@@ -9,7 +9,7 @@ set -euo pipefail
 
 RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev libblkid-dev)
 # dbench, fsmark, fuse2fs, e2fsprogs: what bench/run fuse runs and compares with; matplotlib: pages of bench/run dbench.
-# gcc-12, bc, libelf-dev ...: what building a kernel module takes.  What runs in the virtual machine is not installed here:
+# gcc-12, libelf-dev ...: what building a kernel module takes.  What runs in the virtual machine is not installed here:
 # vm/fetch unpacks it into the cache.
 # The rest: tests.
 TEST=(libcmocka-dev python3 python3-pytest acl attr git graphviz mount util-linux procps

@@ -73,7 +73,10 @@ struct look {
 	const char *why;	/* the intents do not fit there; NULL: they do */
 };
 
-/* Is the volume as in this state with the intents on top of it?  fits_size: and this file?  That state, or NULL. */
+/*
+ * Is the volume as in this state with the intents on top of it?  id, size: and this file so long?  M_NONE, below 0: any.
+ * That state, or NULL.
+ */
 static struct m_state *try_state(struct look *look, const struct m_state *base, u32 id, s64 size)
 {
 	struct sim_run *run = look->run;

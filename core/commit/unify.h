@@ -42,7 +42,7 @@ struct unify {
 
 void unify_init(struct volume *vol);
 void unify_exit(struct volume *vol);
-bool unify_wanted(struct volume *vol);		/* by log length, dirty nodes */
+bool unify_wanted(struct volume *vol);		/* by log length, dirty nodes, groups to replay */
 int unify_start(struct volume *vol);		/* phase must be IDLE */
 int unify_poll(struct volume *vol);		/* 0 or error */
 int unify_finish(struct volume *vol);		/* wait until IDLE */

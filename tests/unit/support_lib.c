@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Volumes in memory for tests of libtux3: see support_lib.h. */
 #include "support_lib.h"
 #include "core/check/check.h"
 #include "core/mkfs.h"

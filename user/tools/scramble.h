@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Copies of volumes for bug reports in which names and contents are hidden (tux3_scramble.c). */
 #ifndef TUX3_TOOLS_SCRAMBLE_H
 #define TUX3_TOOLS_SCRAMBLE_H
 
