@@ -161,7 +161,7 @@ def dontcache(folder):
     for at in range(0, len(data), 25 * BLOCK):
         assert os.pwritev(fd, [data[at:at + 25 * BLOCK]], at, RWF_DONTCACHE) == 25 * BLOCK
     assert resident(fd) == pages
-    os.fsync(fd)
+    os.sync()		# a commit: pages that an fsync put ahead of it stay until it comes
     assert becomes_resident(fd, 0), resident(fd)
     assert os.preadv(fd, [found := bytearray(len(data))], 0, RWF_DONTCACHE) == len(data)
     assert found == data
@@ -169,12 +169,12 @@ def dontcache(folder):
     # What others have brought in, or written to since, stays.
     assert os.pread(fd, len(data), 0) == data
     assert os.pwritev(fd, [b"y" * BLOCK], 5 * BLOCK, RWF_DONTCACHE) == BLOCK
-    os.fsync(fd)
+    os.sync()
     assert resident(fd) == pages
     drop_caches()
     assert os.pwritev(fd, [b"n" * BLOCK], 9 * BLOCK, RWF_DONTCACHE) == BLOCK
     os.pwrite(fd, b"o" * BLOCK, 9 * BLOCK)
-    os.fsync(fd)
+    os.sync()
     assert becomes_resident(fd, 1), resident(fd)
     data = bytearray(data)
     data[5 * BLOCK:6 * BLOCK], data[9 * BLOCK:10 * BLOCK] = b"y" * BLOCK, b"o" * BLOCK
