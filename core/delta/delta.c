@@ -652,7 +652,7 @@ int delta_commit_surely(struct volume *vol)
 int delta_commit_inode(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
-	bool in_front, in_back;
+	bool in_front, in_back, waits = vol->delta.thread;
 	u64 front;
 	int err;
 
@@ -664,11 +664,19 @@ int delta_commit_inode(struct tux3_inode *inode)
 	spin_unlock(&inode->lock);
 	if (!in_front && !in_back)
 		return volume_error(vol);
-	if (!vol->delta.thread)
-		return delta_commit_to(vol, in_front ? front : front - 1, false);
-	pace_sync(vol);
-	err = delta_commit_to(vol, in_front ? front : front - 1, false);
-	pace_sync(vol);		/* however long that took, it was waited for until now */
+	if (!in_front)
+		front--;
+	if (waits)
+		pace_sync(vol);
+	err = delta_commit_to(vol, front, false);
+	/* It was dirty: so volume_make_read_only() is just committing it, or is about to. */
+	if (!err && unlikely(READ_ONCE(vol->read_only))) {
+		err = delta_wait(vol->delta.commit_queue, READ_ONCE(vol->delta.committed) >= front || volume_error(vol), false);
+		if (!err)
+			err = volume_error(vol);
+	}
+	if (waits)
+		pace_sync(vol);		/* however long that took, it was waited for until now */
 	return err;
 }
 

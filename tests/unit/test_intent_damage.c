@@ -2,6 +2,8 @@
 /*
  * fsync ahead of the delta, at the edges of what there can be, and on devices that do not give back what was written.
  */
+#include <pthread.h>
+#include <unistd.h>
 #include "support_lib.h"
 #include "core/intent/intent.h"
 #include "core/open.h"
@@ -139,6 +141,70 @@ static void test_blocks_that_cannot_be_read(void **state)
 	bed_free(&bed);
 }
 
+/* Writes wait until they are let go. */
+static struct {
+	atomic_t waiting, go;
+} held;
+
+static void held_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	atomic_set(&held.waiting, 1);
+	while (!atomic_read(&held.go))
+		usleep(1000);
+	bad.ops->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static void *become_read_only(void *ctx)
+{
+	struct bed *bed = ctx;
+	char why[256];
+
+	assert_ok(volume_set_read_only(tux3_core(bed->volume), true, why, sizeof(why)));
+	return NULL;
+}
+
+/* In *ctx: was it durable when fsync said so? */
+static void *sync_file(void *ctx)
+{
+	struct tux3_node *node = *(struct tux3_node **)ctx;
+
+	assert_ok(tux3_fsync(node, false));
+	return atomic_read(&held.go) ? ctx : NULL;
+}
+
+/* What was changed is committed on the way to read-only, and fsync waits for that as for any other commit. */
+static void test_fsync_while_the_volume_becomes_read_only(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed);
+	pthread_t reader, syncer;
+	void *durable;
+
+	write_at(node, 0, "last");
+	bad.ops = bed.dev->ops;
+	bad.failing = *bad.ops;
+	bad.failing.write = held_write;
+	bed.dev->ops = &bad.failing;
+	assert_ok(-pthread_create(&reader, NULL, become_read_only, &bed));
+	while (!atomic_read(&held.waiting))
+		usleep(1000);
+	assert_ok(-pthread_create(&syncer, NULL, sync_file, &node));
+	usleep(50000);		/* for it to return too early, if it does */
+	atomic_set(&held.go, 1);
+	pthread_join(syncer, &durable);
+	pthread_join(reader, NULL);
+	reads_work(&bed);
+	assert_non_null(durable);
+	tux3_node_put(node, 1);
+	bed.opts.read_only = false;
+	bed_crash(&bed);
+	node = find(&bed, "file");
+	assert_has(node, 0, "last");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* A delta of which nothing is left has no commit: what goes ahead after it is on top of the commit before. */
 static void test_a_delta_without_a_commit_below(void **state)
 {
@@ -232,6 +298,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_last_block_of_the_largest_file),
 		cmocka_unit_test(test_blocks_that_cannot_be_read),
+		cmocka_unit_test(test_fsync_while_the_volume_becomes_read_only),
 		cmocka_unit_test(test_a_delta_without_a_commit_below),
 		cmocka_unit_test(test_the_commit_below_is_damaged),
 		cmocka_unit_test(test_a_batch_in_the_middle_is_damaged),
