@@ -236,26 +236,30 @@ def test_reader_carries_out_intents(mkfs, mount, fsck, options):
         os.fsync(fd)
         os.close(fd)
 
+    # While fsyncs come a slow machine commits at 256 KiB: what is dirty at the end must be less, for no commit to come.
+    few = "65536" in options
     image = mkfs("300M", *options)
     m = mount(image, "age=3600,nowriteback,fsync=ahead")
     make_tree(m.path)
     synced(m / "small", b"in the tree")
     synced(m / "large", b"a" * 100000)
     sync(m.path)		# after an fsync: there is an area from this commit on
-    synced(m / "first", b"1")
+    if not few:
+        synced(m / "first", b"1")
     with open(m / "lost", "wb") as file:
         file.write(b"lost" * 9999)
     synced(m / "small", b"in an intent", os.O_WRONLY)
-    synced(m / "large", b"b" * 70000, os.O_WRONLY)
+    if not few:
+        synced(m / "large", b"b" * 70000, os.O_WRONLY)
     for i in range(20):
         synced(m / "new", bytes([65 + i]) * 3000, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     before = picture(m.path)
     m.kill()
     volume = format_reader.Volume(image)
-    assert len(volume.intents) == 23
+    assert len(volume.intents) == (21 if few else 23)
     found = picture_read(volume)
     assert "lost" in before and "lost" not in found
-    for path in ("small", "large", "new", "first"):
+    for path in ("small", "new") if few else ("small", "large", "new", "first"):
         assert found[path] == before[path]
     fsck(image)
     mount(image).unmount()
