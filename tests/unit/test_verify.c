@@ -370,7 +370,6 @@ static void lose_promise(void)
 
 static void count_change(void)
 {
-	atomic64_inc(&vol->delta.extra[vol->delta.committed & 1]);
 	vol->space.standing[vol->delta.committed & 1]++;
 }
 
