@@ -95,20 +95,21 @@ $(OBJ)/flags:
 
 $(OBJ)/user/fuse/%.o: TUX3_CFLAGS += $(FUSE_CFLAGS)
 
-# What is missing is told before the compiler does it in its words.  NAME:PACKAGE.
+# What is missing is told before the compiler does it in its words: once, and when the flags change.  NAME:PACKAGE.
 need = $(1) $(word 1,$(subst :, ,$(2))) >/dev/null || { echo "make needs $(subst :,: apt-get install ,$(2))" >&2; exit 1; };
 need_tool = $(call need,command -v,$(1))
 need_library = $(call need,$(PKG_CONFIG) --exists,$(1))
-.PHONY: needs needs-check
-needs:
+.PHONY: needs-check
+$(OBJ)/needs: $(OBJ)/flags
 	@$(foreach tool,$(firstword $(filter-out ccache,$(CC))):gcc ld:binutils $(firstword $(PKG_CONFIG)):pkg-config,\
 		$(call need_tool,$(tool)))
 	@$(foreach library,liburing:liburing-dev blkid:libblkid-dev fuse3:libfuse3-dev,$(call need_library,$(library)))
-needs-check: needs
+	@touch $@
+needs-check: $(OBJ)/needs
 	@$(foreach tool,git:git python3:python3,$(call need_tool,$(tool)))
 	@$(call need_library,cmocka:libcmocka-dev)
 
-$(OBJ)/%.o: %.c $(OBJ)/flags | needs
+$(OBJ)/%.o: %.c $(OBJ)/flags | $(OBJ)/needs
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	@$(CC) $(TUX3_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
