@@ -11,7 +11,7 @@
  *     it is counted in pins or flags, and it is taken out of these with i_lock held before it is dropped.
  *  2. A DEAD inode is unused and stays so: lookups turn away from it.
  *  3. An inode without a name that is unused is DEAD, or dirty in the front delta, whose commit will ask inode_kill(),
- *     or on its way through the put worker to op_forget(); or op_forget() failed, and its orphan item is left to the
+ *     or on its way through the put worker to data_forget(); or data_forget() failed, and its orphan item is left to the
  *     next mount.
  *  4. The back end never evicts: the last reference goes to the put worker, unless the inode has a name (then
  *     it only moves to the LRU list), or the volume is being unmounted.
@@ -440,10 +440,8 @@ static void put_one(struct tux3_node *node)
 	if (forget)
 		set_bit(NODE_FORGOTTEN, &node->flags);
 	spin_unlock(&inode->i_lock);
-	if (forget) {
+	if (forget)
 		data_forget(&node->core, folio_dirty_blocks(node));
-		op_forget(&node->core);
-	}
 	spin_lock(&inode->i_lock);
 	clear_bit(NODE_PUT, &node->flags);
 	spin_unlock(&inode->i_lock);
@@ -509,7 +507,7 @@ static bool reap_kill(struct delta_op *op, struct tux3_node *node)
 	spin_unlock(&node->vfs.i_lock);
 	if (dead) {
 		folio_forget_dirty(op, node, 0, DATA_END);
-		data_forget(&node->core, 0);
+		data_give_back(op, &node->core, 0);
 	}
 	return dead;
 }

@@ -44,7 +44,7 @@
  *	last name goes			USED -> ORPHAN			its i_rwsem.  node_unnamed(): maybe to the reaper
  *	last user goes			USED -> DIRTY, CACHED		i_lock, from i_count 0 to node_drop()'s answer.  It gives
  *					ORPHAN -> LEFT			a LEFT one that nothing pins to the put worker
- *	put worker (put_one)		LEFT: op_forget() pins it	i_lock: unused(); NODE_FORGOTTEN: only once
+ *	put worker (put_one)		LEFT: data_forget() pins it	i_lock: unused(); NODE_FORGOTTEN: only once
  *	commit asks host_inode_kill	LEFT -> DEAD; ORPHAN stays	i_lock: unused(); clears NODE_FORGOTTEN of an ORPHAN
  *	reaper (reap_kill)		LEFT -> DEAD, if the front	the delta it is in; i_lock: unused()
  *					delta knows it
@@ -127,7 +127,7 @@ struct tux3_node {
 enum node_flags {
 	NODE_IS_DEAD,		/* being deleted; set under i_lock */
 	NODE_PUT,		/* on tux3_sb.puts; owns a reference (inode.c) */
-	NODE_FORGOTTEN,		/* op_forget() was called; the back end will ask inode_kill() */
+	NODE_FORGOTTEN,		/* data_forget() was called; the back end will ask inode_kill() */
 	NODE_REAP,		/* on tux3_sb.reap */
 	NODE_SWAP,		/* a swap file: no block is or gets dirty (swap.c); set with i_rwsem and invalidate_lock */
 	NODE_STRAYS,		/* has folios that file_redirty_strays() must look at */

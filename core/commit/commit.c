@@ -407,7 +407,6 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	/* First the counts, so that who waits for committed finds them right. */
 	atomic64_set(&state->dirty_bytes[delta & 1], 0);
 	atomic64_set(&state->value_bytes[delta & 1], 0);
-	atomic64_set(&state->extra[delta & 1], 0);
 	atomic64_set(&state->changes[delta & 1], 0);
 	atomic64_set(&state->leaves[delta & 1], 0);
 	atomic64_set(&state->first_change_ns[delta & 1], 0);
@@ -420,6 +419,8 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 			commit_inode_done(inode, delta, 0);
 		}
 	}
+	/* But this one last: an inode that is dirty in the delta may still be let go of, and changes it (data_give_back). */
+	atomic64_set(&state->extra[delta & 1], 0);
 	delete_done(vol, err);
 	ialloc_settle_all(vol);
 	parent_done(vol, delta);

@@ -10,6 +10,7 @@
 #include "core/tree/tree.h"
 #include "core/log/apply.h"
 #include "core/delta/delta.h"
+#include "core/delta/space.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
 #include "core/data/data.h"
@@ -294,10 +295,9 @@ void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks)
 	atomic64_sub(blocks, &op->vol->delta.extra[op->delta & 1]);
 }
 
-void data_forget(struct tux3_inode *inode, u64 dirty)
+void data_give_back(struct delta_op *op, struct tux3_inode *inode, u64 dirty)
 {
-	struct delta_state *delta = &inode->vol->delta;
-	unsigned int slot = READ_ONCE(delta->front) & 1;
+	unsigned int slot = op->delta & 1;
 	s64 blocks;
 
 	spin_lock(&inode->lock);
@@ -308,9 +308,25 @@ void data_forget(struct tux3_inode *inode, u64 dirty)
 		blocks = inode->blocks + dirty + inode->slot[0].extra + inode->slot[1].extra -
 			 inode->slot[0].paid - inode->slot[1].paid;
 		inode->slot[slot].extra -= blocks;
-		atomic64_sub(blocks, &delta->extra[slot]);
+		atomic64_sub(blocks, &op->vol->delta.extra[slot]);
 	}
 	spin_unlock(&inode->lock);
+}
+
+void data_forget(struct tux3_inode *inode, u64 dirty)
+{
+	struct volume *vol = inode->vol;
+	struct delta_op op;
+	int err = delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES | DELTA_MUST);
+
+	if (err) {		/* its orphan item stands: the next mount deletes it, or a remount */
+		if (err == -EROFS)
+			delta_forget_later(vol, inode->ino);
+		return;
+	}
+	data_give_back(&op, inode, dirty);
+	inode_mark_dirty(&op, inode, INODE_DIRTY_DELETE);
+	delta_leave(&op);
 }
 
 u64 data_blocks(struct tux3_inode *inode, u64 dirty)

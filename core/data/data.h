@@ -99,8 +99,13 @@ void data_uncheck(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
  */
 void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks);
 /*
- * The inode has no name and no user: for statfs its blocks, and those dirty in the host's cache, are free from now on.
- * Outside a delta or not; again does no harm.
+ * Inside: the inode has no name and no user.  For statfs its blocks, and those dirty in the host's cache, are free from now on.
+ * Again does no harm.
+ */
+void data_give_back(struct delta_op *op, struct tux3_inode *inode, u64 dirty);
+/*
+ * The host saw the last user of an inode with nlink 0 go: the back end deletes it; dirty as above.  Never fails
+ * (after an error of the volume it does nothing).  May commit, and so release the last pin: hold one.
  */
 void data_forget(struct tux3_inode *inode, u64 dirty);
 /*

@@ -551,7 +551,6 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	return back;
 }
 
-/* Not extra: that is for statfs, and who lets go of a file without a name changes it outside of deltas (data_forget). */
 int delta_verify(struct volume *vol, char *why, size_t why_size)
 {
 	struct delta_state *delta = &vol->delta;
@@ -563,7 +562,8 @@ int delta_verify(struct volume *vol, char *why, size_t why_size)
 			 (unsigned long long)delta->committed, (unsigned long long)delta->front,
 			 (unsigned long long)delta->applying);
 	else if (!llist_empty(&delta->dirty[slot]) || atomic64_read(&delta->changes[slot]) ||
-		 atomic64_read(&delta->dirty_bytes[slot]) || vol->space.standing[slot])
+		 atomic64_read(&delta->dirty_bytes[slot]) || atomic64_read(&delta->extra[slot]) ||
+		 vol->space.standing[slot])
 		snprintf(why, why_size, "delta %llu is durable, but counts %lld changes, %lld bytes, %lld blocks charged for the tree",
 			 (unsigned long long)delta->committed, atomic64_read(&delta->changes[slot]),
 			 atomic64_read(&delta->dirty_bytes[slot]), vol->space.standing[slot]);

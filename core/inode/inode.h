@@ -78,7 +78,7 @@ struct tux3_inode {
 	struct name_entry *born_entry;
 	bool in_tree;			/* has an ATTR item in the tree; back end */
 	bool orphan_in_tree;		/* has an ORPHAN item; back end */
-	bool given_back;		/* data_forget() was called, and no commit since */
+	bool given_back;		/* data_give_back() was called, and no commit since */
 	bool cutting;			/* set by data_remove, cleared by the back end: a long truncate is under way */
 	bool number_returned;		/* back end: its number may be used again */
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */

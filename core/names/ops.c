@@ -384,21 +384,6 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 	return 0;
 }
 
-void op_forget(struct tux3_inode *inode)
-{
-	struct volume *vol = inode->vol;
-	struct delta_op op;
-	int err = delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES | DELTA_MUST);
-
-	if (err) {		/* its orphan item stands: the next mount deletes it, or a remount */
-		if (err == -EROFS)
-			delta_forget_later(vol, inode->ino);
-		return;
-	}
-	inode_mark_dirty(&op, inode, INODE_DIRTY_DELETE);
-	delta_leave(&op);
-}
-
 /* ---- symlinks ---- */
 
 struct target {

@@ -60,12 +60,6 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *attr, u32 mask)
 void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask);
 u64 attr_apply_cost(struct volume *vol, u32 mask);
 
-/*
- * The host saw the last user of an inode with nlink 0 go: the back end deletes it.  Never fails
- * (after an error of the volume it does nothing).  May commit, and so release the last pin: hold one.
- */
-void op_forget(struct tux3_inode *inode);
-
 /* Symlink target: copies up to size bytes, returns its length. */
 int symlink_read(struct tux3_inode *inode, char *target, unsigned int size);
 

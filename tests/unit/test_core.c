@@ -113,9 +113,9 @@ static const struct tux3_host_ops host = {
 static void node_put(struct node *node)
 {
 	assert_true(node->users > 0);
-	node->pins++;		/* op_forget may commit, which may delete */
+	node->pins++;		/* data_forget may commit, which may delete */
 	if (!--node->users && !node->inode.attr.nlink && !node->dead)
-		op_forget(&node->inode);
+		data_forget(&node->inode, 0);
 	host_release(&node->inode);
 }
 

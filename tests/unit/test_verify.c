@@ -370,6 +370,7 @@ static void lose_promise(void)
 
 static void count_change(void)
 {
+	atomic64_inc(&vol->delta.extra[vol->delta.committed & 1]);
 	vol->space.standing[vol->delta.committed & 1]++;
 }
 

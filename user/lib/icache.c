@@ -12,10 +12,10 @@
  *	LIVE, no users, unnamed --> DEAD	inode_kill, asked by the back end
  *	DEAD, no pins				freed
  *
- * Deleting an inode without a name: whoever takes the last user reference calls op_forget(), which
+ * Deleting an inode without a name: whoever takes the last user reference calls data_forget(), which
  * makes the inode dirty in a delta.  When that delta commits, the back end asks icache_kill().  If
  * there are users again by then (a file handle was looked up) the answer is no, and the next last
- * user calls op_forget() again.  `forgotten` says that an answer is due, so that op_forget() is called
+ * user calls data_forget() again.  `forgotten` says that an answer is due, so that data_forget() is called
  * once for each answer.
  *
  * Invariants, all under the shard's lock:
@@ -373,7 +373,6 @@ void tux3_node_put(struct tux3_node *node, uint64_t count)
 	spin_unlock(&shard->lock);
 	if (forget) {
 		data_forget(&node->inode, file_cache_dirty_blocks(node));
-		op_forget(&node->inode);
 		spin_lock(&shard->lock);
 		node->forgetting--;
 		node = settle(shard, node);

@@ -167,8 +167,8 @@ struct tux3_node {
 	bool on_lru;			/* shard lock */
 	bool hashed;			/* shard lock */
 	bool unnamed;			/* shard lock: its link count is 0 */
-	bool forgotten;			/* shard lock: op_forget was called, and inode_kill has not answered yet */
-	u32 forgetting;			/* shard lock: threads in op_forget for it */
+	bool forgotten;			/* shard lock: data_forget was called, and inode_kill has not answered yet */
+	u32 forgetting;			/* shard lock: threads in data_forget for it */
 	u64 users;			/* shard lock: references of callers */
 	u64 pins;			/* shard lock: references of deltas */
 	atomic_t lost_told;		/* tux3_fsync() has said that something of it was lost */
