@@ -744,7 +744,7 @@ static const struct family families[] = {
 	{ "slow", "a large tree, all of it dirty: the time that a mount takes on a disk", slow_params, slow_live,
 	  { .least.replay_nodes = 400, MOUNT_MS } },
 	{ "ahead", "fsyncs of single files, many of them on top of one commit", ahead_params, ahead_live,
-	  { .least.intents = 6, MOUNT_MS } },
+	  { .least.intents = 4, MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */

@@ -431,7 +431,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
-	bool alone, supersedes, written;
+	bool alone, written;
 	struct llist_node *inodes;
 	struct blk_plug plug;
 	struct io_busy busy;
@@ -464,8 +464,7 @@ int commit_delta(struct volume *vol)
 	if (!err && vol->unify.follows)
 		err = tree_place(vol);
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
-	supersedes = intent_seal(vol, delta);
-	written = err || vol->log.records || vol->log.must_write || supersedes;
+	written = intent_seal(vol, delta) || err || vol->log.records || vol->log.must_write;
 	if (!written) {
 		blk_finish_plug(&plug);
 		err = io_wait_finish(&wait);

@@ -205,7 +205,7 @@ static int data_write_run(struct data_commit *dc, u64 block, u64 count)
 							flags ? dc->vol->log.extent->csum : NULL, dc->wait);
 		if (!err)
 			err = data_map_run(dc, block, addr, run, flags);
-		if (!err && max != U64_MAX)
+		if (!err)
 			err = data_submitted(dc, (u64)run << dc->vol->block_shift, max);
 		count_add(dc->vol, TUX3_COUNT_DATA_BLOCKS, run);
 		block += run;

@@ -652,7 +652,7 @@ int delta_commit_surely(struct volume *vol)
 int delta_commit_inode(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
-	bool in_front, in_back, waits = vol->delta.thread;
+	bool in_front, in_back;
 	u64 front;
 	int err;
 
@@ -666,8 +666,7 @@ int delta_commit_inode(struct tux3_inode *inode)
 		return volume_error(vol);
 	if (!in_front)
 		front--;
-	if (waits)
-		pace_sync(vol);
+	pace_sync(vol);
 	err = delta_commit_to(vol, front, false);
 	/* It was dirty: so volume_make_read_only() is just committing it, or is about to. */
 	if (!err && unlikely(READ_ONCE(vol->read_only))) {
@@ -675,8 +674,7 @@ int delta_commit_inode(struct tux3_inode *inode)
 		if (!err)
 			err = volume_error(vol);
 	}
-	if (waits)
-		pace_sync(vol);		/* however long that took, it was waited for until now */
+	pace_sync(vol);		/* however long that took, it was waited for until now */
 	return err;
 }
 

@@ -12,7 +12,7 @@
  * An intent is absolute: the newest state of one inode.  So it may be written while an older delta is being committed, and holds
  * on top of that delta or the one before.  An inode for which that would not do goes the long way, by a commit: one that
  * is new in a directory that is new itself; whose names have changed otherwise; with ranges removed or preallocated, or
- * xattrs changed, or made while a commit was under way that has not ended (intent_fsync.c).
+ * xattrs changed (intent_fsync.c).
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
  * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  A commit allocates
@@ -77,7 +77,6 @@ struct intent {
 	struct intent_place fresh;	/* a new area, to be used as soon as a commit that names it is durable; addr 0: none */
 	struct block_range returning;	/* one that the commit being written does not name any more; addr 0: none */
 	struct range_list leaving;	/* the same when that is durable; empty between commits */
-	bool recovered_unwritten;	/* the log holds the records of a recovery, not written yet: volume read-only */
 	u64 base;			/* at open: the newest delta of the log */
 	u32 recovered;			/* at open: so many intents were carried out on top of it */
 };

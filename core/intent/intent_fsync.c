@@ -468,10 +468,9 @@ int fsync_inode(struct tux3_inode *inode)
 	int err = -EAGAIN;
 
 	if (!volume_error(vol) && inode_is_dirty(inode)) {
-		if (vol->delta.thread)
-			pace_sync(vol);
+		pace_sync(vol);
 		err = fsync_ahead(inode);
-		if (!err && vol->delta.thread)
+		if (!err)
 			pace_sync(vol);
 	}
 	if (err)

@@ -38,7 +38,7 @@ struct recovery {
 	u8 *payloads;			/* of all batches, what found[] points into */
 	u64 payload_used;
 	struct intent_found *found;
-	u32 count, capacity;
+	u32 count;
 	u64 delta;			/* the newest that one of them belongs to */
 };
 
@@ -114,24 +114,6 @@ static bool intent_whole(struct recovery *recovery, const struct disk_intent *in
 	return at + intent->name_len == len;
 }
 
-static int found_add(struct recovery *recovery, const struct disk_intent *intent, u64 addr)
-{
-	if (recovery->count == recovery->capacity) {
-		u32 capacity = recovery->capacity ? 2 * recovery->capacity : 64;
-		struct intent_found *found = kvmalloc((u64)capacity * sizeof(*found), GFP_KERNEL);
-
-		if (!found)
-			return -ENOMEM;
-		if (recovery->count)
-			memcpy(found, recovery->found, recovery->count * sizeof(*found));
-		kvfree(recovery->found);
-		recovery->found = found;
-		recovery->capacity = capacity;
-	}
-	recovery->found[recovery->count++] = (struct intent_found){ intent, addr };
-	return 0;
-}
-
 /* A commit that was durable may be damaged since (log_end.c): what was synced on top of it is then lost with it. */
 static bool base_is_there(struct recovery *recovery, const struct disk_intents *head)
 {
@@ -144,27 +126,26 @@ static bool base_is_there(struct recovery *recovery, const struct disk_intents *
 	return false;
 }
 
-/* The next batch, if it is at offset.  1: it is; 0: not, or not whole; -ENOMEM. */
-static int batch_read(struct recovery *recovery, u32 offset)
+/* The next batch, if it is at offset, and whole. */
+static bool batch_read(struct recovery *recovery, u32 offset)
 {
 	struct intent_place *place = &recovery->place;
 	u32 count = recovery->count, blocks, data_blocks, data, end, len, at = 0;
 	const struct disk_intents *head;
-	int err = 0;
 
 	if (offset >= place->blocks)
-		return 0;
+		return false;
 	head = header_at(recovery, offset, 0);
 	if (!head || !base_is_there(recovery, head))
-		return 0;
+		return false;
 	blocks = le32_to_cpu(head->blocks);
 	data_blocks = le32_to_cpu(head->data_blocks);
 	if (!blocks || blocks > place->blocks - offset || data_blocks > place->blocks - offset - blocks)
-		return 0;
+		return false;
 	len = batch_payload(recovery, offset, blocks);
 	data = offset + blocks;
 	end = data + data_blocks;
-	while (at < len && !err) {
+	while (at < len) {
 		const struct disk_intent *intent = (const void *)(recovery->payloads + recovery->payload_used + at);
 		u64 addr = place->addr + data;
 		u32 bytes;
@@ -176,18 +157,16 @@ static int batch_read(struct recovery *recovery, u32 offset)
 			break;
 		at += round_up(bytes, 8);
 		if (le64_to_cpu(intent->delta) > recovery->vol->delta.committed)
-			err = found_add(recovery, intent, addr);
+			recovery->found[recovery->count++] = (struct intent_found){ intent, addr };
 	}
-	if (err)
-		return err;
 	if (!len || at != len || data != end) {
 		recovery->count = count;
-		return 0;
+		return false;
 	}
 	recovery->payload_used += round_up(len, 8);
 	place->offset = end;
 	place->seq++;
-	return 1;
+	return true;
 }
 
 /*
@@ -242,7 +221,7 @@ static int area_read(struct recovery *recovery)
 {
 	struct volume *vol = recovery->vol;
 	u64 bytes = (u64)recovery->place.blocks << vol->block_shift;
-	int err, more = 1;
+	int err;
 
 	if (bytes > AREA_BYTES_MAX) {
 		volume_warn(vol, "the log names %u blocks for intents, which is more than there ever are", recovery->place.blocks);
@@ -250,16 +229,16 @@ static int area_read(struct recovery *recovery)
 	}
 	recovery->area = kvmalloc(bytes, GFP_KERNEL);
 	recovery->payloads = kvmalloc(bytes, GFP_KERNEL);
-	if (!recovery->area || !recovery->payloads)
+	recovery->found = kvmalloc(bytes / sizeof(struct disk_intent) * sizeof(*recovery->found), GFP_KERNEL);
+	if (!recovery->area || !recovery->payloads || !recovery->found)
 		return -ENOMEM;
 	err = area_fetch(recovery);
-	while (!err && more > 0) {
-		more = batch_read(recovery, recovery->place.offset);
-		if (!more && recovery->place.offset)
-			more = batch_read(recovery, 0);
-		err = min(more, 0);
-	}
-	return err ? err : area_judge_end(recovery);
+	if (err)
+		return err;
+	while (batch_read(recovery, recovery->place.offset) ||
+	       (recovery->place.offset && batch_read(recovery, 0)))
+		;
+	return area_judge_end(recovery);
 }
 
 /* ---- carrying out ---- */
