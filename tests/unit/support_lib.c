@@ -98,6 +98,13 @@ struct tux3_node *bed_file(struct bed *bed, const char *path)
 	return node;
 }
 
+struct tux3_node *bed_find(struct bed *bed, const char *path)
+{
+	struct tux3_node *node;
+
+	return tux3_path(bed->volume, NULL, path, 0, 0, &node) ? NULL : node;
+}
+
 u64 bed_random(u64 *state)
 {
 	u64 z = (*state += 0x9e3779b97f4a7c15ULL);

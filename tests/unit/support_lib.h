@@ -34,6 +34,7 @@ void bed_check(struct bed *bed);	/* the checker finds nothing; the volume is clo
 void bed_free(struct bed *bed);		/* closes, checks, frees */
 
 struct tux3_node *bed_file(struct bed *bed, const char *path);	/* made if need be */
+struct tux3_node *bed_find(struct bed *bed, const char *path);	/* NULL: there is none */
 u64 bed_random(u64 *state);
 
 #endif

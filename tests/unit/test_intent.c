@@ -39,13 +39,6 @@ static void assert_filled(struct tux3_node *node, u64 offset, u32 bytes, u8 valu
 	free(data);
 }
 
-static struct tux3_node *find(struct bed *bed, const char *path)
-{
-	struct tux3_node *node;
-
-	return tux3_path(bed->volume, NULL, path, 0, 0, &node) ? NULL : node;
-}
-
 static u64 size_of(struct tux3_node *node)
 {
 	struct tux3_stat stat;
@@ -107,15 +100,15 @@ static void test_a_file_goes_ahead_of_its_delta(void **state)
 	tux3_node_put(other, 1);
 	bed_crash(&bed);
 	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 6);
-	assert_null(find(&bed, "other"));
-	old = find(&bed, "old");
+	assert_null(bed_find(&bed, "other"));
+	old = bed_find(&bed, "old");
 	assert_int_equal(size_of(old), 9 * BLOCK + 50);
 	assert_filled(old, 0, BLOCK, 1);
 	assert_filled(old, BLOCK, 100, 2);
 	assert_filled(old, BLOCK + 100, 2 * BLOCK - 100, 1);
 	assert_filled(old, 3 * BLOCK, 6 * BLOCK, 0);
 	assert_filled(old, 9 * BLOCK, 50, 3);
-	new = find(&bed, "new");
+	new = bed_find(&bed, "new");
 	assert_int_equal(size_of(new), 5000);
 	for (i = 0; i < 5; i++)
 		assert_filled(new, i * 1000, 1000, 10 + i);
@@ -124,7 +117,7 @@ static void test_a_file_goes_ahead_of_its_delta(void **state)
 	/* What was recovered is a commit now: nothing is recovered again. */
 	bed_crash(&bed);
 	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
-	new = find(&bed, "new");
+	new = bed_find(&bed, "new");
 	assert_filled(new, 4000, 1000, 14);
 	tux3_node_put(new, 1);
 	bed_free(&bed);
@@ -144,7 +137,7 @@ static void test_a_commit_supersedes_what_went_ahead(void **state)
 	assert_ok(tux3_sync(bed.volume));	/* a delta of which nothing is left; but the intent must go */
 	bed_crash(&bed);
 	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
-	assert_null(find(&bed, "file"));
+	assert_null(bed_find(&bed, "file"));
 	bed_free(&bed);
 }
 
@@ -170,7 +163,7 @@ static void test_the_ring_goes_round(void **state)
 		}
 		tux3_node_put(node, 1);
 		bed_crash(&bed);
-		node = find(&bed, "file");
+		node = bed_find(&bed, "file");
 		assert_filled(node, 0, blocks * BLOCK, (u8)(crash + i - 1));
 		tux3_node_put(node, 1);
 	}
@@ -218,7 +211,7 @@ static void test_what_goes_the_long_way(void **state)
 	tux3_node_put(other, 1);
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
-	other = find(&bed, "fourth");
+	other = bed_find(&bed, "fourth");
 	assert_filled(other, 0, 10, 5);
 	tux3_node_put(other, 1);
 	bed_free(&bed);
@@ -240,7 +233,7 @@ static void test_small_files(void **state)
 	assert_true(synced_ahead(&bed, node));
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
-	node = find(&bed, "small");
+	node = bed_find(&bed, "small");
 	assert_int_equal(size_of(node), 50);
 	assert_filled(node, 0, 10, 1);
 	assert_filled(node, 10, 10, 2);
@@ -250,7 +243,7 @@ static void test_small_files(void **state)
 	tux3_fsync(node, false);
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
-	node = find(&bed, "small");
+	node = bed_find(&bed, "small");
 	assert_filled(node, 10, 10, 2);
 	assert_filled(node, 2 * BLOCK, 10, 4);
 	tux3_node_put(node, 1);
@@ -268,7 +261,7 @@ static void test_blocks_of_64_kib(void **state)
 	assert_true(synced_ahead(&bed, node));
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_filled(node, 0, 100000, 1);
 	tux3_node_put(node, 1);
 	bed_free(&bed);
@@ -329,7 +322,7 @@ static void test_recovery_while_read_only(void **state)
 	bed.opts.read_only = true;
 	writes = atomic64_read(&bed.dev->writes);
 	bed_open(&bed);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_filled(node, 0, 5000, 1);
 	assert_int_equal(atomic64_read(&bed.dev->writes), writes);
 	assert_ok(volume_set_read_only(tux3_core(bed.volume), false, why, sizeof(why)));
@@ -340,7 +333,7 @@ static void test_recovery_while_read_only(void **state)
 	bed.opts.read_only = false;
 	bed_crash(&bed);
 	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_filled(node, 0, 10, 2);
 	assert_filled(node, 10, 4990, 1);
 	tux3_node_put(node, 1);
@@ -372,8 +365,8 @@ static void test_the_base_is_damaged(void **state)
 	free(data);
 	bed_open(&bed);
 	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
-	assert_null(find(&bed, "file"));
-	node = find(&bed, "first");
+	assert_null(bed_find(&bed, "file"));
+	node = bed_find(&bed, "first");
 	assert_filled(node, 0, 100, 1);
 	tux3_node_put(node, 1);
 	bed_free(&bed);

@@ -56,13 +56,6 @@ static void assert_has(struct tux3_node *node, u64 offset, const char *text)
 	assert_string_equal(got, text);
 }
 
-static struct tux3_node *find(struct bed *bed, const char *path)
-{
-	struct tux3_node *node;
-
-	return tux3_path(bed->volume, NULL, path, 0, 0, &node) ? NULL : node;
-}
-
 static void sync_ahead(struct bed *bed, struct tux3_node *node)
 {
 	u64 committed = tux3_committed(bed->volume);
@@ -103,7 +96,7 @@ static void test_the_last_block_of_the_largest_file(void **state)
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
 	assert_int_equal(intent_of(&bed)->recovered, 3);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_has(node, TUX3_SIZE_MAX - 4, "last");
 	assert_has(node, TUX3_SIZE_MAX - 2 * BLOCK, "two");
 	assert_has(node, TUX3_SIZE_MAX - BLOCK, "one");
@@ -135,7 +128,7 @@ static void test_blocks_that_cannot_be_read(void **state)
 	bed_open(&bed);
 	assert_int_equal(intent_of(&bed)->recovered, 1);
 	reads_work(&bed);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_has(node, 0, "one");
 	tux3_node_put(node, 1);
 	bed_free(&bed);
@@ -199,7 +192,7 @@ static void test_fsync_while_the_volume_becomes_read_only(void **state)
 	tux3_node_put(node, 1);
 	bed.opts.read_only = false;
 	bed_crash(&bed);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_has(node, 0, "last");
 	tux3_node_put(node, 1);
 	bed_free(&bed);
@@ -222,7 +215,7 @@ static void test_a_delta_without_a_commit_below(void **state)
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
 	assert_int_equal(intent_of(&bed)->recovered, 1);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_has(node, 0, "ahead");
 	tux3_node_put(node, 1);
 	bed_free(&bed);
@@ -252,8 +245,8 @@ static void test_the_commit_below_is_damaged(void **state)
 	tux3_abandon(bed.volume);
 	((u8 *)device_memory_bytes(bed.dev))[addr * BLOCK + 200] ^= 1;
 	bed_open(&bed);
-	assert_null(find(&bed, "other"));
-	node = find(&bed, "file");
+	assert_null(bed_find(&bed, "other"));
+	node = bed_find(&bed, "file");
 	assert_has(node, 0, "durable");
 	assert_has(node, BLOCK, "ahead");
 	assert_has(node, 2 * BLOCK, "durable");
@@ -287,7 +280,7 @@ static void test_a_batch_in_the_middle_is_damaged(void **state)
 	bed.opts.cut_log = true;
 	bed_open(&bed);
 	assert_int_equal(intent_of(&bed)->recovered, 1);
-	node = find(&bed, "file");
+	node = bed_find(&bed, "file");
 	assert_has(node, 0, "one");
 	tux3_node_put(node, 1);
 	bed_free(&bed);
