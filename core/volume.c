@@ -23,3 +23,16 @@ void volume_abort(struct volume *vol, int err, const char *what)
 	wake_up_all(&vol->delta.commit_queue);
 	wake_up_all(&vol->delta.gate_queue);
 }
+
+int volume_inconsistent(struct volume *vol, const char *format, ...)
+{
+	char text[300];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	volume_warn(vol, "internal inconsistency: %s", text);
+	volume_abort(vol, -EIO, "the state in memory cannot be right");
+	return -EIO;
+}

@@ -113,6 +113,8 @@ static inline void count_add(struct volume *vol, enum tux3_counter which, u64 n)
 __printf(2, 3) void volume_warn(struct volume *vol, const char *format, ...);
 /* Fatal: print, remember err, make the volume read-only, wake every waiter. what: what failed. */
 void volume_abort(struct volume *vol, int err, const char *what);
+/* With volume_options.verify: the state in memory cannot be right, and what of it.  Stops the volume, returns -EIO. */
+__printf(2, 3) int volume_inconsistent(struct volume *vol, const char *format, ...);
 static inline int volume_error(struct volume *vol)
 {
 	return atomic_read(&vol->error);

@@ -50,11 +50,12 @@
 /* Read the inode's state at the end of the delta.  Returns its dirty bits. */
 static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr)
 {
-	struct inode_slot *slot = &inode->slot[delta & 1];
+	struct inode_slot *slot;
 	u32 dirty;
 
 	spin_lock(&inode->lock);
-	*attr = slot->frozen ? inode->frozen : inode->attr;
+	slot = inode_slot_of(inode, delta);
+	*attr = slot->frozen ? inode->frozen : *inode_attr(inode);
 	slot->taken = true;
 	dirty = slot->dirty;
 	spin_unlock(&inode->lock);
@@ -211,15 +212,8 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	if (dirty & INODE_DIRTY_DATA)
 		vol->host->data_done(inode, delta, err);
 	spin_lock(&inode->lock);
-	slot->dirty = 0;
-	slot->frozen = false;
-	slot->taken = false;
-	slot->cut = DATA_END;
 	prealloc = slot->prealloc;
-	slot->prealloc = RB_ROOT;
-	slot->unchecked = slot->unchecked_end = 0;
-	slot->extra = 0;
-	slot->paid = 0;
+	inode_slot_reset(inode_slot_of(inode, delta));
 	inode->given_back = false;
 	last = !inode->slot[~delta & 1].dirty;
 	spin_unlock(&inode->lock);
@@ -229,6 +223,7 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 		inode->number_returned = true;
 		ialloc_free(vol, inode->ino);
 	}
+	inode_verify_done(inode, delta);
 	vol->host->inode_release(inode);
 }
 

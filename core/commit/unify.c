@@ -25,6 +25,7 @@
 #include "core/log/apply.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
+#include "core/names/parent.h"
 #include "core/data/data.h"
 #include "core/commit/unify.h"
 #include "core/intent/intent.h"
@@ -293,16 +294,16 @@ int unify_verify(struct volume *vol)
 
 	if (likely(!vol->opts.verify))
 		return 0;
+	if (volume_error(vol))
+		return volume_error(vol);
 	err = balloc_verify(vol, why, sizeof(why));
 	if (!err)
 		err = delta_verify(vol, why, sizeof(why));
 	if (!err)
+		err = parent_verify(vol, vol->delta.committed, why, sizeof(why));
+	if (!err)
 		err = unify_verify_phase(vol, why, sizeof(why));
-	if (err) {
-		volume_warn(vol, "internal inconsistency: %s", why);
-		volume_abort(vol, err, "the state in memory cannot be right");
-	}
-	return err;
+	return err ? volume_inconsistent(vol, "%s", why) : 0;
 }
 
 /* The anchor is durable: what only its predecessor needed may be used again. */

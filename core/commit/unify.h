@@ -46,7 +46,10 @@ bool unify_wanted(struct volume *vol);		/* by log length, dirty nodes, groups to
 int unify_start(struct volume *vol);		/* phase must be IDLE */
 int unify_poll(struct volume *vol);		/* 0 or error */
 int unify_finish(struct volume *vol);		/* wait until IDLE */
-/* After a commit or a unify, with volume_options.verify: is everything as it is to be then?  If not, the volume stops. */
+/*
+ * After a commit or a unify, with volume_options.verify: is everything as it is to be then, and was all that the commit looked
+ * at?  If not, the volume stops.
+ */
 int unify_verify(struct volume *vol);
 /* What an anchor counts, when it is read as when it is written: 0, or -EIO and a sentence. */
 int unify_check_counts(const struct disk_anchor *anchor, char *why, size_t why_size);

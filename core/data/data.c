@@ -149,7 +149,7 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 	}
 	extent->count = min(count, max);
 	spin_lock(&inode->lock);
-	is_inline = inode->attr.flags & TUX3_ATTR_INLINE;
+	is_inline = inode_attr(inode)->flags & TUX3_ATTR_INLINE;
 	spin_unlock(&inode->lock);
 	if (is_inline) {
 		extent->kind = block ? DATA_HOLE : DATA_INLINE;
@@ -190,8 +190,7 @@ void data_dirty(struct delta_op *op, struct tux3_inode *inode)
 /* inode->lock held. */
 static void data_add_extra(struct delta_op *op, struct tux3_inode *inode, s64 blocks)
 {
-	lockdep_assert_held(&inode->lock);
-	inode->slot[op->delta & 1].extra += blocks;
+	inode_slot_of(inode, op->delta)->extra += blocks;
 	atomic64_add(blocks, &op->vol->delta.extra[op->delta & 1]);
 }
 
@@ -290,7 +289,7 @@ void data_paid(struct delta_op *op, struct tux3_inode *inode, u64 blocks)
 	if (likely(!blocks))
 		return;
 	spin_lock(&inode->lock);
-	inode->slot[op->delta & 1].paid += blocks;
+	inode_slot_of(inode, op->delta)->paid += blocks;
 	spin_unlock(&inode->lock);
 	atomic64_sub(blocks, &op->vol->delta.extra[op->delta & 1]);
 }
@@ -307,7 +306,7 @@ void data_give_back(struct delta_op *op, struct tux3_inode *inode, u64 dirty)
 			slot = !slot;		/* its commit will delete the inode */
 		blocks = inode->blocks + dirty + inode->slot[0].extra + inode->slot[1].extra -
 			 inode->slot[0].paid - inode->slot[1].paid;
-		inode->slot[slot].extra -= blocks;
+		inode_slot_of(inode, slot)->extra -= blocks;
 		atomic64_sub(blocks, &op->vol->delta.extra[slot]);
 	}
 	spin_unlock(&inode->lock);
@@ -336,9 +335,9 @@ u64 data_blocks(struct tux3_inode *inode, u64 dirty)
 
 	spin_lock(&inode->lock);
 	placed = inode->blocks;
-	extra = inode->slot[0].extra + inode->slot[1].extra;
-	paid = inode->slot[0].paid + inode->slot[1].paid;
-	most = (inode->attr.size + inode->vol->block_size - 1) >> inode->vol->block_shift;
+	extra = inode_slot_of(inode, 0)->extra + inode_slot_of(inode, 1)->extra;
+	paid = inode_slot_of(inode, 0)->paid + inode_slot_of(inode, 1)->paid;
+	most = (inode_attr(inode)->size + inode->vol->block_size - 1) >> inode->vol->block_shift;
 	spin_unlock(&inode->lock);
 	most = max(most + max(extra, (s64)0), placed + min(extra, (s64)0));
 	return clamp(placed + (s64)(dirty - min(dirty, paid)) + extra, (s64)0, max(most, (s64)0));

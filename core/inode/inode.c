@@ -13,6 +13,47 @@
 #include "core/inode/xattr.h"
 #include "core/names/name.h"
 
+void inode_slot_reset(struct inode_slot *slot)
+{
+	*slot = (struct inode_slot){ .removed = RB_ROOT, .prealloc = RB_ROOT, .cut = DATA_END };
+}
+
+/* Each field by its name: what inode_slot_reset() has forgotten is found. */
+static const char *slot_left(const struct inode_slot *slot)
+{
+	if (slot->frozen || slot->taken)
+		return "its attributes";
+	if (slot->dirty)
+		return "dirty bits";
+	if (!RB_EMPTY_ROOT(&slot->removed) || !RB_EMPTY_ROOT(&slot->prealloc))
+		return "ranges removed or preallocated";
+	if (slot->cut != DATA_END)
+		return "a truncate";
+	if (slot->unchecked || slot->unchecked_end)
+		return "blocks without checksums";
+	if (slot->extra || slot->paid)
+		return "blocks that it takes besides its dirty ones, or that were paid before";
+	return NULL;
+}
+
+void inode_verify_done(struct tux3_inode *inode, u64 delta)
+{
+	const char *left;
+
+	if (likely(!inode->vol->opts.verify))
+		return;
+	spin_lock(&inode->lock);
+	left = slot_left(&inode->slot[delta & 1]);
+	spin_unlock(&inode->lock);
+	if (!left && name_has_changes(inode, delta))
+		left = "changed names";
+	if (!left && xattr_has_changes(inode, delta))
+		left = "changed extended attributes";
+	if (left)
+		volume_inconsistent(inode->vol, "delta %llu is done with inode %llu, whose slot still has %s",
+				    (unsigned long long)delta, (unsigned long long)inode->ino, left);
+}
+
 void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
 {
 	int i;
@@ -24,11 +65,8 @@ void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
 	spin_lock_init(&inode->lock);
 	mutex_init(&inode->xattr_mutex);
 	inode->xattrs = RB_ROOT;
-	for (i = 0; i < 2; i++) {
-		inode->slot[i].removed = RB_ROOT;
-		inode->slot[i].prealloc = RB_ROOT;
-		inode->slot[i].cut = DATA_END;
-	}
+	for (i = 0; i < 2; i++)
+		inode_slot_reset(&inode->slot[i]);
 }
 
 void inode_exit(struct tux3_inode *inode)
@@ -210,7 +248,7 @@ struct tux3_time inode_now(struct volume *vol)
 void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr)
 {
 	spin_lock(&inode->lock);
-	*attr = inode->attr;
+	*attr = *inode_attr(inode);
 	spin_unlock(&inode->lock);
 }
 

@@ -92,9 +92,32 @@ struct tux3_inode {
 	u64 xattrs_done;		/* moves when changes have been applied and go; xattr_mutex */
 };
 
+/*
+ * The live attributes, and the slot of a delta, for who has inode->lock.  A single field of them is also read without it, by
+ * READ_ONCE(), where others may change it.
+ */
+static inline struct tux3_attr *inode_attr(struct tux3_inode *inode)
+{
+	lockdep_assert_held(&inode->lock);
+	return &inode->attr;
+}
+
+static inline struct inode_slot *inode_slot_of(struct tux3_inode *inode, u64 delta)
+{
+	lockdep_assert_held(&inode->lock);
+	return &inode->slot[delta & 1];
+}
+
 /* For the host: the object is new, zeroed.  inode_exit before it is freed: nothing may be dirty. */
 void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino);
 void inode_exit(struct tux3_inode *inode);
+/* The slot as it is while the inode is not dirty in a delta: inode->lock held, or nobody knows the inode yet. */
+void inode_slot_reset(struct inode_slot *slot);
+/*
+ * Back end, for volume_options.verify, before the delta lets the inode go: is its slot like that, and does nothing else of the
+ * inode belong to the delta?  If not, the volume stops.
+ */
+void inode_verify_done(struct tux3_inode *inode, u64 delta);
 /* Fill attr, blocks, parent from the tree.  -ENOENT: no such inode.  -EIO. */
 int inode_read(struct tux3_inode *inode);
 

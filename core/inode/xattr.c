@@ -664,3 +664,15 @@ void xattr_free(struct tux3_inode *inode)
 		change_free(change);
 	inode->xattrs = RB_ROOT;
 }
+
+bool xattr_has_changes(struct tux3_inode *inode, u64 delta)
+{
+	struct xattr_change *change;
+	bool dirty = false;
+
+	mutex_lock(&inode->xattr_mutex);
+	for (change = change_of(rb_first(&inode->xattrs)); change && !dirty; change = change_next(change))
+		dirty = change->slot[delta & 1].dirty;
+	mutex_unlock(&inode->xattr_mutex);
+	return dirty;
+}

@@ -26,5 +26,7 @@ int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx);
 int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait);
 void xattr_done(struct tux3_inode *inode, u64 delta);
 void xattr_free(struct tux3_inode *inode);
+/* Are there changes of the delta in memory? */
+bool xattr_has_changes(struct tux3_inode *inode, u64 delta);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/volume.h"
 #include "core/format/name_hash.h"
 #include "core/tree/tree.h"
+#include "core/inode/inode.h"
 #include "core/names/name.h"
 #include "core/format/chain.h"
 #include "core/names/name_internal.h"
@@ -236,7 +237,7 @@ static u64 dir_size(struct tux3_inode *inode)
 	u64 size;
 
 	spin_lock(&inode->lock);
-	size = inode->attr.size;
+	size = inode_attr(inode)->size;
 	spin_unlock(&inode->lock);
 	return size;
 }
@@ -261,6 +262,7 @@ static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 	struct name_entry *entry, *next, *end;
 	u64 dropped = 0, seen = 0;
 
+	lockdep_assert_held(&vol->names.lock);
 	if (!spin_trylock(&dir->lock))
 		return 0;
 	for (entry = name_entry_from(dir, 0); entry && dropped < count && seen++ < 4 * count; entry = end) {
@@ -453,6 +455,35 @@ bool name_is_empty(struct tux3_inode *dir)
 	return !dir_size(dir);
 }
 
+bool name_has_changes(struct tux3_inode *inode, u64 delta)
+{
+	struct name_dir *dir = name_dir_of(inode);
+	bool changed = false;
+
+	if (dir) {
+		spin_lock(&dir->lock);
+		changed = !list_empty(&dir->changed[delta & 1]);
+		spin_unlock(&dir->lock);
+	}
+	return changed;
+}
+
+/* Whoever prepared a change of a name has made it or given it up, and each change is committed or given up. */
+static void dir_verify_free(struct tux3_inode *inode)
+{
+	struct name_entry *entry;
+	struct rb_node *node;
+
+	if (likely(!inode->vol->opts.verify))
+		return;
+	for (node = rb_first(&inode->dir->entries); node; node = rb_next(node)) {
+		entry = rb_entry(node, struct name_entry, node);
+		if (!name_entry_is_clean(entry))
+			volume_inconsistent(inode->vol, "directory %llu goes, but one of its names is %s",
+					    (unsigned long long)inode->ino, entry->pins ? "pinned" : "changed");
+	}
+}
+
 void name_dir_free(struct tux3_inode *inode)
 {
 	struct name_dir *dir = inode->dir;
@@ -460,6 +491,7 @@ void name_dir_free(struct tux3_inode *inode)
 
 	if (!dir)
 		return;
+	dir_verify_free(inode);
 	spin_lock(&inode->vol->names.lock);
 	list_del(&dir->link);
 	inode->vol->names.dir_count--;

@@ -47,4 +47,7 @@ bool name_is_empty(struct tux3_inode *dir);
 int name_dir_new(struct tux3_inode *inode);	/* a directory being made: known to be empty */
 void name_dir_free(struct tux3_inode *inode);	/* by inode_exit */
 
+/* Are there changes of names of the delta in memory? */
+bool name_has_changes(struct tux3_inode *inode, u64 delta);
+
 #endif

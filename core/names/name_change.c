@@ -30,6 +30,31 @@ static bool chain_has_room(struct volume *vol, struct name_dir *dir, struct name
 	return used <= TUX3_ITEM_MAX(vol->block_size);
 }
 
+/* A preparation begins or ends. */
+static void entry_pin(struct name_dir *dir, struct name_entry *entry, int pins)
+{
+	lockdep_assert_held(&dir->lock);
+	entry->pins += pins;
+	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
+		dir->pins += pins;
+}
+
+/* The host's lock of the directory keeps others out.  So there is no other preparation but that of a rename's first name. */
+static void verify_pins(struct tux3_inode *inode)
+{
+	struct name_dir *dir = name_dir_of(inode);
+	u32 pins;
+
+	if (!IS_ENABLED(CONFIG_PROVE_LOCKING) || !dir)
+		return;
+	spin_lock(&dir->lock);
+	pins = dir->pins;
+	spin_unlock(&dir->lock);
+	if (pins > 1)
+		volume_inconsistent(inode->vol, "%u names of directory %llu are pinned between operations", pins,
+				    (unsigned long long)inode->ino);
+}
+
 int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, struct name_prepared *prep)
 {
 	struct name_change *change = kzalloc(sizeof(*change), GFP_NOFS);
@@ -39,6 +64,7 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 
 	if (!change)
 		return -ENOMEM;
+	verify_pins(inode);
 	for (;;) {
 		entry = name_entry_get(inode, name, len, true);
 		if (IS_ERR(entry)) {
@@ -56,7 +82,7 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 		}
 		committed = true;
 	}
-	entry->pins++;
+	entry_pin(name_dir_of(inode), entry, 1);
 	prep->entry = entry;
 	prep->change = change;
 	prep->ino = entry->ino;
@@ -70,21 +96,28 @@ void name_cancel(struct tux3_inode *inode, struct name_prepared *prep)
 	if (!prep->entry)
 		return;
 	spin_lock(&name_dir_of(inode)->lock);
-	prep->entry->pins--;
+	entry_pin(name_dir_of(inode), prep->entry, -1);
 	spin_unlock(&name_dir_of(inode)->lock);
 	kfree(prep->change);
 	prep->entry = NULL;
 	prep->change = NULL;
 }
 
+static struct name_change **entry_slot(struct name_dir *dir, struct name_entry *entry, u64 delta)
+{
+	lockdep_assert_held(&dir->lock);
+	return &entry->changes[delta & 1];
+}
+
 void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prepared *prep, u64 ino, u8 type)
 {
 	struct name_dir *dir = name_dir_of(inode);
 	struct name_entry *entry = prep->entry;
-	struct name_change **slot = &entry->changes[op->delta & 1];
+	struct name_change **slot;
 
 	inode_mark_dirty(op, inode, INODE_DIRTY_NAMES);
 	spin_lock(&dir->lock);
+	slot = entry_slot(dir, entry, op->delta);
 	/* With a change in the back delta it is not known here what the durable tree has: the back end writes tree_ino. */
 	prep->fresh = !entry->changes[~op->delta & 1] && !entry->tree_ino && !(*slot && (*slot)->ahead);
 	if (!*slot) {
@@ -98,7 +131,7 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 	(*slot)->type = type;
 	entry->ino = ino;
 	entry->type = type;
-	entry->pins--;
+	entry_pin(dir, entry, -1);
 	spin_unlock(&dir->lock);
 	kfree(prep->change);
 	prep->entry = NULL;
@@ -108,11 +141,13 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 unsigned int name_go_ahead(struct tux3_inode *inode, struct name_entry *entry, u64 ino, u64 born, char *name)
 {
 	struct name_dir *dir = name_dir_of(inode);
+	struct name_change *change;
 	unsigned int len = 0;
 
 	spin_lock(&dir->lock);
-	if (entry->ino == ino && entry->changes[born & 1]) {
-		entry->changes[born & 1]->ahead = true;
+	change = *entry_slot(dir, entry, born);
+	if (entry->ino == ino && change) {
+		change->ahead = true;
 		len = entry->len;
 		memcpy(name, entry->name, len);
 	}
@@ -242,7 +277,7 @@ void name_done(struct tux3_inode *inode, u64 delta)
 		struct name_entry *entry = change->entry;
 
 		list_del(&change->link);
-		entry->changes[delta & 1] = NULL;
+		*entry_slot(dir, entry, delta) = NULL;
 		kfree(change);
 		if (!entry->ino && name_entry_is_clean(entry))
 			name_entry_drop(inode->vol, dir, entry);

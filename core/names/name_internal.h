@@ -45,6 +45,7 @@ struct name_dir {
 	u64 count;
 	u64 evictions;			/* entries dropped that the tree has */
 	bool complete;
+	u32 pins;			/* lock: of all entries; counted only with CONFIG_PROVE_LOCKING */
 	struct list_head changed[2];	/* name_change, by delta & 1 */
 	struct list_head link;		/* name_cache.dirs */
 };

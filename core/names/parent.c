@@ -104,3 +104,19 @@ void parent_done(struct volume *vol, u64 delta)
 	}
 	WRITE_ONCE(parents->used[slot], 0);
 }
+
+int parent_verify(struct volume *vol, u64 delta, char *why, size_t why_size)
+{
+	struct parents *parents = &vol->parents;
+	unsigned int slot = delta & 1;
+	u32 i;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	for (i = 0; i < ARRAY_SIZE(parents->bytes[slot]); i++)
+		if (atomic_read(&parents->bytes[slot][i]) || READ_ONCE(parents->used[slot]))
+			break;
+	if (i == ARRAY_SIZE(parents->bytes[slot]))
+		return 0;
+	snprintf(why, why_size, "delta %llu is durable, but parent pointers are counted as given in it", (unsigned long long)delta);
+	return -EIO;
+}

@@ -28,5 +28,7 @@ int parent_room(struct tux3_inode *inode, u64 dir, const char *name, u32 len);
 void parent_add(struct delta_op *op, struct tux3_inode *inode, u64 dir, const char *name, u32 len);
 /* Back end: the delta is in the tree. */
 void parent_done(struct volume *vol, u64 delta);
+/* For volume_options.verify: of a durable delta nothing is pending.  0, or -EIO and a sentence. */
+int parent_verify(struct volume *vol, u64 delta, char *why, size_t why_size);
 
 #endif

@@ -9,9 +9,13 @@
 #include "core/check/check.h"
 #include "core/commit/unify.h"
 #include "core/delta/delta.h"
+#include "core/inode/inode.h"
+#include "core/names/name_change.h"
+#include "core/names/name_internal.h"
 #include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "log.h"
+#include "user/lib/lib.h"
 
 #define FILES 300u
 
@@ -379,6 +383,16 @@ static void count_pending(void)
 	atomic64_set(&vol->unify.pending, 1);
 }
 
+static void count_parent(void)
+{
+	atomic_set(&vol->parents.bytes[vol->delta.committed & 1][77], 300);
+}
+
+static void mark_parents(void)
+{
+	vol->parents.used[vol->delta.committed & 1] = 1ul << 5;
+}
+
 static void test_books_that_are_wrong_stop_the_volume(void **state)
 {
 	static const struct {
@@ -392,6 +406,8 @@ static void test_books_that_are_wrong_stop_the_volume(void **state)
 		{ lose_promise, "are not the" },
 		{ count_change, "is durable, but counts" },
 		{ count_pending, "unify is in phase 0, and it has something to write" },
+		{ count_parent, "parent pointers are counted as given in it" },
+		{ mark_parents, "parent pointers are counted as given in it" },
 	};
 	struct bed bed;
 	u32 i;
@@ -421,6 +437,114 @@ static void test_a_commit_looks_at_the_books(void **state)
 	end(&bed, "are not the");
 }
 
+/* ---- what a delta leaves of an inode ---- */
+
+static struct file_range range = { .block = 3, .count = 1 };
+
+static void leave_frozen(struct inode_slot *slot) { slot->frozen = true; }
+static void leave_taken(struct inode_slot *slot) { slot->taken = true; }
+static void leave_dirty(struct inode_slot *slot) { slot->dirty = INODE_DIRTY_ATTR; }
+static void leave_removed(struct inode_slot *slot) { file_ranges_add(&slot->removed, 3, 1, &range); }
+static void leave_prealloc(struct inode_slot *slot) { file_ranges_add(&slot->prealloc, 3, 1, &range); }
+static void leave_cut(struct inode_slot *slot) { slot->cut = 7; }
+static void leave_unchecked(struct inode_slot *slot) { slot->unchecked = 7; }
+static void leave_unchecked_end(struct inode_slot *slot) { slot->unchecked_end = 8; }
+static void leave_extra(struct inode_slot *slot) { slot->extra = -1; }
+static void leave_paid(struct inode_slot *slot) { slot->paid = 1; }
+
+static void test_an_inode_that_keeps_something_of_a_delta_stops_the_volume(void **state)
+{
+	static const struct {
+		void (*leave)(struct inode_slot *slot);
+		const char *sentence;
+	} cases[] = {
+		{ leave_frozen, "still has its attributes" },
+		{ leave_taken, "still has its attributes" },
+		{ leave_dirty, "still has dirty bits" },
+		{ leave_removed, "still has ranges" },
+		{ leave_prealloc, "still has ranges" },
+		{ leave_cut, "still has a truncate" },
+		{ leave_unchecked, "still has blocks without checksums" },
+		{ leave_unchecked_end, "still has blocks without checksums" },
+		{ leave_extra, "still has blocks that it takes" },
+		{ leave_paid, "still has blocks that it takes" },
+	};
+	struct inode_slot *slot;
+	struct tux3_inode *inode;
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		begin(&bed);
+		inode = &bed.root->inode;
+		slot = &inode->slot[vol->delta.committed & 1];
+		inode_verify_done(inode, vol->delta.committed);
+		assert_ok(volume_error(vol));
+		cases[i].leave(slot);
+		inode_verify_done(inode, vol->delta.committed);
+		inode_slot_reset(slot);
+		end(&bed, cases[i].sentence);
+	}
+}
+
+/* It has changes of names, or of extended attributes, of which its dirty bits did not say. */
+static void test_changes_that_a_delta_forgets_stop_the_volume(void **state)
+{
+	struct inode_slot *slot, was;
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		begin(&bed);
+		if (i)
+			assert_ok(tux3_setxattr(bed.root, NULL, "user.x", "y", 1, 0));
+		else
+			make_file(&bed, FILES, 100);
+		slot = &bed.root->inode.slot[vol->delta.front & 1];
+		was = *slot;
+		inode_slot_reset(slot);
+		inode_verify_done(&bed.root->inode, vol->delta.front);
+		*slot = was;
+		end(&bed, i ? "still has changed extended attributes" : "still has changed names");
+	}
+}
+
+/* ---- names that are about to change ---- */
+
+static void prepare(struct bed *bed, const char *name, struct name_prepared *prep)
+{
+	assert_ok(name_prepare(&bed->root->inode, name, strlen(name), prep));
+}
+
+/* Where locks know their owner the next operation but one in this directory says so; elsewhere who frees the names. */
+static void test_a_name_that_stays_pinned_stops_the_volume(void **state)
+{
+	struct name_prepared prep;
+	struct tux3_node *node;
+	struct bed bed;
+	u32 i;
+
+	begin(&bed);
+	for (i = 0; i < 2; i++) {
+		prepare(&bed, "file-7", &prep);
+		prep.entry->pins++;
+		if (IS_ENABLED(CONFIG_PROVE_LOCKING))
+			bed.root->inode.dir->pins++;
+		name_cancel(&bed.root->inode, &prep);
+	}
+	if (IS_ENABLED(CONFIG_PROVE_LOCKING)) {
+		assert_true(tux3_path(bed.volume, NULL, "/new", TUX3_CREATE, 0644, &node) < 0);
+		end(&bed, "names of directory 2 are pinned between operations");
+		return;
+	}
+	tux3_abandon(bed.volume);
+	env_set_log(NULL);
+	if (!strstr(messages, "directory 2 goes, but one of its names is pinned"))
+		fail_msg("said: %s", messages);
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -430,6 +554,9 @@ int main(void)
 		cmocka_unit_test(test_a_damaged_log_is_not_written),
 		cmocka_unit_test(test_books_that_are_wrong_stop_the_volume),
 		cmocka_unit_test(test_a_commit_looks_at_the_books),
+		cmocka_unit_test(test_an_inode_that_keeps_something_of_a_delta_stops_the_volume),
+		cmocka_unit_test(test_changes_that_a_delta_forgets_stop_the_volume),
+		cmocka_unit_test(test_a_name_that_stays_pinned_stops_the_volume),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
