@@ -148,7 +148,8 @@ static int commit_refresh_blocks(struct tux3_inode *inode)
 	return 0;
 }
 
-static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
+/* names: where to go on with its names, if they changed. */
+static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor *names, struct io_wait *wait)
 {
 	struct volume *vol = inode->vol;
 	struct tux3_attr attr;
@@ -165,12 +166,12 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct io_wait *wai
 	if (!attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode)) {
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
-			err = name_commit(inode, delta);
+			err = name_commit(names);
 		return err ? err : commit_kill(inode, delta);
 	}
 
 	if (dirty & INODE_DIRTY_NAMES)
-		err = name_commit(inode, delta);
+		err = name_commit(names);
 	vol->log.blocks_delta = 0;
 	if (!err && dirty & INODE_DIRTY_XATTRS)
 		err = xattr_commit(inode, delta, wait);
@@ -363,24 +364,85 @@ static void commit_next_comes(const struct llist_node *node, u64 delta)
 		prefetch((const u8 *)inode + at);
 }
 
+/*
+ * Names of directories in which names changed are not logged all at once, but each with the inode that it is about, where these
+ * come in the same order, as they mostly do.  So what belongs together is added to the tree at one place, whose leaves
+ * get full; and of an inode that goes, the parent pointers have gone with it.  A directory's own turn comes when all its
+ * names are logged, or so many others are under way.
+ */
+#define COMMIT_DIRS 4u
+
+struct commit_dirs {
+	struct name_cursor names[COMMIT_DIRS];
+	u32 count, oldest;
+};
+
+/* Its names will come with their inodes. */
+static int commit_open_dir(struct commit_dirs *dirs, struct tux3_inode *dir, u64 delta, struct io_wait *wait)
+{
+	struct name_cursor *names;
+	int err = 0;
+
+	if (dirs->count < COMMIT_DIRS) {
+		names = &dirs->names[dirs->count++];
+	} else {
+		names = &dirs->names[dirs->oldest];
+		dirs->oldest = (dirs->oldest + 1) % COMMIT_DIRS;
+		err = commit_inode(names->dir, delta, names, wait);
+	}
+	*names = name_cursor(dir, delta);
+	return err;
+}
+
+/* The newest one first: mostly it is that. */
+static int commit_names_of(struct commit_dirs *dirs, u64 ino)
+{
+	u32 n = dirs->count;
+	int err = 0;
+
+	while (n-- && !err)
+		err = name_commit_of(&dirs->names[(dirs->oldest + n) % COMMIT_DIRS], ino);
+	return err;
+}
+
+static int commit_close_dirs(struct commit_dirs *dirs, u64 delta, struct io_wait *wait)
+{
+	int err = 0;
+	u32 n;
+
+	for (n = 0; n < dirs->count && !err; n++) {
+		struct name_cursor *names = &dirs->names[(dirs->oldest + n) % COMMIT_DIRS];
+
+		err = commit_inode(names->dir, delta, names, wait);
+	}
+	return err;
+}
+
 /* Everything that the delta changed, as records; data is submitted on the way. */
 static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta, struct io_wait *wait,
 			s64 *charged)
 {
 	struct tux3_inode *inode, *next;
 	struct llist_node *ahead = inodes;
+	struct commit_dirs dirs = {};
 	int err = 0;
 
 	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1]) {
 		commit_next_comes(inode->dirty_node[delta & 1].next, delta);
 		if (&inode->dirty_node[delta & 1] == ahead)
 			ahead = commit_must_read(inode, delta) ? commit_read_ahead(vol, ahead, delta) : ahead->next;
-		err = commit_inode(inode, delta, wait);
+		if (inode->slot[delta & 1].dirty & INODE_DIRTY_NAMES)
+			err = commit_open_dir(&dirs, inode, delta, wait);
+		else
+			err = commit_inode(inode, delta, NULL, wait);
+		if (!err)
+			err = commit_names_of(&dirs, inode->ino);
 		if (err)
 			return err;
 		cond_resched();
 	}
-	return delete_continue(vol, charged);
+	err = commit_close_dirs(&dirs, delta, wait);
+	return err ? err : delete_continue(vol, charged);
 }
 
 /* The inodes stay dirty in their slot, where commit_give_up() finds them: the front delta has the other one. */

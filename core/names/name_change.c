@@ -2,7 +2,7 @@
 /*
  * Changes of names: made by the front end in a delta, logged and forgotten by the back end.
  *
- * Only name_commit and name_done run in the back end.
+ * What commits names, and name_done, run in the back end.
  */
 #include "core/volume.h"
 #include "core/tree/tree.h"
@@ -179,17 +179,18 @@ static int name_log_change(struct tux3_inode *inode, struct name_change *change)
 	return err;
 }
 
+/* The inode that got the name or has lost it; 0: the change is none. */
+static u64 name_change_ino(const struct name_change *change)
+{
+	return change->ino ? change->ino : change->entry->tree_ino;
+}
+
 /* The item that the change is about, and the parent pointer's. */
 static void name_change_keys(struct tux3_inode *inode, const struct name_change *change, struct tree_key *dirent,
 			     struct tree_key *parent)
 {
 	*dirent = tree_key(inode->ino, TUX3_ITEM_DIRENT, change->entry->hash);
-	*parent = tree_key(change->ino ? change->ino : change->entry->tree_ino, TUX3_ITEM_PARENT, 0);
-}
-
-static bool name_change_is_none(const struct name_change *change)
-{
-	return !change->ino && !change->entry->tree_ino;
+	*parent = tree_key(name_change_ino(change), TUX3_ITEM_PARENT, 0);
 }
 
 /* Read what the next changes, from this one on, need: parent pointers and entries. */
@@ -202,7 +203,7 @@ static void name_read_ahead(struct tux3_inode *inode, struct list_head *pos, str
 	for (n = 0; n < NAMES_AHEAD && pos != list; n++, pos = pos->next) {
 		struct name_change *change = list_entry(pos, struct name_change, link);
 
-		if (name_change_is_none(change))
+		if (!name_change_ino(change))
 			continue;
 		name_change_keys(inode, change, &dirent, &parent);
 		prefetch_add_key(ahead, &parent);
@@ -217,38 +218,86 @@ static bool name_change_reach(struct tux3_inode *inode, const struct name_change
 	struct tree_key dirent, parent;
 
 	name_change_keys(inode, change, &dirent, &parent);
-	return name_change_is_none(change) ||
+	return !name_change_ino(change) ||
 	       (tree_edit_reach(inode->vol, &parent) && tree_edit_reach(inode->vol, &dirent));
 }
 
-/* Mostly all is in memory; where something is not, the lock is given away and the next changes are read ahead together. */
-int name_commit(struct tux3_inode *inode, u64 delta)
+struct name_cursor name_cursor(struct tux3_inode *inode, u64 delta)
 {
-	struct list_head *list = &name_dir_of(inode)->changed[delta & 1], *pos;
+	struct list_head *list = &name_dir_of(inode)->changed[delta & 1];
+
+	return (struct name_cursor){ inode, list->next, list };
+}
+
+/*
+ * With the edit lock, which others may have meanwhile.  Mostly all is in memory; where something is not, the lock is given away
+ * and the next changes are read ahead together.
+ */
+static int name_commit_next(struct name_cursor *cursor)
+{
+	struct name_change *change = list_entry(cursor->pos, struct name_change, link);
+	struct tux3_inode *inode = cursor->dir;
 	struct volume *vol = inode->vol;
+	bool there;
+
+	/* What comes next is brought into the CPU's cache meanwhile. */
+	prefetch(cursor->pos->next);
+	there = name_change_reach(inode, change);
+	if (cursor->pos->next != cursor->end)
+		prefetch(list_entry(cursor->pos->next, struct name_change, link)->entry);
+	if (!there) {
+		tree_edit_end(vol);
+		name_read_ahead(inode, cursor->pos, cursor->end);
+		tree_edit_begin(vol);
+	}
+	cursor->pos = cursor->pos->next;
+	return name_log_change(inode, change);
+}
+
+int name_commit(struct name_cursor *cursor)
+{
+	struct volume *vol = cursor->dir->vol;
 	unsigned int n = 0;
 	int err = 0;
 
+	if (cursor->pos == cursor->end)
+		return 0;
 	tree_edit_begin(vol);
-	for (pos = list->next; pos != list && !err; pos = pos->next) {
-		struct name_change *change = list_entry(pos, struct name_change, link);
-		bool there;
-
-		/* What comes next is brought into the CPU's cache meanwhile. */
-		prefetch(pos->next);
-		there = name_change_reach(inode, change);
-		if (pos->next != list)
-			prefetch(list_entry(pos->next, struct name_change, link)->entry);
-		if (!there || ++n % NAMES_AHEAD == 0) {		/* let others read the tree, too */
+	while (cursor->pos != cursor->end && !err) {
+		if (++n % NAMES_AHEAD == 0) {		/* let others read the tree, too */
 			tree_edit_end(vol);
-			if (!there)
-				name_read_ahead(inode, pos, list);
 			cond_resched();
 			tree_edit_begin(vol);
 		}
-		err = name_log_change(inode, change);
+		err = name_commit_next(cursor);
 	}
 	tree_edit_end(vol);
+	return err;
+}
+
+/* Is the first or, as when a name was changed into another, the second one about the inode? */
+static bool name_cursor_is_at(const struct name_cursor *cursor, u64 ino)
+{
+	struct list_head *pos = cursor->pos;
+
+	if (pos == cursor->end)
+		return false;
+	if (name_change_ino(list_entry(pos, struct name_change, link)) == ino)
+		return true;
+	pos = pos->next;
+	return pos != cursor->end && name_change_ino(list_entry(pos, struct name_change, link)) == ino;
+}
+
+int name_commit_of(struct name_cursor *cursor, u64 ino)
+{
+	int err = 0;
+
+	if (!name_cursor_is_at(cursor, ino))
+		return 0;
+	tree_edit_begin(cursor->dir->vol);
+	while (!err && name_cursor_is_at(cursor, ino))
+		err = name_commit_next(cursor);
+	tree_edit_end(cursor->dir->vol);
 	return err;
 }
 

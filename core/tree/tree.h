@@ -176,7 +176,7 @@ void node_init(struct volume *vol, void *data, u64 addr, u64 birth, u32 level);
 
 /* ---- reading (tree.c) ---- */
 
-#define TREE_APPENDS 4
+#define TREE_APPENDS 8
 #define TREE_UNDERFULL 16
 
 /* A node that takes in its neighbour on one side: the one at this level on the way to key. */

@@ -51,6 +51,22 @@ struct node_buffer *edit_split_leaf(struct tree_edit *edit, u32 pos)
 	return right;
 }
 
+/*
+ * The key of the branch to what was split off.  Where that begins with another inode, all that this one will get lies there,
+ * also what comes before the item that was the first to come.
+ */
+static struct node_key split_key(const struct tree_edit *edit, u32 level, const struct node_buffer *right)
+{
+	struct node_key key = node_first_key(right->data), before;
+
+	if (!level) {
+		before = node_last_key(path_node(edit->path, 0));
+		if (before.high >> 8 < key.high >> 8)
+			key = (struct node_key){ key.high & ~0xffULL, 0 };
+	}
+	return key;
+}
+
 static void edit_grow_root(struct tree_edit *edit, struct node_buffer *right)
 {
 	struct node_buffer *left = edit->path->node[edit->path->top];
@@ -58,7 +74,7 @@ static void edit_grow_root(struct tree_edit *edit, struct node_buffer *right)
 	struct node_key key = node_first_key(left->data);
 
 	inner_insert(root->data, 0, &key, left);
-	key = node_first_key(right->data);
+	key = split_key(edit, left->level, right);
 	inner_insert(root->data, 1, &key, right);
 	tree_set_root_buffer(edit->vol, root);
 }
@@ -89,7 +105,7 @@ void edit_link_right(struct tree_edit *edit, u32 level, struct node_buffer *righ
 
 	edit->reshaped = true;
 	while (++level <= path->top) {
-		struct node_key key = node_first_key(right->data);
+		struct node_key key = split_key(edit, level - 1, right);
 		u32 pos = path->index[level] + 1;
 
 		if (!inner_full(edit, level)) {

@@ -187,6 +187,15 @@ static void note_append(struct tree *tree, const struct node_key *key)
 	tree->append_next = (tree->append_next + 1) % TREE_APPENDS;
 }
 
+/* Of a new inode its later items may have come first: what begins it is not left behind alone. */
+static bool split_parts_inode(const struct disk_node *leaf, const struct item_set *set)
+{
+	u64 ino = set->key.high >> 8;
+
+	return !set->found && set->pos && set->pos < node_count(leaf) && leaf_key(leaf, set->pos).high >> 8 == ino &&
+	       leaf_key(leaf, set->pos - 1).high >> 8 != ino;
+}
+
 /*
  * Where to cut a leaf that has no room for the item: how many items go left, counted as if it were there.
  *
@@ -219,7 +228,7 @@ static u32 split_choose(struct tree_edit *edit, const struct disk_node *leaf, co
 	if (before == U32_MAX)		/* the item is the last one */
 		return set->pos;
 	cut = before + sizeof(struct disk_item) + set->len;
-	if (cut <= room && total - cut <= room)
+	if (cut <= room && total - cut <= room && !split_parts_inode(leaf, set))
 		return set->pos + 1;
 	if (set->pos && before <= room && total - before <= room)
 		return set->pos;

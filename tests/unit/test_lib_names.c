@@ -705,6 +705,31 @@ static void test_change_count(void **state)
 	bed_free(&bed);
 }
 
+/* All that belongs to a new file is put into the tree at one place, whatever order it comes in: so leaves get full. */
+static void test_new_files_fill_leaves(void **state)
+{
+	const u32 files = 3000, leaves_for_each_1000 = 90;
+	struct bed bed = { .opts = { .manual = true, .dirty_bytes = 1ull << 30 } };
+	struct tux3_node *dir, *node;
+	static u8 data[4096];
+	char name[16];
+	u32 i;
+
+	bed_make(&bed, 256 << 20, 4096);
+	dir = tux3_root(bed.volume);
+	for (i = 0; i < files; i++) {
+		snprintf(name, sizeof(name), "file%u", i);
+		assert_ok(tux3_mknod(dir, NULL, name, S_IFREG | 0644, 0, 0, &node));
+		assert_ok(tux3_write(node, data, sizeof(data), 0));
+		tux3_node_put(node, 1);
+		if (i % 1000 == 999)
+			assert_ok(tux3_sync(bed.volume));
+	}
+	assert_in_range(tux3_core(bed.volume)->tree.dirty_count, 1, files / 1000 * leaves_for_each_1000);
+	tux3_node_put(dir, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -720,6 +745,7 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_busy_close),
 		cmocka_unit_test(test_change_count),
+		cmocka_unit_test(test_new_files_fill_leaves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
