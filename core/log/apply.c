@@ -42,19 +42,23 @@ static u32 chain_cut(const struct chain *chain, u8 *bytes)
 	return chain->len - chain->size;
 }
 
-static int chain_store(struct volume *vol, const struct tree_key *key, const u8 *chain, u32 len)
+static int chain_store(struct volume *vol, struct tree_spot *spot, const u8 *chain, u32 len)
 {
 	if (!len)
-		return tree_delete(vol, key);
-	return tree_set(vol, key, chain, len);
+		return tree_spot_delete(vol, spot);
+	return tree_spot_set(vol, spot, chain, len);
 }
 
-/* Read a chain into buffer number n; its length, 0 if there is none. */
-static int chain_load(struct volume *vol, const struct tree_key *key, unsigned int n)
+/* Read a chain into buffer number n; its length, 0 if there is none.  Until chain_store() nothing else is looked for. */
+static int chain_load(struct volume *vol, const struct tree_key *key, struct tree_spot *spot, unsigned int n)
 {
-	int len = tree_edit_lookup(vol, key, vol->log.item[n], TUX3_ITEM_MAX(vol->block_size));
+	int err = tree_edit_find(vol, key, spot);
 
-	return len == -ENOENT ? 0 : len;
+	if (err)
+		return err;
+	if (spot->len)
+		memcpy(vol->log.item[n], spot->data, min(spot->len, TUX3_ITEM_MAX(vol->block_size)));
+	return spot->len;
 }
 
 /* ---- parent pointers ---- */
@@ -75,7 +79,8 @@ static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32
 				       name_hash(vol, dir, TUX3_ITEM_PARENT, (const char *)name, name_len));
 	u8 *bytes = vol->log.item[1];
 	struct disk_parent *entry;
-	int len = chain_load(vol, &key, 1);
+	struct tree_spot spot;
+	int len = chain_load(vol, &key, &spot, 1);
 	struct chain chain;
 	bool found;
 
@@ -88,14 +93,14 @@ static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32
 	if (found == add)
 		return 0;
 	if (!add)
-		return chain_store(vol, &key, bytes, chain_cut(&chain, bytes));
+		return chain_store(vol, &spot, bytes, chain_cut(&chain, bytes));
 	if (len + sizeof(*entry) + name_len > TUX3_ITEM_MAX(vol->block_size))
 		return -ENOSPC;
 	entry = (void *)(bytes + len);
 	entry->dir = cpu_to_le64(dir);
 	entry->len = name_len;
 	memcpy(entry->name, name, name_len);
-	return tree_set(vol, &key, bytes, len + sizeof(*entry) + name_len);
+	return tree_spot_set(vol, &spot, bytes, len + sizeof(*entry) + name_len);
 }
 
 /* ---- directory entries ---- */
@@ -119,13 +124,14 @@ static int apply_dirent(struct volume *vol, enum tux3_record_type type, const vo
 	u32 room = TUX3_ITEM_MAX(vol->block_size), need = sizeof(*entry) + entry->len;
 	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, le64_to_cpu(record->hash));
 	u8 *bytes = vol->log.item[0];
+	struct tree_spot spot;
 	struct chain chain;
 	int total, err = 0;
 
 	if (len != offsetof(struct record_dirent, entry) + need || !entry->len ||
 	    dir > TUX3_INO_MAX || ino > TUX3_INO_MAX || dir < TUX3_INO_ROOT || (set && ino < TUX3_INO_ROOT))
 		return apply_bad(vol, type, "directory entry");
-	total = chain_load(vol, &key, 0);
+	total = chain_load(vol, &key, &spot, 0);
 	if (total < 0)
 		return total;
 	chain = chain_of(bytes, total);
@@ -144,7 +150,7 @@ static int apply_dirent(struct volume *vol, enum tux3_record_type type, const vo
 		memcpy(bytes + total, entry, need);
 		total += need;
 	}
-	err = chain_store(vol, &key, bytes, total);
+	err = chain_store(vol, &spot, bytes, total);
 	if (!err && old_ino && old_ino != ino)
 		err = parent_edit(vol, old_ino, dir, entry->name, entry->len, false);
 	if (!err)
@@ -181,12 +187,13 @@ static int apply_xattr(struct volume *vol, enum tux3_record_type type, const voi
 	u32 need = xattr_size(entry, len - offsetof(struct record_xattr, entry));
 	struct tree_key key = tree_key(le64_to_cpu(record->ino), TUX3_ITEM_XATTR, le64_to_cpu(record->hash));
 	u8 *bytes = vol->log.item[0];
+	struct tree_spot spot;
 	struct chain chain;
 	int total, err = 0;
 
 	if (!need || need != len - offsetof(struct record_xattr, entry) || key.ino > TUX3_INO_MAX)
 		return apply_bad(vol, type, "attribute");
-	total = chain_load(vol, &key, 0);
+	total = chain_load(vol, &key, &spot, 0);
 	if (total < 0)
 		return total;
 	chain = chain_of(bytes, total);
@@ -211,7 +218,7 @@ static int apply_xattr(struct volume *vol, enum tux3_record_type type, const voi
 	} else if (!old) {
 		return 0;
 	}
-	return err ? err : chain_store(vol, &key, bytes, total);
+	return err ? err : chain_store(vol, &spot, bytes, total);
 }
 
 /* ---- attributes, and the usage that follows from them ---- */
@@ -256,29 +263,42 @@ static bool quota_same(const struct disk_attr *a, const struct disk_attr *b)
 	return a->uid == b->uid && a->gid == b->gid && a->projid == b->projid && a->blocks == b->blocks;
 }
 
+/* The attributes at this place are about to change: what is used counts for others. */
+static int quota_move(struct volume *vol, const struct tree_key *key, struct tree_spot *spot, const struct disk_attr *attr)
+{
+	struct disk_attr old;
+	int err = 0;
+
+	if (spot->found) {
+		memcpy(&old, spot->data, sizeof(old));
+		if (quota_same(&old, attr))
+			return 0;
+		err = quota_account(vol, &old, -1);
+	}
+	if (!err)
+		err = quota_account(vol, attr, 1);
+	return err ? err : tree_edit_find(vol, key, spot);
+}
+
 static int apply_attr(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	const struct record_attr *record = payload;
 	struct tree_key key = tree_key(le64_to_cpu(record->ino), TUX3_ITEM_ATTR, 0);
-	struct disk_attr old;
-	int found, err = 0;
+	struct tree_spot spot;
+	int err;
 
 	if (key.ino > TUX3_INO_MAX || key.ino < TUX3_INO_ROOT)
 		return apply_bad(vol, type, "inode number");
-	found = tree_edit_lookup(vol, &key, &old, sizeof(old));
-	if (found < 0 && found != -ENOENT)
-		return found;
-	if (found >= 0 && found != sizeof(old))
+	err = tree_edit_find(vol, &key, &spot);
+	if (err)
+		return err;
+	if (spot.found && spot.len != sizeof(record->attr))
 		return apply_bad(vol, type, "attributes in the tree");
-	if (found < 0)
+	if (!spot.found)
 		vol->tree_inodes++;
-	if (found < 0 || !quota_same(&old, &record->attr)) {
-		if (found >= 0)
-			err = quota_account(vol, &old, -1);
-		if (!err)
-			err = quota_account(vol, &record->attr, 1);
-	}
-	return err ? err : tree_set(vol, &key, &record->attr, sizeof(record->attr));
+	if (vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA)
+		err = quota_move(vol, &key, &spot, &record->attr);
+	return err ? err : tree_spot_set(vol, &spot, &record->attr, sizeof(record->attr));
 }
 
 /* ---- extents ---- */

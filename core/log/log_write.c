@@ -89,11 +89,12 @@ static struct log_chunk *log_add_chunk(struct volume *vol)
 
 	if (!chunk)
 		return NULL;
-	chunk->block = kvzalloc(vol->block_size, GFP_COMMIT);
+	chunk->block = kvmalloc(vol->block_size, GFP_COMMIT);
 	if (!chunk->block) {
 		kfree(chunk);
 		return NULL;
 	}
+	memset(chunk->block, 0, sizeof(*chunk->block));
 	list_add_tail(&chunk->link, &vol->log.chunks);
 	vol->log.chunk_count++;
 	return chunk;
@@ -123,21 +124,36 @@ static int log_append(struct volume *vol, const void *data, u32 len)
 	return 0;
 }
 
-/* The record in one piece, if the last block has room for it; its padding is zero there. */
-static bool log_append_whole(struct volume *vol, const struct disk_record *head, const void *payload, u32 len, u32 size)
+/* What has been put together of a record is in the log. */
+static void log_count_record(struct log *log, u32 size)
+{
+	log->bytes += size;
+	log->records++;
+}
+
+/* The record in one piece, if the last block has room for it: returns where its payload is then. */
+static const void *log_append_whole(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len,
+				    const void *tail, u32 tail_len)
 {
 	struct log *log = &vol->log;
 	struct log_chunk *chunk = list_empty(&log->chunks) ? NULL : list_last_entry(&log->chunks, struct log_chunk, link);
-	u8 *at;
+	u32 size = sizeof(struct disk_record) + round_up(len + tail_len, 8);
+	struct disk_record *head;
+	u8 *data;
 
 	if (!chunk || size > chunk_capacity(vol) - chunk->used)
-		return false;
-	at = (u8 *)(chunk->block + 1) + chunk->used;
-	memcpy(at, head, sizeof(*head));
-	memcpy(at + sizeof(*head), payload, len);
-	log->crc = crc32c(log->crc, at, size);
+		return NULL;
+	head = (void *)((u8 *)(chunk->block + 1) + chunk->used);
+	data = (u8 *)(head + 1);
+	memset((u8 *)head + size - 8, 0, 8);	/* the padding */
+	*head = (struct disk_record){ .type = cpu_to_le16(type), .len = cpu_to_le32(len + tail_len) };
+	memcpy(data, payload, len);
+	if (tail_len)
+		memcpy(data + len, tail, tail_len);
+	log->crc = crc32c(log->crc, head, size);
 	chunk->used += size;
-	return true;
+	log_count_record(log, size);
+	return data;
 }
 
 /* In pieces, into this block and the next. */
@@ -169,16 +185,15 @@ static int log_append_pieces(struct volume *vol, const struct disk_record *head,
 static int log_append_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	struct disk_record head = { .type = cpu_to_le16(type), .len = cpu_to_le32(len) };
-	u32 padding = round_up(len, 8) - len, size = sizeof(head) + len + padding;
-	int err = 0;
+	u32 padding = round_up(len, 8) - len;
+	int err;
 
-	if (!log_append_whole(vol, &head, payload, len, size))
-		err = log_append_pieces(vol, &head, payload, len, padding);
-	if (err)
-		return err;
-	vol->log.bytes += size;
-	vol->log.records++;
-	return 0;
+	if (log_append_whole(vol, type, payload, len, NULL, 0))
+		return 0;
+	err = log_append_pieces(vol, &head, payload, len, padding);
+	if (!err)
+		log_count_record(&vol->log, sizeof(head) + len + padding);
+	return err;
 }
 
 /* Merging what the record before left underfull is a matter of what is in memory: so replay has to be told. */
@@ -203,20 +218,23 @@ static int log_merges(struct volume *vol)
 int log_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len,
 	       const void *tail, u32 tail_len)
 {
-	int err;
+	const void *logged = log_append_whole(vol, type, payload, len, tail, tail_len);
+	int err = 0;
 
-	if (tail_len) {
-		if (WARN_ON_ONCE(len + tail_len > log_record_max(vol)))
-			return -EINVAL;
-		memcpy(vol->log.record, payload, len);
-		memcpy((u8 *)vol->log.record + len, tail, tail_len);
-		payload = vol->log.record;
-		len += tail_len;
+	if (!logged) {
+		if (tail_len) {
+			if (WARN_ON_ONCE(len + tail_len > log_record_max(vol)))
+				return -EINVAL;
+			memcpy(vol->log.record, payload, len);
+			memcpy((u8 *)vol->log.record + len, tail, tail_len);
+			payload = vol->log.record;
+		}
+		logged = payload;
+		err = log_append_record(vol, type, payload, len + tail_len);
 	}
-	err = log_append_record(vol, type, payload, len);
 	if (!err)
-		err = apply_record(vol, type, payload, len);
-	return err ? err : log_merges(vol);
+		err = apply_record(vol, type, logged, len + tail_len);
+	return err || !vol->tree.underfull_count ? err : log_merges(vol);
 }
 
 int log_record_at(struct volume *vol, const struct tree_key *key, enum tux3_record_type type,
@@ -419,6 +437,7 @@ static u32 log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 
 	block->used = cpu_to_le32(chunk->used);
 	block->skip = cpu_to_le32(last ? log->skip : 0);
 	block->crc = 0;
+	memset((u8 *)(block + 1) + chunk->used, 0, chunk_capacity(vol) - chunk->used);
 	crc = crc32c(~0u, block, vol->block_size);
 	if (last || first)
 		records = crc32c(records, (const u8 *)(block + 1) + first, chunk->used - first);

@@ -299,6 +299,21 @@ void tree_prefetch(struct volume *vol, const struct tree_key *key);
 int tree_set(struct volume *vol, const struct tree_key *key, const void *data, u32 len);
 int tree_delete(struct volume *vol, const struct tree_key *key);	/* -ENOENT if it is not there */
 /*
+ * The same for who looks at the item first: its place, which holds until something else is looked for or changed between
+ * tree_edit_begin and tree_edit_end.  find: 0 or -errno; with spot->found the item is there, len bytes at data.
+ */
+struct tree_spot {
+	struct node_key key;
+	struct tree_path *way;
+	const void *data;
+	u32 len;
+	u32 pos;
+	bool found;
+};
+int tree_edit_find(struct volume *vol, const struct tree_key *key, struct tree_spot *spot);
+int tree_spot_set(struct volume *vol, struct tree_spot *spot, const void *data, u32 len);
+int tree_spot_delete(struct volume *vol, struct tree_spot *spot);
+/*
  * Delete up to max items with from <= key <= to, calling fn (may be NULL) for each before it goes.
  * Whole leaves in the range are dropped without redirecting them first.  *next (may be NULL): where
  * to go on if the limit was reached.  Returns the number deleted (max: there may be more) or what went

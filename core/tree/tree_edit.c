@@ -29,10 +29,8 @@ void tree_edit_end(struct volume *vol)
 
 /* ---- the parts of a change ---- */
 
-int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key)
+static void edit_start(struct tree_edit *edit, struct volume *vol, const struct node_key *key, struct tree_path *path)
 {
-	int err;
-
 	lockdep_assert_held_write(&vol->tree.sem);
 	WARN_ON_ONCE(vol->tree.snapshot_delta && vol->delta.applying <= vol->tree.snapshot_delta);
 	edit->vol = vol;
@@ -40,7 +38,14 @@ int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key 
 	edit->moved = edit->reshaped = false;
 	edit->spares = 0;
 	edit->err = 0;
-	edit->path = tree_way(vol, key, true, &err);
+	edit->path = path;
+}
+
+int edit_open(struct tree_edit *edit, struct volume *vol, const struct node_key *key)
+{
+	int err;
+
+	edit_start(edit, vol, key, tree_way(vol, key, true, &err));
 	return err;
 }
 
@@ -110,8 +115,8 @@ u32 edit_redirect_cost(const struct tree_edit *edit, u32 level)
 {
 	u32 nodes = 0;
 
-	for (; level <= edit->path->top; level++)
-		nodes += !test_bit(NODE_DIRTY, &edit->path->node[level]->state);
+	for (; level <= edit->path->top && !test_bit(NODE_DIRTY, &edit->path->node[level]->state); level++)
+		nodes++;
 	return nodes;
 }
 
@@ -280,7 +285,6 @@ static int edit_set(struct tree_edit *edit, struct item_set *set)
 	u32 used, cost, redirects;
 	int err;
 
-	set->pos = way_find(edit->path, &set->key, &set->found);
 	used = node_used(leaf, vol->block_size) + set->len;
 	if (set->found) {
 		u32 len = leaf_len(leaf, set->pos);
@@ -319,19 +323,46 @@ static int edit_set(struct tree_edit *edit, struct item_set *set)
 	return 0;
 }
 
-int tree_set(struct volume *vol, const struct tree_key *key, const void *data, u32 len)
+int tree_edit_find(struct volume *vol, const struct tree_key *key, struct tree_spot *spot)
 {
-	struct item_set set = { .key = node_key_pack(key), .data = data, .len = len };
-	struct tree_edit edit;
 	int err;
 
-	if (len > TUX3_ITEM_MAX(vol->block_size) || key->ino > TUX3_INO_MAX)
-		return -EINVAL;
-	err = edit_open(&edit, vol, &set.key);
+	spot->key = node_key_pack(key);
+	spot->way = tree_way(vol, &spot->key, true, &err);
 	if (err)
 		return err;
+	spot->pos = way_find(spot->way, &spot->key, &spot->found);
+	spot->len = 0;
+	if (spot->found) {
+		const struct disk_node *leaf = path_node(spot->way, 0);
+
+		spot->len = leaf_len(leaf, spot->pos);
+		spot->data = leaf_data(leaf, spot->pos);
+	}
+	return 0;
+}
+
+int tree_spot_set(struct volume *vol, struct tree_spot *spot, const void *data, u32 len)
+{
+	struct item_set set = { .key = spot->key, .data = data, .len = len, .pos = spot->pos, .found = spot->found };
+	struct tree_edit edit;
+
+	if (len > TUX3_ITEM_MAX(vol->block_size) || spot->key.high >> 8 > TUX3_INO_MAX)
+		return -EINVAL;
+	edit_start(&edit, vol, &spot->key, spot->way);
 	atomic64_inc(&vol->tree.edits);
 	return edit_close(&edit, edit_set(&edit, &set));
+}
+
+int tree_set(struct volume *vol, const struct tree_key *key, const void *data, u32 len)
+{
+	struct tree_spot spot;
+	int err;
+
+	if (key->ino > TUX3_INO_MAX)
+		return -EINVAL;
+	err = tree_edit_find(vol, key, &spot);
+	return err ? err : tree_spot_set(vol, &spot, data, len);
 }
 
 /* ---- deleting items ---- */
@@ -424,21 +455,22 @@ static int edit_delete(struct tree_edit *edit, const struct item_range *range)
 	return edit_delete_some(edit, range);
 }
 
+int tree_spot_delete(struct volume *vol, struct tree_spot *spot)
+{
+	struct item_range range = { .from = spot->pos, .to = spot->pos + 1, .merge = true };
+	struct tree_edit edit;
+
+	edit_start(&edit, vol, &spot->key, spot->way);
+	atomic64_inc(&vol->tree.edits);
+	return edit_close(&edit, spot->found ? edit_delete(&edit, &range) : -ENOENT);
+}
+
 int tree_delete(struct volume *vol, const struct tree_key *key)
 {
-	struct node_key packed = node_key_pack(key);
-	struct item_range range = { .merge = true };
-	struct tree_edit edit;
-	bool found;
-	int err;
+	struct tree_spot spot;
+	int err = tree_edit_find(vol, key, &spot);
 
-	err = edit_open(&edit, vol, &packed);
-	if (err)
-		return err;
-	atomic64_inc(&vol->tree.edits);
-	range.from = way_find(edit.path, &packed, &found);
-	range.to = range.from + 1;
-	return edit_close(&edit, found ? edit_delete(&edit, &range) : -ENOENT);
+	return err ? err : tree_spot_delete(vol, &spot);
 }
 
 /* ---- deleting a range ---- */

@@ -5,7 +5,8 @@
  * A commit goes through inodes one after the other, and what belongs together lies together: its next item is mostly in
  * the leaf of the one before it, or of the one before that (an entry of the directory, then items of the new inode).  So
  * the last few ways from the root down to a leaf are kept, with the range of keys that lead there and with
- * the place in the leaf; a key in that range needs no descent.
+ * the place in the leaf; a key in that range needs no descent.  Where it leads elsewhere, one of the ways mostly has the node
+ * above the leaf, as when names of a directory are set in any order: then it goes on from there.
  *
  * Invariants
  *  1. A way that is kept is what path_descend() would find: same nodes, same branches, and no narrower range can be told.
@@ -85,6 +86,88 @@ static struct tree_path *way_victim(struct tree *tree)
 	return &tree->ways[i];
 }
 
+/*
+ * The branch to key in the node above the leaf of a way: true if it is known to lead there, and the range of the branch is that
+ * of the leaf.  Of the first and the last branch it is not: their ranges end where those of the node do.
+ */
+static bool way_branch(const struct tree_path *way, const struct node_key *key, u32 *at)
+{
+	const struct disk_node *node;
+	struct node_key first, last;
+	u32 count;
+
+	if (!way_kept(way) || !way->top)
+		return false;
+	node = path_node(way, 1);
+	count = node_count(node);
+	if (count < 3)
+		return false;
+	first = inner_key(node, 1);
+	last = inner_key(node, count - 1);
+	if (node_key_less(key, &first) || !node_key_less(key, &last))
+		return false;
+	*at = inner_find(node, key);
+	return true;
+}
+
+/* The upper nodes of a way that is not kept become those of another. */
+static void way_share(struct tree_path *way, const struct tree_path *other)
+{
+	u32 level;
+
+	way->top = other->top;
+	for (level = 1; level <= other->top; level++) {
+		way->node[level] = other->node[level];
+		way->index[level] = other->index[level];
+		atomic_inc(&way->node[level]->refs);
+	}
+	way->bottom = 1;
+}
+
+/* Go to the leaf of key from the node above it, where another way has gone; false: from the root. */
+static bool way_branch_off(struct volume *vol, struct tree_path *way, const struct node_key *key)
+{
+	struct tree *tree = &vol->tree;
+	const struct tree_path *other;
+	const struct disk_node *node;
+	struct node_buffer *leaf;
+	struct node_key low, high;
+	struct node_link link;
+	u32 i, at;
+
+	for (i = 0; i < TREE_WAYS && !way_branch(&tree->ways[i], key, &at); i++)
+		;
+	if (i == TREE_WAYS)
+		return false;
+	other = &tree->ways[i];
+	node = path_node(other, 1);
+	link = inner_link(node, at);
+	low = inner_key(node, at);
+	high = inner_key(node, at + 1);
+	leaf = cache_peek(vol, &link);
+	if (!leaf)
+		return false;
+	if (!node_in_range(leaf->data, &low, &high)) {
+		cache_put(vol, leaf);
+		return false;
+	}
+	if (way_kept(way) && way->top && way->node[1] == other->node[1]) {
+		cache_put(vol, way->node[0]);
+	} else {
+		if (way_kept(way))
+			tree_path_put(vol, way);
+		way_share(way, other);
+	}
+	way->node[0] = leaf;
+	way->bottom = 0;
+	way->index[0] = 0;
+	way->index[1] = at;
+	way->low = low;
+	way->high = high;
+	way->has_low = way->has_high = true;
+	return true;
+}
+
 struct tree_path *tree_way(struct volume *vol, const struct node_key *key, bool read, int *err)
 {
 	struct tree *tree = &vol->tree;
@@ -109,6 +192,8 @@ struct tree_path *tree_way(struct volume *vol, const struct node_key *key, bool 
 		}
 	}
 	way = way_victim(tree);
+	if (way_branch_off(vol, way, key))
+		return way;
 	if (way_kept(way))
 		tree_path_put(vol, way);
 	*err = path_descend(vol, way, key, read);
