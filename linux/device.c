@@ -79,33 +79,45 @@ void bdev_bio_start(struct tux3_device *dev, struct bio *bio)
 		io_schedule();
 }
 
+/* The caller has commit_mutex, or has kept nothing. */
+static struct bio *kept_take(struct bdev_device *bd)
+{
+	struct bio *bio;
+
+	if (READ_ONCE(bd->keeper) != current)
+		return NULL;
+	bio = bd->kept;
+	bd->kept = NULL;
+	WRITE_ONCE(bd->keeper, NULL);
+	return bio;
+}
+
 void bdev_bio_kick(struct tux3_device *dev)
 {
-	struct bio *bio = bdev_device_of(dev)->kept;
+	struct bio *bio = kept_take(bdev_device_of(dev));
 
-	bdev_device_of(dev)->kept = NULL;
 	if (bio)
 		bdev_bio_submit(dev, bio);
 }
 
 void bdev_bio_keep(struct tux3_device *dev, struct bio *bio)
 {
+	struct bdev_device *bd = bdev_device_of(dev);
+
 	bdev_bio_kick(dev);
-	bdev_device_of(dev)->kept = bio;
+	WARN_ON_ONCE(bd->kept);
+	bd->kept = bio;
+	WRITE_ONCE(bd->keeper, current);
 }
 
 struct bio *bdev_bio_continue(struct tux3_device *dev, u64 addr, void *private)
 {
-	struct bio *bio = bdev_device_of(dev)->kept;
+	struct bio *bio = kept_take(bdev_device_of(dev));
 
-	if (!bio)
-		return NULL;
-	if (bio->bi_private != private || bio_end_sector(bio) != bdev_sector(dev, addr)) {
-		bdev_bio_kick(dev);
-		return NULL;
-	}
-	bdev_device_of(dev)->kept = NULL;
-	return bio;
+	if (!bio || (bio->bi_private == private && bio_end_sector(bio) == bdev_sector(dev, addr)))
+		return bio;
+	bdev_bio_submit(dev, bio);
+	return NULL;
 }
 
 /* ---- memory to bios ---- */

@@ -17,7 +17,8 @@
  * Memory: bdev_bio_alloc() never fails; it may wait for a bio of ours that is under way to complete.  So never hold
  * one that is not submitted while asking for the next.  Reads have their own reserve: a read never waits for writes.
  *
- * Locking: none of our own; all may be called from several tasks.  bdev_bio_alloc() and bdev_bio_submit() may sleep.
+ * Locking: none of our own, but for the bio that the back end keeps: commit_mutex.  All others may be called from several tasks.
+ * bdev_bio_alloc() and bdev_bio_submit() may sleep.
  */
 #ifndef TUX3_LINUX_DEVICE_H
 #define TUX3_LINUX_DEVICE_H
@@ -32,7 +33,8 @@ struct bdev_device {
 	struct block_device *bdev;	/* the caller's: open as long as we are */
 	struct super_block *sb;		/* of the mount */
 	struct bio_set write_bios, read_bios;
-	struct bio *kept;		/* commit_mutex; see bdev_bio_keep() */
+	struct bio *kept;		/* the keeper's alone; see bdev_bio_keep() */
+	struct task_struct *keeper;	/* who has commit_mutex and has kept it; NULL: there is none */
 	unsigned int align_mask;	/* memory that a bio points to, and its length, must have none of these bits */
 	char name[BDEVNAME_SIZE + 8];	/* "tux3 sda1" */
 };
@@ -70,7 +72,7 @@ void bdev_bio_start(struct tux3_device *dev, struct bio *bio);
 /*
  * For the back end's data: a bio that the next piece may go on with is kept instead of submitted; device_kick(),
  * which the core calls before it waits, submits it.  So does who is about to wait for a folio lock: bdev_bio_kick().
- * One at a time.
+ * One at a time.  An fsync ahead of the delta waits, and kicks, while the back end is at work: what is kept is not its.
  */
 void bdev_bio_keep(struct tux3_device *dev, struct bio *bio);
 /* The kept bio, no longer kept, if what is to be written at addr, with this bi_private, continues it; else NULL. */

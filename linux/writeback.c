@@ -709,7 +709,10 @@ static void host_data_let(struct tux3_inode *inode)
 	inode_unlock_shared(&core_node(inode)->vfs);
 }
 
-/* Stores into mappings go on meanwhile: as with any copy, those that come now may be in it or not. */
+/*
+ * Stores into mappings go on meanwhile: as with any copy, those that come now may be in it or not.  The block may have become
+ * durable since it was found dirty: then its folio may be another by now, not read yet.
+ */
 static bool host_data_peek(struct tux3_inode *inode, u64 block, void *data)
 {
 	struct tux3_node *node = core_node(inode);
@@ -719,6 +722,10 @@ static bool host_data_peek(struct tux3_inode *inode, u64 block, void *data)
 
 	if (IS_ERR(folio))
 		return false;
+	if (!folio_test_uptodate(folio)) {
+		folio_put(folio);
+		return false;
+	}
 	memcpy(data, folio_address(folio) + offset_in_folio(folio, pos), block_size);
 	folio_put(folio);
 	left = clamp_t(loff_t, left, 0, block_size);

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Many threads that write and fsync, beside all that goes on with the same and with other files.  In the virtual machine, on
+ * a volume mounted with fsync=ahead:
+ *
+ *	ahead run DIR SECONDS NOTES	work, then stop the volume in the middle of it; what must be there is noted
+ *	ahead check DIR NOTES		mounted again: it is there, and nothing is in a file that was not written to it
+ *
+ * Who is at work
+ *	owners		each has some files of its own: makes them, overwrites them as a whole (also through a mapping), appends,
+ *			renames, unlinks; then fsync, and notes what it may rely on
+ *	neighbours	write to, cut, punch, preallocate, map and fsync a few files that all of them have open
+ *	a maker		makes small files and unlinks them, and syncs nothing: commits have much to do
+ *	an evictor	drops the owners' files from the page cache, and reads them
+ *	victims		processes that write and fsync, and are killed all the time
+ *
+ * Each sector says to which file it belongs, its place in it, and with which change it came.
+ *
+ * Exit status 0: all went well.
+ */
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IOC_SHUTDOWN	_IOR('X', 125, uint32_t)
+#define AT_ONCE		2u
+
+#define SECTOR		512u
+#define OWNERS		6u
+#define FILES		8u		/* of each */
+#define NEIGHBOURS	3u
+#define SHARED		3u		/* their files */
+#define SHARED_BYTES	(1u << 20)
+#define BYTES_MAX	(320u << 10)	/* of an owner's file: more than an fsync takes ahead */
+#define MAKES		40u
+#define SHARED_ID	1000000u
+#define VICTIM_ID	2000000u
+
+struct sector {
+	uint64_t file, place, change;
+	uint8_t rest[SECTOR - 24];	/* all the same byte, from file and change */
+};
+
+/* An owner's file. */
+struct file {
+	uint64_t id;			/* another for each that is made anew; 0: there is none */
+	uint64_t change;		/* the newest */
+	uint64_t size;			/* in sectors */
+	uint64_t synced, synced_size;	/* so old is none of these sectors after an fsync; 0: no fsync yet */
+	uint32_t name;			/* it has had so many */
+	uint32_t synced_name;
+};
+
+static const char *dir;
+static struct file files[OWNERS][FILES];
+static atomic_bool over;		/* the volume has stopped: errors are no news */
+static atomic_ulong syncs, reads;
+static atomic_ulong ids = 1;
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec * 1e-9;
+}
+
+/* Something failed: is it because the volume has stopped?  Then the caller leaves. */
+static bool ended(const char *what)
+{
+	int saved = errno;
+
+	/* Who is first to hear of it may be faster than who has stopped it. */
+	for (int i = 0; i < 100 && !over && (saved == EIO || saved == EROFS); i++)
+		usleep(10000);
+	errno = saved;
+	if (!over)
+		err(1, "%s", what);
+	return true;
+}
+
+/* ---- sectors ---- */
+
+static void fill(struct sector *at, uint64_t file, uint64_t place, uint64_t count, uint64_t change)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		at[i].file = file;
+		at[i].place = place + i;
+		at[i].change = change;
+		memset(at[i].rest, (uint8_t)(file * 31 + change), sizeof(at[i].rest));
+	}
+}
+
+static bool is_zero(const struct sector *at)
+{
+	static const struct sector zero;
+
+	return !memcmp(at, &zero, sizeof(zero));
+}
+
+static bool is_whole(const struct sector *at, uint64_t file, uint64_t place)
+{
+	uint8_t byte = (uint8_t)(file * 31 + at->change);
+
+	return at->file == file && at->place == place && at->rest[0] == byte &&
+	       !memcmp(at->rest, at->rest + 1, sizeof(at->rest) - 1);
+}
+
+/* While others write, a sector may be read in the middle of it. */
+static bool is_ours(const struct sector *at, uint64_t file, uint64_t place)
+{
+	return at->file == file && at->place == place;
+}
+
+static void tell(const char *path, const struct sector *at, uint64_t file, uint64_t place)
+{
+	errx(1, "%s: sector %ju of file %ju says sector %ju of file %ju, change %ju, then %02x", path, (uintmax_t)place,
+	     (uintmax_t)file, (uintmax_t)at->place, (uintmax_t)at->file, (uintmax_t)at->change, at->rest[0]);
+}
+
+/* ---- stores ---- */
+
+static _Thread_local sigjmp_buf cut_short;
+
+static void on_sigbus(int sig)
+{
+	siglongjmp(cut_short, 1);
+}
+
+struct store {
+	struct sector *at;
+	uint64_t id, from, count, change;
+};
+
+/* false: somebody has cut the file, or the volume has stopped. */
+static bool try_store(const struct store *store)
+{
+	if (sigsetjmp(cut_short, 1))
+		return false;
+	fill(store->at, store->id, store->from, store->count, store->change);
+	return true;
+}
+
+/* ---- owners ---- */
+
+static void path_of(char *path, unsigned int owner, const struct file *file, uint32_t name)
+{
+	sprintf(path, "%s/owner-%u/%ju.%u", dir, owner, (uintmax_t)file->id, name);
+}
+
+static uint64_t some_size(unsigned int *seed)
+{
+	static const uint32_t sizes[] = { 1, 5, 8, 9, 40, 128, 256, 500, BYTES_MAX / SECTOR - 64 };
+
+	return sizes[rand_r(seed) % (sizeof(sizes) / sizeof(sizes[0]))];
+}
+
+/* All of it, or what is appended. */
+static bool owner_write(int fd, struct file *file, uint64_t from, uint64_t count)
+{
+	static _Thread_local struct sector buffer[BYTES_MAX / SECTOR];
+	uint64_t change = file->change + 1;
+
+	fill(buffer, file->id, from, count, change);
+	file->change = change;		/* it may be there from now on */
+	if (from + count > file->size)
+		file->size = from + count;
+	return pwrite(fd, buffer, count * SECTOR, from * SECTOR) == (ssize_t)(count * SECTOR);
+}
+
+static bool owner_store(int fd, struct file *file)
+{
+	struct sector *memory = mmap(NULL, file->size * SECTOR, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct store store = { memory, file->id, 0, file->size, file->change + 1 };
+	bool ok;
+
+	if (memory == MAP_FAILED)
+		return false;
+	file->change++;
+	ok = try_store(&store);
+	munmap(memory, file->size * SECTOR);
+	if (!ok)
+		errno = EIO;
+	return ok;
+}
+
+static bool owner_sync(int fd, struct file *file, uint64_t whole)
+{
+	if (fsync(fd))
+		return false;
+	if (whole)
+		file->synced = whole;
+	else if (!file->synced)
+		file->synced = 1;
+	file->synced_size = file->size;
+	file->synced_name = file->name;
+	syncs++;
+	return true;
+}
+
+static bool owner_make(unsigned int owner, struct file *file, unsigned int *seed)
+{
+	char path[4096];
+	bool ok;
+	int fd;
+
+	*file = (struct file){ .id = ids++, .name = 1 };
+	path_of(path, owner, file, 1);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	if (fd < 0)
+		return false;
+	ok = owner_write(fd, file, 0, some_size(seed)) && owner_sync(fd, file, file->change);
+	close(fd);
+	return ok;
+}
+
+static bool owner_change(unsigned int owner, struct file *file, unsigned int *seed)
+{
+	unsigned int what = rand_r(seed) % 8;
+	char path[4096], other[4096];
+	uint64_t whole = 0;
+	bool ok = true;
+	int fd;
+
+	path_of(path, owner, file, file->name);
+	if (what == 0) {
+		uint64_t gone = file->id;
+
+		file->id = 0;
+		sprintf(path, "%s/owner-%u/%ju.%u", dir, owner, (uintmax_t)gone, file->name);
+		return !unlink(path);
+	}
+	fd = open(path, O_RDWR);
+	if (fd < 0)
+		return false;
+	if (what == 1) {
+		path_of(other, owner, file, file->name + 1);
+		ok = !rename(path, other);
+		file->name += ok;
+	} else if (what <= 3 && file->size + 20 <= BYTES_MAX / SECTOR) {
+		ok = owner_write(fd, file, file->size, 1 + rand_r(seed) % 20);
+	} else if (what == 4) {
+		ok = owner_store(fd, file);
+		whole = file->change;
+	} else {
+		ok = owner_write(fd, file, 0, file->size);
+		whole = file->change;
+	}
+	ok = ok && owner_sync(fd, file, whole);
+	close(fd);
+	return ok;
+}
+
+static void *owner_thread(void *number)
+{
+	unsigned int owner = (long)number, seed = owner + 1;
+
+	for (;;) {
+		struct file *file = &files[owner][rand_r(&seed) % FILES];
+
+		if (!(file->id ? owner_change(owner, file, &seed) : owner_make(owner, file, &seed)) && ended("an owner"))
+			return NULL;
+	}
+}
+
+/* ---- others ---- */
+
+/* Some sectors, through a mapping: somebody may cut the file meanwhile. */
+static void shared_store(int fd, uint64_t id, uint64_t from, uint64_t count, uint64_t change)
+{
+	struct sector *memory = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct store store = { memory + from, id, from, count, change };
+
+	if (memory == MAP_FAILED)
+		err(1, "mmap");
+	try_store(&store);
+	munmap(memory, SHARED_BYTES);
+}
+
+static bool shared_change(int fd, uint64_t id, uint64_t change, unsigned int *seed)
+{
+	uint64_t from = rand_r(seed) % (SHARED_BYTES / SECTOR - 64), count = 1 + rand_r(seed) % 64;
+	struct sector buffer[64];
+
+	switch (rand_r(seed) % 8) {
+	case 0:
+		return !ftruncate(fd, from * SECTOR);
+	case 1:
+		return !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from * SECTOR, count * SECTOR);
+	case 2:
+		return !fallocate(fd, 0, from * SECTOR, count * SECTOR);
+	case 3:
+	case 4:
+		shared_store(fd, id, from, count, change);
+		return true;
+	}
+	fill(buffer, id, from, count, change);
+	return pwrite(fd, buffer, count * SECTOR, from * SECTOR) == (ssize_t)(count * SECTOR);
+}
+
+static void *neighbour_thread(void *number)
+{
+	unsigned int seed = 100 + (long)number;
+	uint64_t change = 0, i;
+	char path[4096];
+	int fds[SHARED];
+
+	for (i = 0; i < SHARED; i++) {
+		sprintf(path, "%s/shared-%ju", dir, (uintmax_t)i);
+		fds[i] = open(path, O_RDWR | O_CREAT, 0600);
+		if (fds[i] < 0 && ended(path))
+			return NULL;
+	}
+	for (;;) {
+		i = rand_r(&seed) % SHARED;
+		if ((!shared_change(fds[i], SHARED_ID + i, ++change, &seed) || (rand_r(&seed) % 4 == 0 && fsync(fds[i]))) &&
+		    ended("a neighbour"))
+			return NULL;
+		syncs++;
+	}
+}
+
+static void *maker_thread(void *unused)
+{
+	static char bytes[6000];
+	char path[4096];
+	unsigned int i;
+	int fd;
+
+	for (;;) {
+		for (i = 0; i < MAKES; i++) {
+			sprintf(path, "%s/maker/%u", dir, i);
+			fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+			if ((fd < 0 || write(fd, bytes, 700 + i * 130) < 0) && ended(path))
+				return NULL;
+			close(fd);
+		}
+		usleep(1000);
+		for (i = 0; i < MAKES; i += 2) {
+			sprintf(path, "%s/maker/%u", dir, i);
+			if (unlink(path) && ended(path))
+				return NULL;
+		}
+	}
+}
+
+/* Whatever is read, it is of this file. */
+static void evict(const char *path, uint64_t id)
+{
+	static _Thread_local struct sector buffer[BYTES_MAX / SECTOR];
+	int fd = open(path, O_RDONLY);
+	ssize_t got;
+
+	if (fd < 0)
+		return;			/* it has another name by now, or none */
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	got = pread(fd, buffer, sizeof(buffer), 0);
+	close(fd);
+	for (ssize_t i = 0; i < got / (ssize_t)SECTOR; i++)
+		if (!is_ours(&buffer[i], id, i))
+			tell(path, &buffer[i], id, i);
+	reads++;
+}
+
+static void *evictor_thread(void *unused)
+{
+	unsigned int seed = 200;
+	char path[4096];
+
+	while (!over) {
+		unsigned int owner = rand_r(&seed) % OWNERS;
+		struct file *file = &files[owner][rand_r(&seed) % FILES], copy = *file;
+
+		path_of(path, owner, &copy, copy.name);
+		if (copy.id)
+			evict(path, copy.id);
+	}
+	return NULL;
+}
+
+/* Never returns; has threads of its own, so that some wait while others write. */
+static void *victim_thread(void *number)
+{
+	static _Thread_local struct sector buffer[64];
+	char path[4096];
+	int fd;
+
+	sprintf(path, "%s/victim/%ld", dir, (long)number);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	fill(buffer, VICTIM_ID + (long)number, 0, 64, 1);
+	while (fd >= 0 && pwrite(fd, buffer, sizeof(buffer), 0) > 0 && !fsync(fd))
+		;
+	_exit(0);
+}
+
+static void victim(void)
+{
+	pthread_t thread;
+
+	for (long i = 1; i < 4; i++)
+		pthread_create(&thread, NULL, victim_thread, (void *)i);
+	victim_thread(NULL);
+}
+
+static void kill_victims(double end)
+{
+	unsigned int seed = 300;
+
+	while (now() < end) {
+		pid_t child = fork();
+
+		if (child < 0)
+			err(1, "fork");
+		if (!child) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			victim();
+		}
+		usleep(20000 + rand_r(&seed) % 60000);
+		kill(child, SIGKILL);
+		if (waitpid(child, NULL, 0) != child)
+			err(1, "waitpid");
+	}
+}
+
+/* ---- run ---- */
+
+static void make_dir(const char *format, unsigned int number)
+{
+	char path[4096];
+
+	sprintf(path, format, dir, number);
+	if (mkdir(path, 0700) && errno != EEXIST)
+		err(1, "%s", path);
+}
+
+static void make_dirs(void)
+{
+	int fd = open(dir, O_RDONLY);
+
+	for (unsigned int i = 0; i < OWNERS; i++)
+		make_dir("%s/owner-%u", i);
+	make_dir("%s/maker", 0);
+	make_dir("%s/victim", 0);
+	if (fd < 0 || syncfs(fd))	/* a file in a new directory does not go ahead */
+		err(1, "%s", dir);
+	close(fd);
+}
+
+static void stop(void)
+{
+	uint32_t at_once = AT_ONCE;
+	int fd = open(dir, O_RDONLY);
+
+	if (fd < 0 || ioctl(fd, IOC_SHUTDOWN, &at_once))
+		err(1, "stopping %s", dir);
+	over = true;
+	close(fd);
+}
+
+static void start(pthread_t *thread, void *(*run)(void *), long number)
+{
+	if (pthread_create(thread, NULL, run, (void *)number))
+		errx(1, "no thread");
+}
+
+static void run(double seconds, const char *notes)
+{
+	pthread_t threads[OWNERS + NEIGHBOURS + 2];
+	struct sigaction action = { .sa_handler = on_sigbus };
+	unsigned int count = 0, i;
+	FILE *out;
+
+	sigaction(SIGBUS, &action, NULL);
+	make_dirs();
+	for (i = 0; i < OWNERS; i++)
+		start(&threads[count++], owner_thread, i);
+	for (i = 0; i < NEIGHBOURS; i++)
+		start(&threads[count++], neighbour_thread, i);
+	start(&threads[count++], maker_thread, 0);
+	start(&threads[count++], evictor_thread, 0);
+	kill_victims(now() + seconds);
+	stop();
+	for (i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+	out = fopen(notes, "w");
+	if (!out || fwrite(files, sizeof(files), 1, out) != 1 || fclose(out))
+		err(1, "%s", notes);
+	printf("%lu fsyncs, %lu files read\n", syncs, reads);
+	if (!syncs || !reads)
+		errx(1, "nothing was done");
+}
+
+/* ---- check ---- */
+
+static void check_owner(unsigned int owner, const struct file *file)
+{
+	static struct sector buffer[BYTES_MAX / SECTOR + 1];
+	char path[4096];
+	uint32_t name = file->synced_name;
+	ssize_t got;
+	int fd;
+
+	if (!file->id || !file->synced)
+		return;
+	for (;; name++) {		/* what was renamed and not synced may be there in time */
+		path_of(path, owner, file, name);
+		fd = open(path, O_RDONLY);
+		if (fd >= 0)
+			break;
+		if (name >= file->name)
+			err(1, "%s, which was synced with name %u", path, file->synced_name);
+	}
+	got = read(fd, buffer, sizeof(buffer)) / SECTOR;
+	close(fd);
+	if (got < (ssize_t)file->synced_size || got > (ssize_t)file->size)
+		errx(1, "%s has %zd sectors, not %ju to %ju", path, got, (uintmax_t)file->synced_size, (uintmax_t)file->size);
+	for (ssize_t i = 0; i < got; i++)
+		if (!is_whole(&buffer[i], file->id, i) || buffer[i].change > file->change ||
+		    buffer[i].change < (i < (ssize_t)file->synced_size ? file->synced : 1))
+			tell(path, &buffer[i], file->id, i);
+}
+
+static void check_stamped(const char *path, uint64_t id)
+{
+	static struct sector buffer[SHARED_BYTES / SECTOR];
+	int fd = open(path, O_RDONLY);
+	ssize_t got = fd < 0 ? 0 : read(fd, buffer, sizeof(buffer));
+
+	if (fd >= 0)
+		close(fd);
+	for (ssize_t i = 0; i < got / (ssize_t)SECTOR; i++)
+		if (!is_zero(&buffer[i]) && !is_whole(&buffer[i], id, i))
+			tell(path, &buffer[i], id, i);
+}
+
+static void check(const char *notes)
+{
+	FILE *in = fopen(notes, "r");
+	unsigned int i, j, synced = 0;
+	char path[4096];
+
+	if (!in || fread(files, sizeof(files), 1, in) != 1)
+		err(1, "%s", notes);
+	fclose(in);
+	for (i = 0; i < OWNERS; i++)
+		for (j = 0; j < FILES; j++) {
+			check_owner(i, &files[i][j]);
+			synced += files[i][j].id && files[i][j].synced;
+		}
+	for (i = 0; i < SHARED; i++) {
+		sprintf(path, "%s/shared-%u", dir, i);
+		check_stamped(path, SHARED_ID + i);
+	}
+	for (i = 0; i < 4; i++) {
+		sprintf(path, "%s/victim/%u", dir, i);
+		check_stamped(path, VICTIM_ID + i);
+	}
+	printf("%u files are what was synced\n", synced);
+}
+
+int main(int argc, char **argv)
+{
+	dir = argc > 2 ? argv[2] : "";
+	if (argc == 5 && !strcmp(argv[1], "run"))
+		run(atof(argv[3]), argv[4]);
+	else if (argc == 4 && !strcmp(argv[1], "check"))
+		check(argv[3]);
+	else
+		errx(2, "usage: ahead run DIR SECONDS NOTES | ahead check DIR NOTES");
+	return 0;
+}

@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Many fsyncs ahead of the delta beside all that may go on with the same files (ahead.c, compiled before the machine starts): the
+# volume is frozen now and then, and stopped in the middle of it.
+#
+#	make guest-programs
+#	vm/run --cpus 4 --disk 256M -- tests/vm/guest/ahead.sh [SECONDS [ROUNDS]]
+cd "$(dirname "$0")/../../.." || exit 2
+. tests/vm/guest/lib.sh
+
+PROGRAM=${PROGRAM:-build/tests/ahead}
+SECONDS_EACH=${1:-4}
+ROUNDS=${2:-3}
+NOTES=/tmp/ahead.notes
+
+freeze_now_and_then() {
+	while sleep 0.7; do
+		fsfreeze -f "$MNT" && sleep 0.05
+		fsfreeze -u "$MNT"
+	done
+}
+
+no_complaint() {
+	! dmesg | grep -E "WARNING|BUG:|kernel BUG|Oops"
+}
+
+round() {	# $1: which; the rest: options of mkfs
+	local number=$1 freezer
+	shift
+	fresh "$@" || return 1
+	if [ $((number % 2)) = 0 ]; then
+		freeze_now_and_then 2>/dev/null &
+		freezer=$!
+	fi
+	check "round $number: many fsync at a time ($MOUNT_OPTIONS $*)" "$PROGRAM" run "$MNT" "$SECONDS_EACH" $NOTES
+	if [ -n "$freezer" ]; then
+		kill $freezer
+		wait $freezer 2>/dev/null
+		fsfreeze -u "$MNT" 2>/dev/null
+	fi
+	went=$(($(cat /sys/fs/tux3/*/fsyncs_ahead) + 0))
+	check "round $number: some of them went ahead" test "$went" -gt 0
+	umount "$MNT" && mount_it || return 1
+	check "round $number: what was synced is there" "$PROGRAM" check "$MNT" $NOTES
+	checked_umount "round $number: clean"
+}
+
+dmesg --clear
+for ((i = 1; i <= ROUNDS; i++)); do
+	case $((i % 3)) in
+	0) MOUNT_OPTIONS=fsync=ahead,age=5 round $i --block-size 32K ;;
+	1) MOUNT_OPTIONS=fsync=ahead,age=0.05,dirty=1M round $i ;;
+	2) MOUNT_OPTIONS=fsync=ahead,age=0.3,snapshot=4k round $i ;;
+	esac
+done
+check "the kernel has nothing to say" no_complaint
+summary
