@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # Many at work on one volume, for long: rounds of stress-ng's filesystem stressors, some at a time and others in each round,
-# of the separation of deltas, and of the races.  After each the volume is unmounted and checked.  In the machine, also with
-# --debug:
+# of the separation of deltas, of the races, and of fsyncs ahead.  After each the volume is unmounted and checked.  In the
+# machine, also with --debug:
 #	make guest-programs
 #	vm/run --cpus 8 --timeout 4000 --disk 2G --disk 64M -- tests/vm/guest/soak.sh [MINUTES [SEED]]
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
@@ -62,16 +62,21 @@ for ((round = SEED; round == SEED || SECONDS < MINUTES * 60; round++)); do
 	while [ ${#these[@]} -lt $AT_A_TIME ]; do
 		these+=("${order[at++ % ${#order[@]}]}")
 	done
-	# Deltas as they are by default, and in quick succession.
-	MOUNT_OPTIONS=$([ $((round % 2)) = 0 ] && echo age=0.05,dirty=4M)
+	# Deltas as they are by default, in quick succession, and overtaken by each fsync.
+	case $((round % 3)) in
+	0) MOUNT_OPTIONS=age=0.05,dirty=4M,fsync=ahead ;;
+	1) MOUNT_OPTIONS= ;;
+	2) MOUNT_OPTIONS=fsync=ahead ;;
+	esac
 	fresh || { failed fresh "no volume"; break; }
 	check "round $round, $((SECONDS / 60)) min: ${these[*]}" stress "${these[@]}"
 	checked_umount "round $round: clean after it"
 	mount_it && check "round $round: what is left can be removed" find "$MNT" -mindepth 1 -delete
 	checked_umount "round $round: clean after that"
-	case $((round % 3)) in
+	case $((round % 4)) in
 	1) script separation.sh 1 "$round" ;;
 	2) script races.sh 5 ;;
+	3) script ahead.sh 5 ;;
 	esac
 done
 rm "$VERDICT"
