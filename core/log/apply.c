@@ -73,17 +73,29 @@ static bool parent_find(struct chain *chain, u64 dir, const u8 *name, u32 name_l
 	return false;
 }
 
+/* Of an inode that was deleted just before, all parent pointers have gone with it. */
+static bool parents_gone(struct volume *vol, u64 ino)
+{
+	struct tree_key first = tree_key(ino, TUX3_ITEM_PARENT, 0), last = tree_key(ino, TUX3_ITEM_PARENT, U64_MAX);
+	struct tree_spot spot;
+
+	return !tree_edit_find(vol, &first, &spot) && !spot.found && tree_spot_none_to(&spot, &last);
+}
+
 static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32 name_len, bool add)
 {
-	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT,
-				       name_hash(vol, dir, TUX3_ITEM_PARENT, (const char *)name, name_len));
+	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT, 0);
 	u8 *bytes = vol->log.item[1];
 	struct disk_parent *entry;
 	struct tree_spot spot;
-	int len = chain_load(vol, &key, &spot, 1);
 	struct chain chain;
 	bool found;
+	int len;
 
+	if (!add && parents_gone(vol, ino))
+		return 0;
+	key.offset = name_hash(vol, dir, TUX3_ITEM_PARENT, (const char *)name, name_len);
+	len = chain_load(vol, &key, &spot, 1);
 	if (len < 0)
 		return len;
 	chain = chain_of(bytes, len);
@@ -153,8 +165,8 @@ static int apply_dirent(struct volume *vol, enum tux3_record_type type, const vo
 	err = chain_store(vol, &spot, bytes, total);
 	if (!err && old_ino && old_ino != ino)
 		err = parent_edit(vol, old_ino, dir, entry->name, entry->len, false);
-	if (!err)
-		err = parent_edit(vol, ino ? ino : old_ino, dir, entry->name, entry->len, set);
+	if (!err && ino)
+		err = parent_edit(vol, ino, dir, entry->name, entry->len, set);
 	return err;
 }
 
@@ -488,6 +500,114 @@ static int extent_insert(struct volume *vol, u64 ino, const struct record_extent
 	return 0;
 }
 
+/*
+ * What most writes do: replace blocks that lie in one extent, or fill a hole, and neither touches its neighbours.  One look
+ * at the leaf tells.  Else, and where it cannot tell, -EAGAIN: nothing was changed.
+ */
+struct map_place {
+	struct tree_spot spot;		/* of the extent that begins at the record's block */
+	u64 block, count, addr;
+	u64 start, len;			/* the extent that has all of them, which is in item[0]; len 0: they are a hole */
+};
+
+/* The extent before the place, if there is one in this leaf: 1.  0: there is none.  Else -EAGAIN, -EIO. */
+static int map_look_before(struct volume *vol, const struct map_place *place, u64 ino, struct disk_extent *extent, u64 *start)
+{
+	struct tree_key key;
+	const void *data;
+	u32 len;
+
+	if (!tree_spot_before(&place->spot, &key, &data, &len))
+		return place->block ? -EAGAIN : 0;
+	if (key.ino != ino || key.type != TUX3_ITEM_EXTENT)
+		return 0;
+	if (extent_check(vol, data, len))
+		return apply_bad(vol, TUX3_RECORD_EXTENT_MAP, "extent in the tree");
+	memcpy(extent, data, sizeof(*extent));
+	*start = key.offset;
+	return 1;
+}
+
+static int map_look(struct volume *vol, u64 ino, struct map_place *place)
+{
+	struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, place->block), last = key;
+	struct disk_extent *old = vol->log.item[0], before;
+	u64 start = 0, len = 0;
+	const void *data;
+	u32 bytes;
+	int err = tree_edit_find(vol, &key, &place->spot);
+
+	if (!err)
+		err = map_look_before(vol, place, ino, &before, &start);
+	if (err < 0)
+		return err;
+	if (err) {
+		len = le32_to_cpu(before.len);
+		/* It may go on into what is written; or that goes on where it ends. */
+		if (start + len == place->block && le64_to_cpu(before.addr) + len == place->addr)
+			return -EAGAIN;
+	}
+	if (place->spot.found) {
+		if (extent_check(vol, place->spot.data, place->spot.len))
+			return apply_bad(vol, TUX3_RECORD_EXTENT_MAP, "extent in the tree");
+		memcpy(old, place->spot.data, place->spot.len);
+		start = place->block;
+		len = le32_to_cpu(old->len);
+	} else if (start + len > place->block) {
+		tree_spot_before(&place->spot, &key, &data, &bytes);
+		memcpy(old, data, bytes);
+	} else {
+		last.offset += place->count - 1;
+		place->len = 0;
+		return tree_spot_none_to(&place->spot, &last) ? 0 : -EAGAIN;
+	}
+	place->start = start;
+	place->len = len;
+	if (place->block + place->count > start + len || le32_to_cpu(old->flags) & TUX3_EXTENT_UNWRITTEN ||
+	    le64_to_cpu(old->addr) + (place->block - start) == place->addr)
+		return -EAGAIN;
+	return 0;
+}
+
+static int map_simply(struct volume *vol, u64 ino, const struct record_extent *record)
+{
+	struct map_place place = {
+		.block = le64_to_cpu(record->block), .count = le64_to_cpu(record->count), .addr = le64_to_cpu(record->addr),
+	};
+	u32 flags = le32_to_cpu(record->flags), bytes = sizeof(struct disk_extent), left, right;
+	struct disk_extent *old = vol->log.item[0], *extent = vol->log.item[1];
+	struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, place.block);
+	struct punch punch = { .vol = vol };
+	int err;
+
+	if (place.count > (flags & TUX3_EXTENT_CSUM ? TUX3_EXTENT_CSUM_MAX(vol->block_size) : TUX3_EXTENT_MAX))
+		return -EAGAIN;
+	err = map_look(vol, ino, &place);
+	if (err)
+		return err;
+	left = right = 0;
+	if (place.len) {
+		left = place.block - place.start;
+		right = place.len - left - place.count;
+		err = punch_free(&punch, place.block, le64_to_cpu(old->addr) + left, place.count);
+		if (!err && left)
+			err = extent_store_part(vol, ino, place.start, 0, left);
+		if (!err && right)
+			err = extent_store_part(vol, ino, place.start, left + place.count, right);
+	}
+	if (err)
+		return err;
+	extent->addr = record->addr;
+	extent->birth = cpu_to_le64(vol->delta.applying);
+	extent->len = cpu_to_le32(place.count);
+	extent->flags = record->flags;
+	if (flags & TUX3_EXTENT_CSUM) {
+		memcpy(extent->csum, record->csum, place.count * sizeof(__le32));
+		bytes += place.count * sizeof(__le32);
+	}
+	return left || right ? tree_set(vol, &key, extent, bytes) : tree_spot_set(vol, &place.spot, extent, bytes);
+}
+
 static int apply_map(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	const struct record_extent *record = payload;
@@ -495,6 +615,7 @@ static int apply_map(struct volume *vol, enum tux3_record_type type, const void 
 	u64 addr = le64_to_cpu(record->addr), want = sizeof(*record);
 	u32 flags = le32_to_cpu(record->flags);
 	struct punch punch = { .vol = vol, .keep_block = block, .keep_addr = addr, .keep = true };
+	bool simple;
 	int err;
 
 	if (ino > TUX3_INO_MAX || !apply_extent_flags_valid(flags) || !apply_blocks_valid(vol, addr, count) ||
@@ -504,7 +625,10 @@ static int apply_map(struct volume *vol, enum tux3_record_type type, const void 
 		want += count * sizeof(__le32);
 	if (len != want)
 		return apply_bad(vol, type, "length");
-	err = punch_range(&punch, ino, block, count);
+	err = map_simply(vol, ino, record);
+	simple = err != -EAGAIN;
+	if (!simple)
+		err = punch_range(&punch, ino, block, count);
 	if (err)
 		return err;
 	if (vol->log.replaying && punch.kept != count) {
@@ -517,7 +641,7 @@ static int apply_map(struct volume *vol, enum tux3_record_type type, const void 
 	vol->log.blocks_delta += count;
 	if (flags & TUX3_EXTENT_UNWRITTEN)
 		vol->space.unwritten += count;
-	return extent_insert(vol, ino, record);
+	return simple ? 0 : extent_insert(vol, ino, record);
 }
 
 static int apply_punch(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)

@@ -313,6 +313,10 @@ struct tree_spot {
 int tree_edit_find(struct volume *vol, const struct tree_key *key, struct tree_spot *spot);
 int tree_spot_set(struct volume *vol, struct tree_spot *spot, const void *data, u32 len);
 int tree_spot_delete(struct volume *vol, struct tree_spot *spot);
+/* The item before it, if that is in the same leaf; else false. */
+bool tree_spot_before(const struct tree_spot *spot, struct tree_key *key, const void **data, u32 *len);
+/* Is there no item from there (it is not found) up to this key?  false also if that cannot be told from this leaf. */
+bool tree_spot_none_to(const struct tree_spot *spot, const struct tree_key *to);
 /*
  * Delete up to max items with from <= key <= to, calling fn (may be NULL) for each before it goes.
  * Whole leaves in the range are dropped without redirecting them first.  *next (may be NULL): where

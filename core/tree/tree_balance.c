@@ -214,10 +214,11 @@ static bool path_mergeable(struct volume *vol, const struct tree_path *path, u32
 bool tree_next_merge(struct volume *vol, struct tree_merge *merge)
 {
 	struct tree *tree = &vol->tree;
+	const struct tree_path *path;
 	struct node_buffer *node;
 	struct node_key key;
-	struct tree_path path;
 	bool found = false;
+	int err;
 
 	while (!found && tree->underfull_count) {
 		u32 i = --tree->underfull_count;
@@ -225,16 +226,16 @@ bool tree_next_merge(struct volume *vol, struct tree_merge *merge)
 		merge->key = tree->underfull[i].key;
 		merge->level = tree->underfull[i].level;
 		key = node_key_pack(&merge->key);
-		if (path_descend(vol, &path, &key, false))
+		path = tree_way(vol, &key, false, &err);
+		if (!path)
 			continue;
-		node = merge->level < path.top ? path.node[merge->level] : NULL;
+		node = merge->level < path->top ? path->node[merge->level] : NULL;
 		/* Not the node of the note any more, or written since: then it would have to be redirected. */
 		if (node && node->addr == tree->underfull[i].addr && test_bit(NODE_DIRTY, &node->state) &&
 		    node_underfull(vol, node->data)) {
-			merge->right = path_mergeable(vol, &path, merge->level, true);
-			found = merge->right || path_mergeable(vol, &path, merge->level, false);
+			merge->right = path_mergeable(vol, path, merge->level, true);
+			found = merge->right || path_mergeable(vol, path, merge->level, false);
 		}
-		tree_path_put(vol, &path);
 	}
 	return found;
 }

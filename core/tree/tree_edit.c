@@ -342,6 +342,31 @@ int tree_edit_find(struct volume *vol, const struct tree_key *key, struct tree_s
 	return 0;
 }
 
+bool tree_spot_before(const struct tree_spot *spot, struct tree_key *key, const void **data, u32 *len)
+{
+	const struct disk_node *leaf = path_node(spot->way, 0);
+	struct node_key packed;
+
+	if (!spot->pos)
+		return false;
+	packed = leaf_key(leaf, spot->pos - 1);
+	*key = node_key_unpack(&packed);
+	*data = leaf_data(leaf, spot->pos - 1);
+	*len = leaf_len(leaf, spot->pos - 1);
+	return true;
+}
+
+bool tree_spot_none_to(const struct tree_spot *spot, const struct tree_key *to)
+{
+	const struct disk_node *leaf = path_node(spot->way, 0);
+	struct node_key last = node_key_pack(to), next;
+
+	if (spot->pos == node_count(leaf))
+		return !spot->way->has_high || node_key_less(&last, &spot->way->high);
+	next = leaf_key(leaf, spot->pos);
+	return node_key_less(&last, &next);
+}
+
 int tree_spot_set(struct volume *vol, struct tree_spot *spot, const void *data, u32 len)
 {
 	struct item_set set = { .key = spot->key, .data = data, .len = len, .pos = spot->pos, .found = spot->found };
@@ -394,13 +419,15 @@ static int edit_show_items(struct tree_edit *edit, const struct item_range *rang
 
 static int edit_delete_some(struct tree_edit *edit, const struct item_range *range)
 {
-	int err = edit_reserve(edit, edit_redirect_cost(edit, 0));
+	u32 redirects = edit_redirect_cost(edit, 0);
+	int err = redirects ? edit_reserve(edit, redirects) : 0;
 
-	if (!err)
+	if (!err && range->fn)
 		err = edit_show_items(edit, range);
 	if (err)
 		return err;
-	edit_redirect(edit, 0);
+	if (redirects)
+		edit_redirect(edit, 0);
 	leaf_delete(path_node(edit->path, 0), edit->vol->block_size, range->from, range->to);
 	if (range->merge)
 		edit_note_underfull(edit, 0);
