@@ -250,10 +250,12 @@ static int volume_start_writing(struct volume *vol)
 	/* Once: what is found later is of inodes that are in use, but for those that were put off. */
 	if (!err)
 		err = intent_commit_recovered(vol);
+	delta_lock(vol);
 	if (!err)
 		err = vol->orphans_queued ? delete_begin_later(vol) : delete_orphans(vol);
 	if (!err)
 		vol->orphans_queued = true;
+	delta_unlock(vol);
 	if (!err)
 		err = delta_start(vol);
 	if (err)
@@ -263,9 +265,9 @@ static int volume_start_writing(struct volume *vol)
 	while (!err && (vol->log.must_write || delete_cuts_left(vol) ||
 			(vol->opts.manual && delta_has_changes(vol))))
 		err = commit_delta(vol);
-	delta_unlock(vol);
 	if (!err && delta_has_changes(vol))
 		delta_request(vol);
+	delta_unlock(vol);
 	return err;
 }
 
@@ -405,8 +407,10 @@ int volume_stop(struct volume *vol)
 	err = vol->read_only ? 0 : delta_commit_unify(vol);
 	if (volume_error(vol)) {
 		err = volume_error(vol);
+		delta_lock(vol);
 		for (n = 0; n < 2; n++)		/* what could not be committed */
 			commit_give_up(vol, n);
+		delta_unlock(vol);
 	}
 	return err;
 }
@@ -426,8 +430,8 @@ void volume_abandon(struct volume *vol)
 	atomic_cmpxchg(&vol->error, 0, -ESHUTDOWN);
 	delta_stop(vol);
 	delta_lock(vol);
-	delta_unlock(vol);
 	for (n = 0; n < 2; n++)
 		commit_give_up(vol, n);
+	delta_unlock(vol);
 	volume_release(vol);
 }

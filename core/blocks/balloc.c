@@ -203,12 +203,14 @@ static u32 group_set_busy(struct balloc *balloc, struct balloc_group *group, u32
 {
 	u32 count = group_mark_busy(group, from, len);
 
+	lockdep_assert_held(&balloc->lock);
 	atomic64_sub(count, &balloc->free_blocks);
 	return count;
 }
 
 static void group_clear_busy(struct balloc *balloc, struct balloc_group *group, u32 from, u32 len)
 {
+	lockdep_assert_held(&balloc->lock);
 	group_unmark_busy(group, from, len);
 	atomic64_add(len, &balloc->free_blocks);
 }
@@ -217,6 +219,7 @@ static void group_clear_busy(struct balloc *balloc, struct balloc_group *group, 
 static void group_set_disk(struct balloc *balloc, struct balloc_group *group, enum balloc_kind kind,
 			   u32 from, u32 len)
 {
+	lockdep_assert_held(&balloc->lock);
 	bitmap_set(group->disk, from, len);
 	atomic64_add(len, &balloc->disk_used);
 	if (kind == BALLOC_DATA)
@@ -228,6 +231,7 @@ static void group_set_disk(struct balloc *balloc, struct balloc_group *group, en
 static void group_clear_disk(struct balloc *balloc, struct balloc_group *group, enum balloc_kind kind,
 			     u32 from, u32 len)
 {
+	lockdep_assert_held(&balloc->lock);
 	bitmap_clear(group->disk, from, len);
 	atomic64_sub(len, &balloc->disk_used);
 	if (kind == BALLOC_DATA)
@@ -249,6 +253,7 @@ static int range_locate(struct volume *vol, const char *what, u64 addr, u64 len,
 {
 	u64 index;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!len || addr >= vol->total_blocks || len > vol->total_blocks - addr)
 		return range_error(vol, what, addr, len, "they are not blocks of the volume");
 	index = addr / vol->group_blocks;
@@ -390,6 +395,7 @@ static int range_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 l
 	u32 from;
 	int err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	err = range_locate(vol, "free", addr, len, &group, &from);
 	if (!err)
 		err = range_check_used(vol, "free", kind, group, from, len);
@@ -411,6 +417,7 @@ static int range_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 
 	u32 from;
 	int err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	err = range_locate(vol, "free", addr, len, &group, &from);
 	if (!err)
 		err = range_check_used(vol, "free", kind, group, from, len);
@@ -584,6 +591,7 @@ static int group_verify(struct volume *vol, const struct balloc_group *group, ch
 {
 	u32 free = 0, extra = 0, wrong = 0, i;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	for (i = 0; i < vol->group_blocks / BITS_PER_LONG; i++) {
 		free += BITS_PER_LONG - hweight64(group->busy[i]);
 		extra += hweight64(group->busy[i] & ~group->disk[i]);

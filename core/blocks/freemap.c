@@ -273,6 +273,7 @@ struct balloc_info *group_info(struct volume *vol, u64 index)
 	u64 first = rounddown(index, CHUNK_GROUPS);
 	u32 count = min_t(u64, CHUNK_GROUPS, balloc->group_count - first);
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!*place) {
 		*place = kvzalloc(sizeof(**place) + count * sizeof(struct balloc_info), GFP_COMMIT);
 		if (!*place)
@@ -286,6 +287,7 @@ static struct balloc_group *group_create(struct volume *vol, u64 index, struct b
 {
 	struct balloc_group *group = kzalloc(sizeof(*group), GFP_COMMIT);
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!group || group_bitmaps_alloc(vol, group)) {
 		kfree(group);
 		return NULL;
@@ -414,6 +416,7 @@ static int group_read(struct volume *vol, struct balloc_group *group, const void
 	void *buf;
 	int err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	lockdep_assert_not_held(&vol->delta.inside);
 	if (!slots) {
 		group_fill_fixed(vol, group);
@@ -466,6 +469,7 @@ static int group_adopt(struct volume *vol, struct balloc_group *group, int slot,
 	struct balloc_info *info = group->info;
 	u32 free = vol->group_blocks - bitmap_weight(group->disk, vol->group_blocks);
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (info->state == GROUP_KNOWN && info->free != free) {
 		scnprintf(why, why_size, "%u blocks are free, there were %u when it was dropped from memory",
 			  free, info->free);
@@ -492,6 +496,7 @@ static void group_give_up(struct volume *vol, u64 index, struct balloc_info *inf
 {
 	struct balloc *balloc = &vol->balloc;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (info->state == GROUP_UNKNOWN) {
 		balloc->unknown_groups--;
 		balloc->bad_groups++;
@@ -617,6 +622,7 @@ static void prefetch_adopt(struct volume *vol, const struct map_read *plan, cons
 {
 	struct balloc_info *info = group_info(vol, plan->index);
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!read->err && info && !info->group && info->state == plan->state && info->slot == plan->slot)
 		group_load(vol, plan->index, info, read->data);
 }
@@ -855,6 +861,7 @@ static int snapshot_add(struct volume *vol, struct balloc_group *group, u8 slot,
 {
 	struct map_write *write = kzalloc(sizeof(*write), GFP_NOFS);
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!write)
 		return -ENOMEM;
 	write->group = group->index;
@@ -887,6 +894,7 @@ static int snapshot_prepare(struct volume *vol, u64 delta, struct list_head *wri
 	struct balloc_group *group;
 	int slot, err;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	list_for_each_entry(group, &vol->balloc.changed, link) {
 		u8 current_slot = group->info->slot;
 

@@ -96,6 +96,7 @@ static u64 group_packed_bytes(const struct balloc_group *group)
 /* Of the bitmaps, where they are. */
 int group_bitmaps_alloc(struct volume *vol, struct balloc_group *group)
 {
+	lockdep_assert_held(&vol->balloc.lock);
 	group->disk = kvzalloc(2 * group_bitmap_bytes(vol), GFP_COMMIT);
 	if (!group->disk)
 		return -ENOMEM;
@@ -124,6 +125,7 @@ static bool group_pack(struct volume *vol, struct balloc_group *group)
 {
 	struct balloc *balloc = &vol->balloc;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	group->packed = bits_create(vol, group->disk, group->extra ? group->busy : NULL);
 	if (!group->packed)
 		return false;
@@ -139,6 +141,7 @@ int group_unpack(struct volume *vol, struct balloc_group *group)
 {
 	struct group_bits *packed = group->packed;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!packed)
 		return 0;
 	if (group_bitmaps_alloc(vol, group))
@@ -159,6 +162,7 @@ void group_pack_cold(struct volume *vol, u64 keep)
 {
 	struct balloc *balloc = &vol->balloc;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	while (balloc->loaded - balloc->packed > keep && !list_empty(&balloc->hot))
 		if (!group_pack(vol, list_first_entry(&balloc->hot, struct balloc_group, hot_link)))
 			return;
@@ -171,6 +175,7 @@ struct group_bits *group_copy_packed(struct volume *vol, const struct balloc_gro
 	struct group_bits *copy;
 	size_t size;
 
+	lockdep_assert_held(&vol->balloc.lock);
 	if (!group->packed)
 		return bits_create(vol, group->disk, NULL);
 	size = sizeof(*copy) + group->packed->disk_bytes;
@@ -189,6 +194,7 @@ void group_bits_unpack(struct volume *vol, const struct group_bits *packed, unsi
 
 void group_copy_bits(struct volume *vol, const struct balloc_group *group, unsigned long *bits)
 {
+	lockdep_assert_held(&vol->balloc.lock);
 	if (group->packed)
 		group_bits_unpack(vol, group->packed, bits);
 	else

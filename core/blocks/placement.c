@@ -97,6 +97,7 @@ static bool stretches_drop(struct balloc *balloc)
 	bool dropped = false;
 	u32 i;
 
+	lockdep_assert_held(&balloc->lock);
 	for (i = BALLOC_STRETCHES; i-- > 0 && !(dropped && i < BALLOC_FILE_STRETCHES);) {
 		dropped |= balloc->stretches[i].next < balloc->stretches[i].end;
 		stretch_drop(&balloc->stretches[i]);
@@ -205,6 +206,7 @@ static int search_group(struct search *search, u64 index, u32 begin, u32 len, bo
 	struct balloc_group *group;
 	int err;
 
+	lockdep_assert_held(&search->vol->balloc.lock);
 	if (!info)
 		return -ENOMEM;
 	if (info->state == GROUP_BAD || (info->state == GROUP_KNOWN && min(info->longest, info->free) < len))
@@ -314,6 +316,7 @@ static u32 longest_known(struct balloc *balloc)
 	u64 chunks = DIV_ROUND_UP(balloc->group_count, CHUNK_GROUPS), i;
 	u32 longest = 0;
 
+	lockdep_assert_held(&balloc->lock);
 	for (i = 0; i < chunks; i++)
 		if (balloc->chunks[i])
 			longest = max(longest, balloc->chunks[i]->longest);
@@ -383,6 +386,7 @@ static struct balloc_stretch *stretch_of_file(struct balloc *balloc, u64 goal, b
 	struct balloc_stretch *stretch, *oldest = NULL;
 	u32 i;
 
+	lockdep_assert_held(&balloc->lock);
 	*own = false;
 	for (i = BALLOC_FILE_STRETCHES; i < BALLOC_STRETCHES; i++) {
 		stretch = &balloc->stretches[i];

@@ -156,6 +156,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	u32 dirty = commit_take_attr(inode, delta, &attr);
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (inode->deleted)
 		return 0;
 	if (unlikely(inode->blocks_epoch != vol->blocks_epoch))
@@ -201,6 +202,7 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	u32 dirty = slot->dirty;
 	bool last;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	/* Before the host drops clean data: what was removed and then written again is in the tree, not a hole. */
 	spin_lock(&inode->lock);
 	removed = slot->removed;
@@ -461,6 +463,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	struct delta_state *state = &vol->delta;
 	struct tux3_inode *inode, *next;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	/* First the counts, so that who waits for committed finds them right. */
 	atomic64_set(&state->dirty_bytes[delta & 1], 0);
 	atomic64_set(&state->value_bytes[delta & 1], 0);
@@ -570,6 +573,7 @@ void commit_give_up(struct volume *vol, unsigned int slot)
 	struct llist_node *inodes = llist_del_all(&vol->delta.dirty[slot]);
 	struct tux3_inode *inode, *next;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	llist_for_each_entry_safe(inode, next, inodes, dirty_node[slot])
 		commit_inode_done(inode, slot, -ESHUTDOWN);
 }

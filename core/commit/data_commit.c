@@ -429,6 +429,7 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	};
 	int err;
 
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
 	if (S_ISLNK(attr->mode))
 		return inode->in_tree || !inode->target ? 0 : symlink_store(&dc);
 	err = data_commit_removed(&dc);

@@ -408,6 +408,7 @@ int unify_poll(struct volume *vol)
 
 void unify_flushed(struct volume *vol)
 {
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	vol->unify.flushes++;
 }
 

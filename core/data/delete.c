@@ -59,6 +59,7 @@ int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block)
 	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, ino);
 	int err;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	tree_edit_begin_at(vol, &key);
 	err = delete_orphan_item(vol, ino, kind, block);
 	tree_edit_end(vol);
@@ -134,6 +135,7 @@ int delete_inode_is_long(struct tux3_inode *inode)
 {
 	struct tree_skip slice = { .left = inode->vol->opts.slice_extents };
 
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
 	if (delete_is_long(inode->vol, inode->blocks))
 		return 1;
 	return inode->attr.flags & TUX3_ATTR_XATTRS ? xattrs_look(inode->vol, inode->ino, 0, &slice) : 0;
@@ -145,6 +147,7 @@ int delete_cut(struct tux3_inode *inode, u64 block)
 	struct delete_work *work;
 	int err = delete_mark_orphan(vol, inode->ino, TUX3_ORPHAN_TRUNCATE, block);
 
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
 	if (err)
 		return err;
 	work = delete_queue(vol, inode->ino, TUX3_ORPHAN_TRUNCATE, block);
@@ -352,6 +355,7 @@ bool delete_under_way(struct volume *vol)
 /* What the commits so far have charged may be enough once it is settled: so not at the first time. */
 bool delete_is_starved(struct volume *vol)
 {
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	return vol->delta.starved > 1;
 }
 
@@ -411,6 +415,7 @@ int delete_begin_later(struct volume *vol)
 	struct list_head list;
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	INIT_LIST_HEAD(&list);
 	delta_take_forgotten(vol, &list);
 	list_for_each_entry_safe(forgotten, next, &list, link) {

@@ -10,7 +10,7 @@
 struct volume;
 struct tux3_inode;
 
-/* All of these: commit_mutex held. */
+/* All of these with commit_mutex held, but where a hint will do, and delete_exit(). */
 int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree);
 int delete_inode_is_long(struct tux3_inode *inode);	/* it goes in slices: 1, else 0, or -errno */
 /* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
@@ -20,8 +20,8 @@ bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in sli
 /* The ORPHAN item of an inode, kind 0: none.  Between tree edits. */
 int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
 int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
-bool delete_under_way(struct volume *vol);
-bool delete_cuts_left(struct volume *vol);
+bool delete_under_way(struct volume *vol);	/* or as a hint */
+bool delete_cuts_left(struct volume *vol);	/* or as a hint */
 bool delete_is_starved(struct volume *vol);	/* they wait for a unify; commit_mutex */
 int delete_orphans(struct volume *vol);		/* at mount: queue what orphan items say */
 /* The volume becomes writable again: queue what delta_forget_later() was told of. */

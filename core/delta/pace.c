@@ -121,6 +121,7 @@ void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone)
 {
 	struct pace *pace = &vol->pace;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (bytes && bytes <= PACE_SMALL_BYTES && alone)
 		pace_learn_base(pace, ns);
 	if (bytes < PACE_LEARN_BYTES)
@@ -133,6 +134,7 @@ void pace_learn_load(struct volume *vol, u64 bytes, u64 ns)
 {
 	struct pace *pace = &vol->pace;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (bytes >= PACE_LEARN_BYTES / 2)
 		WRITE_ONCE(pace->load_rate, pace_average(&pace->load_bytes, &pace->load_us, bytes, ns, pace->base_ns));
 	if (READ_ONCE(pace->synced_ns))
@@ -143,6 +145,7 @@ u64 pace_in_flight_max(struct volume *vol)
 {
 	struct pace *pace = &vol->pace;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (vol->opts.manual || !pace_syncing(pace))
 		return U64_MAX;
 	return max_t(u64, READ_ONCE(pace->bandwidth) / 1000 * PACE_FLIGHT_MS, PACE_FLIGHT_MIN_BYTES);

@@ -190,6 +190,7 @@ void space_note_kinds(struct volume *vol, u64 delta, u64 cost, s64 times)
 
 void space_note_log(struct volume *vol, u64 delta, u64 blocks)
 {
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
 		atomic64_add(blocks, &vol->space.charges[delta & 1].log);
 }
@@ -249,6 +250,7 @@ void space_check_commit(struct volume *vol, u64 delta, s64 charged)
 		     before[SPACE_DATA] - before[SPACE_LOG] - before[SPACE_NODES];
 	bool right = blocks <= charged + (s64)space_own_log(vol);
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (IS_ENABLED(CONFIG_PROVE_LOCKING) && !space_check_kinds(vol, delta, vol->space.closed))
 		right = false;
 	if (!right)
@@ -305,6 +307,7 @@ s64 space_close_delta(struct volume *vol, u64 delta)
 {
 	s64 standing = vol->space.standing[delta & 1];
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	space_taken(vol, vol->space.taken);
 	vol->space.closed = standing;
 	vol->space.standing[delta & 1] = 0;
@@ -368,6 +371,7 @@ bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 	/* The counts of a damaged volume may be anything.  With nothing for a unify to give back it goes ahead. */
 	bool unified = !vol->tree.dirty_count && !vol->log.length;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (left >= 0 || (first && (left >= -(s64)vol->space.reserve - price || unified))) {
 		*charged += price;
 		space_note_slice(vol);
@@ -381,6 +385,7 @@ void space_settle(struct volume *vol, s64 charged)
 {
 	s64 available = space_available(vol), move = available - vol->space.available + charged;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	vol->space.available = available;
 	atomic64_add(move, &vol->space.balance);
 	if (move > 0)

@@ -117,6 +117,7 @@ static void windows_limit(struct ialloc *ialloc, struct ialloc_window *keep)
 {
 	u32 tries = LIMIT_TRIES;
 
+	lockdep_assert_held(&ialloc->lock);
 	while (ialloc->count > ialloc->windows_max && tries--) {
 		struct ialloc_window *window = list_first_entry(&ialloc->lru, struct ialloc_window, lru);
 
@@ -138,6 +139,7 @@ static void number_hold(struct ialloc_window *window, u32 bit)
 /* The tree knows about this number.  May drop the window. */
 static void number_unhold(struct ialloc *ialloc, struct ialloc_window *window, u32 bit)
 {
+	lockdep_assert_held(&ialloc->lock);
 	if (!test_bit(bit, window->held))
 		return;
 	__clear_bit(bit, window->held);
@@ -208,6 +210,7 @@ static struct ialloc_window *window_add(struct ialloc *ialloc, u64 index, gfp_t 
 {
 	struct ialloc_window *window = kzalloc(sizeof(*window), gfp);
 
+	lockdep_assert_held(&ialloc->lock);
 	if (window) {
 		window->index = index;
 		window_insert(ialloc, window);
@@ -271,6 +274,7 @@ static struct ialloc_window *window_get(struct volume *vol, u64 index)
 /* With the lock held, which is dropped for a while if the window is not in memory. */
 static int window_load(struct volume *vol, u64 index, struct ialloc_window **window)
 {
+	lockdep_assert_held(&vol->ialloc.lock);
 	do {
 		*window = window_get(vol, index);
 	} while (!*window);
@@ -298,6 +302,7 @@ static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 	u32 at;
 	int err;
 
+	lockdep_assert_held(&vol->ialloc.lock);
 	from = clamp_t(u64, from, TUX3_INO_FIRST, TUX3_INO_MAX);
 	index = from >> WINDOW_SHIFT;
 	at = from % WINDOW_NUMBERS;
@@ -397,6 +402,7 @@ void ialloc_settle(struct volume *vol, u64 ino)
 {
 	struct ialloc *ialloc = &vol->ialloc;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	ialloc->settled[ialloc->settled_count++] = ino;
 	if (ialloc->settled_count == IALLOC_SETTLE_BATCH)
 		ialloc_settle_all(vol);
@@ -407,6 +413,7 @@ void ialloc_settle_all(struct volume *vol)
 	struct ialloc *ialloc = &vol->ialloc;
 	struct ialloc_window *window;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!ialloc->settled_count)
 		return;
 	mutex_lock(&ialloc->lock);
@@ -426,6 +433,7 @@ int ialloc_hold(struct volume *vol, u64 ino)
 	struct ialloc_window *window;
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	mutex_lock(&ialloc->lock);
 	window = window_find(ialloc, ino >> WINDOW_SHIFT);
 	if (!window)		/* not to be filled for this: it only says what is held */

@@ -251,6 +251,7 @@ static int list_merge(struct xattr_listing *list, xattr_fn fn, void *ctx)
 	int err = 0;
 	u32 at;
 
+	lockdep_assert_held(&inode->xattr_mutex);
 	for (change = change_of(rb_first(&inode->xattrs)); change && !err; change = change_next(change))
 		if (change->slot[change->newest].present)
 			err = fn(ctx, change->name, change->len);
@@ -615,6 +616,7 @@ int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
 	struct xattr_change *change;
 	int err = 0;
 
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
 	/*
 	 * Changes are removed only by xattr_done, and the front end only adds some and writes the other slot: so the
 	 * mutex is needed for following the links only.
@@ -641,6 +643,7 @@ void xattr_done(struct tux3_inode *inode, u64 delta)
 	struct xattr_change *change, *next;
 	u32 n = 0;
 
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
 	mutex_lock(&inode->xattr_mutex);
 	inode->xattrs_done++;
 	for (change = change_of(rb_first(&inode->xattrs)); change; change = next) {

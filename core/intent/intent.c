@@ -41,6 +41,7 @@ void intent_exit(struct volume *vol)
 
 static struct intent_batch *batch_at(struct intent *intent, u32 i)
 {
+	lockdep_assert_held(&intent->lock);
 	return &intent->batches[(intent->first + i) % INTENT_BATCHES];
 }
 
@@ -79,6 +80,7 @@ bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_ba
 
 static bool ring_has_newer(struct intent *intent, u64 delta)
 {
+	lockdep_assert_held(&intent->lock);
 	return intent->count && batch_at(intent, intent->count - 1)->delta > delta;
 }
 
@@ -110,6 +112,7 @@ bool intent_seal(struct volume *vol, u64 delta)
 	struct intent *intent = &vol->intent;
 	bool write;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	spin_lock(&intent->lock);
 	intent->sealed = delta;
 	write = intent->count && batch_at(intent, 0)->delta <= delta;
@@ -135,6 +138,7 @@ static struct intent_place place_to_name(struct volume *vol)
 	struct intent_place place = intent->place;
 	u32 i;
 
+	lockdep_assert_held(&vol->intent.lock);
 	if (!place.addr)
 		return intent->fresh;
 	for (i = 0; i < intent->count; i++) {
@@ -185,6 +189,7 @@ void intent_retire(struct volume *vol, u64 delta)
 {
 	struct intent *intent = &vol->intent;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	mutex_lock(&intent->capture);
 	intent->retired = delta;
 	mutex_unlock(&intent->capture);
@@ -225,6 +230,7 @@ void intent_get_named(struct volume *vol, struct disk_intent_place *place)
 
 void intent_shrink(struct volume *vol)
 {
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	spin_lock(&vol->intent.lock);
 	vol->intent.shrink = vol->intent.place.addr;
 	spin_unlock(&vol->intent.lock);

@@ -261,6 +261,7 @@ static bool request_is_over(struct volume *vol, struct intent_request *request)
 {
 	struct intent *intent = &vol->intent;
 
+	lockdep_assert_held(&vol->intent.lock);
 	if (request->delta <= READ_ONCE(vol->delta.committed))
 		request_end(request, 0);
 	else if (request->delta <= intent->sealed || intent->broken || !intent->place.addr || volume_error(vol) ||
@@ -276,6 +277,7 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 	struct intent_request *request, *next;
 	u32 max = intent->place.blocks / 2, i;
 
+	lockdep_assert_held(&vol->intent.lock);
 	list_for_each_entry_safe(request, next, &intent->queue, link) {
 		u32 header = DIV_ROUND_UP(write->len + request->len, intent_header_room(vol));
 
@@ -386,6 +388,7 @@ static void write_batch(struct volume *vol)
 	bool some;
 	u32 i;
 
+	lockdep_assert_held(&vol->intent.write);
 	spin_lock(&intent->lock);
 	some = write_choose(vol, &write);
 	spin_unlock(&intent->lock);

@@ -221,6 +221,7 @@ int log_record(struct volume *vol, enum tux3_record_type type, const void *paylo
 	const void *logged = log_append_whole(vol, type, payload, len, tail, tail_len);
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!logged) {
 		if (tail_len) {
 			if (WARN_ON_ONCE(len + tail_len > log_record_max(vol)))
@@ -587,6 +588,7 @@ void *log_commit_buffer(struct volume *vol, u32 size)
 {
 	struct log_buffer *buffer = kvzalloc(sizeof(*buffer) + size, GFP_COMMIT);
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!buffer)
 		return NULL;
 	list_add(&buffer->link, &vol->log.buffers);

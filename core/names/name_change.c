@@ -260,6 +260,7 @@ int name_commit(struct name_cursor *cursor)
 	unsigned int n = 0;
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (cursor->pos == cursor->end)
 		return 0;
 	tree_edit_begin(vol);
@@ -307,6 +308,7 @@ void name_vanish(struct tux3_inode *inode, u64 delta)
 	struct name_change *change;
 	u64 count = 0;
 
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
 	if (!dir)
 		return;
 	list_for_each_entry(change, &dir->changed[delta & 1], link)
@@ -320,6 +322,7 @@ void name_done(struct tux3_inode *inode, u64 delta)
 	struct list_head *list = &dir->changed[delta & 1];
 	unsigned int n = 0;
 
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
 	spin_lock(&dir->lock);
 	while (!list_empty(list)) {
 		struct name_change *change = list_first_entry(list, struct name_change, link);

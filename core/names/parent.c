@@ -97,6 +97,7 @@ void parent_done(struct volume *vol, u64 delta)
 	unsigned long stretch;
 	u32 i;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	smp_wmb();		/* pairs with parent_room(): they are in the tree */
 	for_each_set_bit(stretch, &parents->used[slot], BITS_PER_LONG) {
 		for (i = stretch * PARENT_STRETCH; i < (stretch + 1) * PARENT_STRETCH; i++)

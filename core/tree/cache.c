@@ -99,6 +99,7 @@ static void shard_remove_clean(struct volume *vol, struct cache_shard *shard, st
 
 static void shard_add_lru(struct volume *vol, struct cache_shard *shard, struct node_buffer *buffer)
 {
+	lockdep_assert_held(&shard->lock);
 	list_add_tail(&buffer->lru_link, &shard->lru);
 	atomic64_add(vol->block_size, &vol->cache.clean_bytes);
 }

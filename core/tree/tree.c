@@ -271,6 +271,7 @@ int tree_edit_lookup(struct volume *vol, const struct tree_key *key, void *data,
 	u32 pos;
 	int err;
 
+	lockdep_assert_held_write(&vol->tree.sem);
 	way = tree_way(vol, &packed, true, &err);
 	if (!way)
 		return err;
@@ -350,6 +351,7 @@ int tree_edit_lookup_before(struct volume *vol, const struct tree_key *at, const
 	bool exact;
 	int err;
 
+	lockdep_assert_held_write(&vol->tree.sem);
 	for (turn = 0; turn < 2; turn++) {
 		way = tree_way(vol, &key, true, &err);
 		if (!way)
@@ -428,6 +430,7 @@ int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree
 int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
 		   tree_item_fn fn, void *ctx)
 {
+	lockdep_assert_held_write(&vol->tree.sem);
 	return scan(vol, from, to, fn, ctx, true);
 }
 

@@ -220,6 +220,7 @@ bool tree_next_merge(struct volume *vol, struct tree_merge *merge)
 	bool found = false;
 	int err;
 
+	lockdep_assert_held_write(&vol->tree.sem);
 	while (!found && tree->underfull_count) {
 		u32 i = --tree->underfull_count;
 

@@ -23,6 +23,7 @@ void tree_edit_begin(struct volume *vol)
 
 void tree_edit_end(struct volume *vol)
 {
+	lockdep_assert_held_write(&vol->tree.sem);
 	WRITE_ONCE(vol->tree.editing, false);
 	up_write(&vol->tree.sem);
 }
@@ -126,6 +127,7 @@ void edit_redirect(struct tree_edit *edit, u32 bottom)
 	struct volume *vol = edit->vol;
 	u32 level = path->top + 1;
 
+	lockdep_assert_held_write(&edit->vol->tree.sem);
 	while (level-- > bottom) {
 		struct node_buffer *old = path->node[level], *new;
 

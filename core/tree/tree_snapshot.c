@@ -151,6 +151,7 @@ void tree_snapshot(struct volume *vol, struct list_head *list, u64 *count)
 	struct tree *tree = &vol->tree;
 	struct node_buffer *buffer;
 
+	lockdep_assert_held_write(&vol->tree.sem);
 	WARN_ON_ONCE(tree->unplaced);
 	tree_edit_leave(vol);
 	*count = tree->dirty_count;

@@ -66,6 +66,7 @@ static int walk_node(struct tree_walk *walk, const struct node_link *link, u32 p
 	struct node_buffer *buffer;
 	int ret;
 
+	lockdep_assert_held(&walk->vol->tree.sem);
 	visit->addr = link->addr;
 	visit->birth = link->birth;
 	visit->level = link->level;

@@ -210,6 +210,7 @@ bool tree_edit_reach(struct volume *vol, const struct tree_key *key)
 	struct node_key packed = node_key_pack(key);
 	int err;
 
+	lockdep_assert_held_write(&vol->tree.sem);
 	return tree_way(vol, &packed, false, &err);
 }
 

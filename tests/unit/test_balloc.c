@@ -100,8 +100,11 @@ static void verify_group(struct model *model, u64 index, struct balloc_info *inf
 	u8 *state = model->state + index * vol->group_blocks;
 	u32 length = group_length(vol, index), i, free = 0, extra = 0, run = 0, longest = 0;
 
-	if (packed)
+	if (packed) {
+		mutex_lock(&vol->balloc.lock);
 		check(group_unpack(vol, group) == 0);
+		mutex_unlock(&vol->balloc.lock);
+	}
 	for (i = 0; i < vol->group_blocks; i++) {
 		bool busy = i >= length || state_busy(state[i]);
 		bool disk = i >= length || state_disk(state[i]);
@@ -130,8 +133,11 @@ static void verify_group(struct model *model, u64 index, struct balloc_info *inf
 	check(group->on == (group->changed ? GROUP_ON_CHANGED :
 			    extra || group->writing || !list_empty(&group->unlogged_link) ? GROUP_ON_PINNED : GROUP_ON_CLEAN));
 	check(list_empty(&group->hot_link) == (group->on == GROUP_ON_CLEAN));
-	if (packed)
+	if (packed) {
+		mutex_lock(&vol->balloc.lock);
 		group_pack_cold(vol, vol->opts.groups_kept);
+		mutex_unlock(&vol->balloc.lock);
+	}
 }
 
 static void verify(struct model *model)

@@ -474,6 +474,12 @@ static void test_locks_know_their_owner(void **state)
 	assert_true(dies(nothing, need_sem));
 	assert_false(dies(nothing, need_outside));
 
+	/* Nobody gives back what he has not, or takes what he has. */
+	assert_true(dies(nothing, leave_mutex));
+	assert_true(dies(nothing, leave_spin));
+	assert_false(dies(take_mutex, leave_mutex));
+	assert_true(dies(take_mutex, take_mutex));
+
 	/* That somebody has it is not enough. */
 	init_completion(&held);
 	other = kthread_run(hold_in_thread, &held, "holder");

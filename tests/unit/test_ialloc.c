@@ -309,8 +309,10 @@ static int read_beside(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	if (beside_reads && !--beside_reads) {
 		check(!ialloc_new(vol, 4999, 0, false, &beside_ino));
 		set_items(vol, beside_ino, TUX3_ITEM_ATTR, 1);
+		mutex_lock(&vol->delta.commit_mutex);
 		ialloc_settle(vol, beside_ino);
 		ialloc_settle_all(vol);
+		mutex_unlock(&vol->delta.commit_mutex);
 	}
 	return beside_ops->read(dev, addr, count, data);
 }
@@ -500,8 +502,10 @@ static void test_windows_go(void **unused)
 			continue;
 		}
 		set_items(vol, ino, TUX3_ITEM_ATTR, 1);
+		mutex_lock(&vol->delta.commit_mutex);
 		ialloc_settle(vol, ino);
 		ialloc_settle_all(vol);
+		mutex_unlock(&vol->delta.commit_mutex);
 		kept[count++] = ino;
 	}
 	check(kept[count - 1] > 40 * WINDOW);
@@ -546,7 +550,9 @@ static void test_dying_numbers(void **unused)
 		forget(vol);
 		if (round == 1)
 			check(ialloc_test(vol, ino + 1) == 0);	/* the window is in memory */
+		mutex_lock(&vol->delta.commit_mutex);
 		check(!ialloc_hold(vol, ino));
+		mutex_unlock(&vol->delta.commit_mutex);
 		remove_inode(vol, ino);
 		if (round < 2)
 			check(new_number(vol, ino - 1, 0, false) == ino + 1);

@@ -24,6 +24,8 @@ struct model {
 static void model_make(struct model *model, u64 bandwidth, u64 fixed_ns)
 {
 	*model = (struct model){ .vol = calloc(1, sizeof(struct volume)), .bandwidth = bandwidth, .fixed_ns = fixed_ns };
+	mutex_init(&model->vol->delta.commit_mutex);
+	mutex_lock(&model->vol->delta.commit_mutex);	/* who learns is the back end */
 	model->vol->opts.delta_ms = 1000;
 	volume_set_dirty_bytes(&model->vol->opts, 64 * MIB, 0);
 	pace_update(model->vol);

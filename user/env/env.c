@@ -51,6 +51,12 @@ void env_lockdep_failed(const char *file, int line, const char *lock, const char
 	fprintf(stderr, "%s:%d: %s %s by this thread\n", file, line, lock, how);
 	abort();
 }
+
+void futex_owner_failed(const char *how)
+{
+	fprintf(stderr, "a lock %s by this thread\n", how);
+	abort();
+}
 #endif
 
 /* Sleep until somebody wakes this word, but not if it is not (no longer) value. */

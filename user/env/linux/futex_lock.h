@@ -31,8 +31,18 @@ static inline bool futex_is_held(const struct futex_lock *lock)
 	return __atomic_load_n(&lock->owner, __ATOMIC_RELAXED) == env_lock_self();
 }
 
+/* Taking what one has would never end, and giving back what one has not is as bad. */
+void futex_owner_failed(const char *how) __attribute__((noreturn));
+
+static inline void futex_owner_is_me(const struct futex_lock *lock, bool mine)
+{
+	if (futex_is_held(lock) != mine)
+		futex_owner_failed(mine ? "is given back, but is not held" : "is taken, but is held already");
+}
+
 #define futex_set_owner(lock, who) __atomic_store_n(&(lock)->owner, who, __ATOMIC_RELAXED)
 #else
+#define futex_owner_is_me(lock, mine) ((void)(lock))
 #define futex_set_owner(lock, who) ((void)(lock))
 #endif
 
@@ -59,12 +69,14 @@ static inline void futex_lock(struct futex_lock *lock)
 {
 	if (futex_trylock(lock))
 		return;
+	futex_owner_is_me(lock, false);
 	futex_lock_slow(lock);
 	futex_set_owner(lock, env_lock_self());
 }
 
 static inline void futex_unlock(struct futex_lock *lock)
 {
+	futex_owner_is_me(lock, true);
 	futex_set_owner(lock, 0);
 	if (__atomic_exchange_n(&lock->state, 0, __ATOMIC_RELEASE) == 2)
 		futex_unlock_slow(lock);
