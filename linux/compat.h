@@ -110,6 +110,11 @@ static inline void compat_no_dropbehind(struct folio *folio)
 /* WQ_PERCPU, which newer kernels insist on.  It came with stable updates too; where it has no name the bit means nothing. */
 #define COMPAT_WQ_PERCPU (1 << 8)
 
+/* There is no best length below the longest one. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 16, 0)
+#define generic_fill_statx_atomic_writes(stat, min, max, best) generic_fill_statx_atomic_writes(stat, min, max)
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 17, 0)
 #define file_kattr fileattr
 #endif

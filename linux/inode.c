@@ -27,6 +27,7 @@
 
 #include "linux/vfs.h"
 #include "linux/folio.h"
+#include "core/data/data_change.h"
 #include "core/inode/ialloc.h"
 #include "core/names/ops.h"
 
@@ -644,6 +645,8 @@ int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat 
 	/* O_DIRECT is served from the page cache, at any alignment: 0 says that it is not supported as such. */
 	if (S_ISREG(inode->i_mode) && mask & STATX_DIOALIGN)
 		stat->result_mask |= STATX_DIOALIGN;
+	if (S_ISREG(inode->i_mode) && mask & STATX_WRITE_ATOMIC)
+		generic_fill_statx_atomic_writes(stat, core->vol->block_size, data_atomic_max(core->vol), 0);
 	stat->attributes_mask |= STATX_ATTR_NODUMP;
 	generic_fill_statx_attr(inode, stat);
 	blocks = data_blocks(core, S_ISREG(inode->i_mode) ? folio_dirty_blocks(node_of(inode)) : 0);

@@ -3,7 +3,7 @@
  * Buffered writes.
  *
  * A write of up to DATA_BATCH_MAX blocks is one delta: after a crash all of it is there, or nothing.  A longer one is
- * several.
+ * several.  Where this is promised, nothing makes two of it: see "untorn writes" below.
  *
  * A batch is made of parts: the folios that it changes, in the order of the file.  Before them come the *extras*,
  * blocks that must get dirty with it though it does not write to them: the edges of its plan (core's data_change.h).  A
@@ -18,6 +18,10 @@
  * Copies are made with page faults disabled; user memory is only faulted in when a copy comes out short.  Then what
  * was copied into folios that are up to date is written, and the rest tried again; a fresh folio that was not filled,
  * or comes after such a gap, is given up: it is neither up to date nor dirty, and so as good as not there.
+ *
+ * Untorn writes are made from a copy of the user's memory, which is made before anything else: no copy from that comes out
+ * short.  That is for who asks (RWF_ATOMIC: then it is all or nothing), and for what databases do without asking: direct
+ * writes of whole blocks, and pages of several blocks written over.
  *
  * Who must not wait (IOCB_NOWAIT) gets as many batches as can be written at once: of folios that are up to date or written to as
  * a whole, with memory that is free, in a delta that can be entered; and -EAGAIN if there is none.  Then he comes again as one
@@ -41,12 +45,15 @@
 #define FEW_PARTS	18u
 #define PARTS_MAX	(DATA_BATCH_MAX + 2)
 #define WRITE_COMMITS_MAX 4u		/* for want of memory, before a batch */
+#define WRITE_FAULTS_MAX 4u		/* of all that a batch wants to copy */
 #define GROWN_BYTES	(64u << 10)	/* folios for small writes at the end of a file are at most so large */
+#define PAGES_BYTES_MAX	(64u << 10)	/* what databases write at once */
 
 /* How a batch is written. */
 #define WRITE_MUST_GO	1u		/* as many folios as can be had will do */
 #define WRITE_NOWAIT	2u		/* -EAGAIN, or -ENOMEM, rather than wait for anything */
 #define WRITE_DONTCACHE	4u		/* new folios are to leave the cache soon */
+#define WRITE_ATOMIC	8u		/* all of it in one delta, or nothing */
 
 struct write_batch {
 	struct tux3_node *node;
@@ -330,7 +337,7 @@ static int add_part(struct write_batch *batch, u64 at)
 	return 0;
 }
 
-/* All folios; or if it must go on, as many as can be had, at least one. */
+/* All folios; or if it must go on, and may be cut, as many as can be had, at least one. */
 static int add_parts(struct write_batch *batch)
 {
 	u64 at = batch->pos;
@@ -341,7 +348,8 @@ static int add_parts(struct write_batch *batch)
 
 		err = add_part(batch, at);
 		if (err) {
-			if (batch->count == batch->extras || (err == -ENOMEM && !(batch->mode & WRITE_MUST_GO)))
+			if (batch->count == batch->extras || batch->mode & WRITE_ATOMIC ||
+			    (err == -ENOMEM && !(batch->mode & WRITE_MUST_GO)))
 				return err;
 			batch->end = at;
 			return 0;
@@ -389,6 +397,22 @@ static bool copy_into_fresh(struct write_batch *batch, const struct iov_iter *fr
 		batch->end = folio_pos(batch->parts[part].folio);
 	batch_cut(batch, part);
 	return part > batch->extras;
+}
+
+/*
+ * Is all there that is to be copied inside the delta?  Where a copy stops, the write falls into two parts: after this only if
+ * memory is taken away at that very moment.
+ */
+static bool can_copy_rest(struct write_batch *batch, const struct iov_iter *from)
+{
+	size_t missing;
+
+	if (!user_backed_iter(from) || bitmap_weight(batch->fresh, PARTS_MAX) == batch->count - batch->extras)
+		return true;
+	pagefault_disable();
+	missing = fault_in_iov_iter_readable(from, batch->end - batch->pos);
+	pagefault_enable();
+	return !missing;
 }
 
 /* What folio_change_prepare() would do is seldom needed for a folio that has a state: folio_change_begin() tells. */
@@ -541,7 +565,7 @@ static ssize_t write_batch(struct tux3_node *node, const struct iov_iter *from, 
 		done = data_change_edges(&batch.change, get_extra);
 	if (!done)
 		done = add_parts(&batch);
-	if (!done && copy_into_fresh(&batch, from)) {
+	if (!done && copy_into_fresh(&batch, from) && can_copy_rest(&batch, from)) {
 		done = batch_price(&batch);
 		if (!done)
 			done = batch_commit(&batch, from);
@@ -561,7 +585,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 	u64 pos = offset, end = offset + iov_iter_count(from), stop;
 	u64 readable = 0;	/* user memory was faulted in up to there, and nothing written since */
 	u32 max = DATA_BATCH_MAX;
-	u32 commits = 0;
+	u32 commits = 0, faults = 0;
 	ssize_t done = 0;
 
 	while (pos < end) {
@@ -570,11 +594,11 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			break;
 		stop = data_batch_end(node->core.vol, pos, end, max);
 		/*
-		 * The memory may go away again after it was faulted in: a page at a time, then.  And not beyond what can be
-		 * read: a fresh folio would be given up for what is missing, now and whenever it is tried again.
+		 * Not beyond what can be read: a fresh folio would be given up for what is missing, now and whenever it is
+		 * tried again.  The memory may go away again after it was faulted in: after some tries a page at a time.
 		 */
 		if (unlikely(readable))
-			stop = min3(stop, readable, round_down(pos, PAGE_SIZE) + PAGE_SIZE);
+			stop = min3(stop, readable, faults < WRITE_FAULTS_MAX ? stop : round_down(pos, PAGE_SIZE) + PAGE_SIZE);
 		done = write_batch(node, from, pos, stop, mode | (commits == WRITE_COMMITS_MAX ? WRITE_MUST_GO : 0));
 		if (unlikely(done <= 0 && mode & WRITE_NOWAIT)) {
 			done = !done || done == -ENOMEM || done == -ENOSPC || done == -ESTALE ? -EAGAIN : done;
@@ -582,6 +606,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 		} else if (unlikely(done == -ESTALE)) {
 			continue;
 		} else if (unlikely(!done)) {
+			faults++;
 			readable = stop - fault_in_iov_iter_readable(from, stop - pos);
 			if (readable == pos) {
 				done = -EFAULT;
@@ -593,7 +618,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			if (done)
 				break;
 			continue;
-		} else if (data_batch_smaller(&max, done)) {
+		} else if (!(mode & WRITE_ATOMIC) && data_batch_smaller(&max, done)) {
 			continue;
 		} else if (done < 0) {
 			break;
@@ -601,7 +626,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			iov_iter_advance(from, done);
 			pos += done;
 			readable = 0;
-			commits = 0;
+			commits = faults = 0;
 		}
 		if (pos < end && fatal_signal_pending(current)) {
 			done = -EINTR;
@@ -611,6 +636,8 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 	}
 	return pos > offset ? (ssize_t)(pos - offset) : done;
 }
+
+/* ---- the ways in ---- */
 
 static int lock_for_write(struct kiocb *iocb, struct inode *inode)
 {
@@ -624,17 +651,31 @@ static int lock_for_write(struct kiocb *iocb, struct inode *inode)
 
 static unsigned int write_mode(const struct kiocb *iocb)
 {
-	return (iocb->ki_flags & IOCB_NOWAIT ? WRITE_NOWAIT : 0) | (iocb->ki_flags & IOCB_DONTCACHE ? WRITE_DONTCACHE : 0);
+	return (iocb->ki_flags & IOCB_NOWAIT ? WRITE_NOWAIT : 0) | (iocb->ki_flags & IOCB_DONTCACHE ? WRITE_DONTCACHE : 0) |
+	       (iocb->ki_flags & IOCB_ATOMIC ? WRITE_ATOMIC : 0);
 }
 
-ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
+/* generic_write_checks() for RWF_ATOMIC: what it takes for a part is refused. */
+static ssize_t atomic_checks(struct kiocb *iocb, struct iov_iter *from)
+{
+	size_t len = iov_iter_count(from);
+	ssize_t left = generic_write_checks(iocb, from);
+
+	if (left <= 0)
+		return left;
+	if (!data_atomic_fits(vol_of(file_inode(iocb->ki_filp)), iocb->ki_pos, len))
+		return -EINVAL;
+	return left < len ? -EFBIG : left;
+}
+
+static ssize_t write_from(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
 	ssize_t done = lock_for_write(iocb, inode);
 
 	if (done)
 		return done;
-	done = generic_write_checks(iocb, from);
+	done = iocb->ki_flags & IOCB_ATOMIC ? atomic_checks(iocb, from) : generic_write_checks(iocb, from);
 	if (done > 0) {
 		int err = node_remove_privs(iocb->ki_filp);
 
@@ -649,4 +690,81 @@ ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	iocb->ki_pos += done;
 	/* What generic_write_sync() does for IOCB_DONTCACHE would make a commit of each write. */
 	return iocb_is_dsync(iocb) ? generic_write_sync(iocb, done) : done;
+}
+
+/* ---- untorn writes ---- */
+
+/*
+ * Who asked for it, or a database that takes it for granted: direct writes of whole blocks, and pages of several blocks that are
+ * written over.
+ */
+static bool wants_copy(struct kiocb *iocb, const struct iov_iter *from)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	struct volume *vol = vol_of(inode);
+	size_t len = iov_iter_count(from);
+
+	if (!len || !user_backed_iter(from))	/* nobody takes the kernel's memory away */
+		return false;
+	if (iocb->ki_flags & IOCB_ATOMIC)
+		return true;
+	if (len > data_atomic_max(vol) || (iocb->ki_pos | len) & (vol->block_size - 1))
+		return false;
+	return iocb->ki_flags & IOCB_DIRECT ||
+	       (len > vol->block_size && len <= PAGES_BYTES_MAX && iocb->ki_pos < i_size_read(inode));
+}
+
+/* The user's memory as it is now, in memory of ours; or NULL and *err.  No lock is held. */
+static void *copy_user(const struct kiocb *iocb, const struct iov_iter *from, int *err)
+{
+	bool nowait = iocb->ki_flags & IOCB_NOWAIT;
+	size_t len = iov_iter_count(from), got;
+	struct iov_iter iter = *from;
+	void *data = kvmalloc(len, nowait ? GFP_NOWAIT | __GFP_NOWARN : GFP_KERNEL);
+
+	*err = nowait ? -EAGAIN : -ENOMEM;
+	if (!data)
+		return NULL;
+	if (nowait)
+		pagefault_disable();
+	got = copy_from_iter(data, len, &iter);
+	if (nowait)
+		pagefault_enable();
+	if (got == len)
+		return data;
+	*err = nowait ? -EAGAIN : -EFAULT;
+	kvfree(data);
+	return NULL;
+}
+
+/* Who did not ask gets written what can be read. */
+static ssize_t write_untorn(struct kiocb *iocb, struct iov_iter *from)
+{
+	size_t len = iov_iter_count(from);
+	struct iov_iter iter;
+	struct kvec vec;
+	ssize_t done;
+	int err;
+
+	vec.iov_base = copy_user(iocb, from, &err);
+	vec.iov_len = len;
+	if (!vec.iov_base)
+		return iocb->ki_flags & IOCB_ATOMIC ? err : write_from(iocb, from);
+	iov_iter_kvec(&iter, ITER_SOURCE, &vec, 1, len);
+	done = write_from(iocb, &iter);
+	if (done > 0)
+		iov_iter_advance(from, done);
+	kvfree(vec.iov_base);
+	return done;
+}
+
+ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	size_t len = iov_iter_count(from);
+
+	/* Where it begins is known later, if it appends.  One piece of memory, as statx() tells. */
+	if (iocb->ki_flags & IOCB_ATOMIC && len &&
+	    (!data_atomic_fits(vol_of(file_inode(iocb->ki_filp)), 0, len) || iter_is_iovec(from)))
+		return -EINVAL;
+	return wants_copy(iocb, from) ? write_untorn(iocb, from) : write_from(iocb, from);
 }

@@ -143,7 +143,6 @@ static s64 exec_write(struct sim_run *run, const struct sim_op *op, struct tux3_
 {
 	u64 offset = op->offset;
 	struct tux3_stat stat;
-	s64 ret;
 
 	if (op->kind == SIM_APPEND) {
 		int err = tux3_stat_node(node, &stat);
@@ -153,9 +152,11 @@ static s64 exec_write(struct sim_run *run, const struct sim_op *op, struct tux3_
 		offset = S_ISREG(stat.mode) ? stat.size : 0;
 	}
 	pattern_fill(run->buffer, op->seed, offset, op->len);
-	ret = op->kind == SIM_APPEND ? tux3_append(node, run->buffer, op->len) :
-				       tux3_write(node, run->buffer, op->len, offset);
-	return ret;
+	if (op->kind == SIM_APPEND)
+		return tux3_append(node, run->buffer, op->len);
+	if (op->flags & SIM_ATOMIC)
+		return tux3_write_atomic(node, run->buffer, op->len, offset);
+	return tux3_write(node, run->buffer, op->len, offset);
 }
 
 static int exec_setattr(const struct sim_op *op, struct tux3_node *node)
@@ -378,7 +379,7 @@ static void check_result(struct sim_run *run, const struct sim_op *op, struct m_
 	if ((op->kind == SIM_RENAME || op->kind == SIM_LINK) && expected &&
 	    (result->err == -EINVAL || result->err == -ENOTEMPTY || result->err == -ENOENT))
 		return;
-	if (is_write && !expected && result->err > 0 && result->err < good) {
+	if (is_write && !(op->flags & SIM_ATOMIC) && !expected && result->err > 0 && result->err < good) {
 		struct sim_op part = *op;
 
 		model_put(run->state);

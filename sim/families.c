@@ -725,6 +725,62 @@ static void ahead_live(struct life *life)
 	}
 }
 
+/* ---- pages: a database that writes no page twice to be safe ---- */
+
+#define PAGES_FILES	3u
+#define PAGES_BYTES	16384u
+#define PAGES_COUNT	40u
+
+static void pages_params(struct sim_params *params, struct rng *rng)
+{
+	ahead_params(params, rng);
+	params->block_size = 4096u << rng_below(rng, 3);
+	if (params->block_size > 4096)
+		params->volume_bytes *= 2;
+	params->cuts = 20;
+	params->lives = 2;
+}
+
+static void pages_write(struct life *life, const char *path)
+{
+	struct sim_op op = { .kind = SIM_WRITE, .flags = SIM_ATOMIC, .seed = rng_next(life->rng) };
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	op.len = PAGES_BYTES << (rng_one_in(life->rng, 8) ? rng_below(life->rng, 5) : 0);
+	op.offset = rng_below(life->rng, PAGES_COUNT) * PAGES_BYTES / op.len * op.len;
+	make_op(life, &op);
+}
+
+/* Pages of one file and of another, some of them before an fsync, and what keeps the commit busy. */
+static void pages_live(struct life *life)
+{
+	char path[SIM_PATH_MAX];
+	u32 i, n;
+
+	for (i = 0; !life->run->life && i < PAGES_FILES; i++) {
+		snprintf(path, sizeof(path), "db%u", i);
+		op_on(life, SIM_CREATE, path, 0, 0);
+		if (i)
+			op_on(life, SIM_TRUNCATE, path, 0, i == 1 ? PAGES_BYTES * PAGES_COUNT : 100);
+	}
+	if (!life->run->life)
+		sync_all(life);
+	run_first_ahead(life->run);
+	for (i = 0; i < 150; i++) {
+		snprintf(path, sizeof(path), "db%u", (u32)rng_below(life->rng, PAGES_FILES));
+		for (n = rng_below(life->rng, 4); n; n--)
+			pages_write(life, path);
+		if (!rng_one_in(life->rng, 3))
+			fsync_file(life, path);
+		else if (rng_one_in(life->rng, 12))
+			ahead_change(life, path);
+		else if (rng_one_in(life->rng, 20))
+			sync_all(life);
+		if (rng_one_in(life->rng, 40))
+			op_on(life, SIM_CREATE, path, 0, 0);
+	}
+}
+
 /* A mount that has to finish a truncate takes as long as that; all others have this limit. */
 #define MOUNT_MS .most.mount_ms = 5000
 
@@ -745,6 +801,8 @@ static const struct family families[] = {
 	  { .least.replay_nodes = 400, MOUNT_MS } },
 	{ "ahead", "fsyncs of single files, many of them on top of one commit", ahead_params, ahead_live,
 	  { .least.intents = 4, MOUNT_MS } },
+	{ "pages", "pages of databases, written whole or not at all, with fsyncs", pages_params, pages_live,
+	  { .least.intents = 2, MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */

@@ -121,6 +121,11 @@ static bool draw_data_op(struct generator *gen)
 	op->offset = draw_offset(gen, size);
 	op->len = draw_len(gen);
 	op->seed = rng_next(gen->rng);
+	if (op->kind == SIM_WRITE && op->seed % 4 == 0 && op->offset < 1ULL << 40) {
+		op->flags = SIM_ATOMIC;
+		op->len = gen->params->block_size << op->seed / 4 % 4;
+		op->offset -= op->offset % op->len;
+	}
 	if (op->kind == SIM_TRUNCATE)
 		op->len = rng_one_in(gen->rng, 3) ? draw_offset(gen, size) : rng_below(gen->rng, size + 1);
 	if (op->kind == SIM_FALLOCATE) {

@@ -77,13 +77,15 @@ enum sim_op_kind {
 	SIM_OP_KINDS
 };
 
+#define SIM_ATOMIC	1u		/* tux3_write_atomic() */
+
 struct sim_op {
 	enum sim_op_kind kind;
 	char a[SIM_PATH_MAX], b[SIM_PATH_MAX];	/* b: new name, symlink target, xattr name */
 	u64 offset, len;	/* len: also size of truncate, length of an xattr value */
 	u64 seed;		/* what is written */
 	u32 mode;		/* permission bits, or type and permissions (mknod), fallocate's mode, slot */
-	u32 flags;		/* rename, setxattr, TUX3_SET_... of setattr */
+	u32 flags;		/* rename, setxattr, TUX3_SET_... of setattr, SIM_ATOMIC of write */
 	u32 uid, gid, major, minor;
 	u64 mtime;
 };

@@ -178,7 +178,7 @@ static void boundary_add(struct boundary *boundary, struct m_state *state)
 /* In batches, so that a commit may come in between. */
 static bool op_is_batched(const struct sim_op *op)
 {
-	if (!op)
+	if (!op || (op->kind == SIM_WRITE && op->flags & SIM_ATOMIC))
 		return false;
 	return op->kind == SIM_FALLOCATE || ((op->kind == SIM_WRITE || op->kind == SIM_APPEND) && op->len > 1);
 }

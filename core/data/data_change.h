@@ -210,6 +210,23 @@ static inline bool data_batch_smaller(u32 *max, int err)
 	return true;
 }
 
+/*
+ * An untorn write: its caller asks (RWF_ATOMIC, tux3_write_atomic()) that it be in one delta as a whole, or fail with nothing
+ * done.  It is a power of two of bytes, at least a block, at a multiple of its length, and so a single batch, which its host
+ * then makes neither smaller nor shorter.
+ */
+#define DATA_ATOMIC_MAX (1u << 20)
+
+static inline u32 data_atomic_max(const struct volume *vol)
+{
+	return min_t(u32, DATA_ATOMIC_MAX, DATA_BATCH_MAX << vol->block_shift);
+}
+
+static inline bool data_atomic_fits(const struct volume *vol, u64 pos, u64 len)
+{
+	return is_power_of_2(len) && len >= vol->block_size && len <= data_atomic_max(vol) && !(pos & (len - 1));
+}
+
 /* ---- stores through a mapping ---- */
 
 void data_plan_store(struct data_change *change, struct tux3_inode *inode);

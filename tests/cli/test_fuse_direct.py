@@ -2,9 +2,12 @@
 """Direct and buffered I/O of one file through FUSE: a read never shows less than what was written before it."""
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
+import re
 import struct
+import subprocess
 import threading
 
 import pytest
@@ -78,3 +81,22 @@ def test_direct_writes_beside_buffered_reads(mount, volume, options, writer):
             for thread in readers:
                 thread.join()
     assert not stale, f"{len(stale)} of {ROUNDS} rounds"
+
+
+def test_a_direct_write_of_a_mib_is_one_change(mount, volume, options, build):
+    """One request, and so one delta; FUSE has no RWF_ATOMIC."""
+    folder = mount(volume, options)
+
+    def changes():
+        shown = subprocess.run([build / "tux3", "stat", folder.path, "ops"], check=True, stdout=subprocess.PIPE, text=True)
+        return int(re.search(r"ops\s+(\d+)", shown.stdout).group(1))
+    with opened(folder / "f", os.O_RDWR | os.O_CREAT | os.O_DIRECT) as fd, mmap.mmap(-1, 1 << 20) as data:
+        os.pwrite(fd, data, 0)
+        for size in (4096, 16384, 1 << 20):
+            before = changes()
+            with memoryview(data) as view, view[:size] as part:
+                assert os.pwrite(fd, part, 0) == size
+            assert changes() - before == 1
+        with pytest.raises(OSError) as refused:
+            os.pwritev(fd, [data], 0, 0x40)
+        assert refused.value.errno == errno.EOPNOTSUPP

@@ -6,8 +6,10 @@
 
 One volume lives through all rounds.  In each, a machine boots, mounts it with the module, and makes the operations of
 tests/vm/sequence.py in a new directory, until it is killed.  Then fsck.tux3 must find nothing, and the directory must hold exactly
-what it held after some number of operations, at least as many as were known to be durable.  Who replays the log and looks
-takes turns: tux3-fuse, or the module in the next round.  In between the other one goes on writing to the volume.
+what it held after some number of operations, at least as many as were known to be durable.  In every third round
+tests/vm/guest/untorn.c writes pages beside that, and each of its files must be what some number of its writes left.  Who
+replays the log and looks takes turns: tux3-fuse, or the module in the next round.  In between the other one goes on writing
+to the volume.
 """
 import argparse
 import os
@@ -22,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 SEQUENCE = "tests/vm/sequence.py"
+UNTORN = "build/tests/untorn"
 SIZE = "512M"
 
 
@@ -32,7 +35,7 @@ def run(*words, **more):
 class Rounds:
     def __init__(self, seed, folder):
         self.random, self.seed = random.Random(seed), seed
-        self.image, self.mount = folder / "volume.img", folder / "mnt"
+        self.image, self.mount, self.acked = folder / "volume.img", folder / "mnt", folder / "acked"
         self.mount.mkdir()
         self.due = None			# a check that the module makes in the next round
 
@@ -41,7 +44,8 @@ class Rounds:
         lines = ["mount -t tux3 -o age=0.3 /dev/vda /mnt || exit 40"]
         if self.due:
             lines.append(f"{self.due} || exit 41")
-        lines += [f"mkdir /mnt/round{number}; sync; echo begun",
+        lines += [f"mkdir /mnt/round{number} /mnt/pages{number}; sync; echo begun",
+                  f"nice -n 19 {UNTORN} run /mnt/pages{number} 0 &" if number % 3 == 0 else "",
                   f"exec python3 {SEQUENCE} run /mnt/round{number} --seed {seed} --sync-share 0.01"]
         return "\n".join(lines)
 
@@ -56,6 +60,8 @@ class Rounds:
         self.due = None
         synced = re.findall(r"^synced (\d+)$", done.stdout, re.M)
         synced = int(synced[-1]) if synced else 0
+        acked = "".join(line + "\n" for line in re.findall(r"^acked \S+ \d+$", done.stdout, re.M))
+        self.acked.write_text(acked)
         checked = run(BUILD / "fsck.tux3", "-n", "--data", self.image)
         if checked.returncode:
             return f"fsck.tux3 after the power cut: {checked.stdout[-3000:]}"
@@ -63,7 +69,8 @@ class Rounds:
             return None if number > 1 else "the machine was killed before it began"
         check = [SEQUENCE, "check", "--seed", str(seed), "--from", str(synced)]
         if number % 2:
-            self.due = shlex.join(["python3", *check, f"/mnt/round{number}"]) + f" && rm -r /mnt/round{number}"
+            self.due = (shlex.join(["python3", *check, f"/mnt/round{number}"]) + f" && echo {shlex.quote(acked)} >/tmp/acked && "
+                        f"{UNTORN} check /mnt/pages{number} /tmp/acked && rm -r /mnt/round{number} /mnt/pages{number}")
             self.note = f"killed after {seconds} s, {synced} synced; the next machine looks"
             return None
         return self.look_through_fuse(number, check, seconds, synced)
@@ -74,15 +81,16 @@ class Rounds:
             return f"tux3-fuse cannot mount it: {done.stdout}"
         try:
             found = run("/usr/bin/python3", *check, self.mount / f"round{number}")
-            if not found.returncode:
+            pages = run(UNTORN, "check", self.mount / f"pages{number}", self.acked)
+            if not found.returncode and not pages.returncode:
                 subprocess.run(["cp", "-r", ROOT / "core", self.mount / f"fuse{number}"], check=True)
-                subprocess.run(["rm", "-r", self.mount / f"round{number}"], check=True)
+                subprocess.run(["rm", "-r", self.mount / f"round{number}", self.mount / f"pages{number}"], check=True)
         finally:
             subprocess.run(["umount", self.mount], check=True)
-        if found.returncode:
-            return found.stdout[-3000:]
+        if found.returncode or pages.returncode:
+            return found.stdout[-3000:] + pages.stdout[-3000:]
         checked = run(BUILD / "fsck.tux3", "-n", "--data", self.image)
-        self.note = f"killed after {seconds} s, {synced} synced, {found.stdout.strip()}"
+        self.note = f"killed after {seconds} s, {synced} synced, {found.stdout.strip()}, {pages.stdout.strip()}"
         return f"fsck.tux3 after tux3-fuse: {checked.stdout[-3000:]}" if checked.returncode else None
 
 

@@ -283,7 +283,12 @@ static int write_batch(struct tux3_node *node, const char *data, u64 pos, u64 en
 	return err;
 }
 
-static ssize_t write_locked(struct tux3_node *node, const char *data, size_t size, u64 offset, bool keep_times,
+#define WRITE_APPEND		1u
+#define WRITE_KEEP_TIMES	2u
+#define WRITE_ALLOWED		4u	/* long ago: flags that were set since do not count */
+#define WRITE_ATOMIC		8u	/* it fits into one delta, and goes into one, or nothing is written */
+
+static ssize_t write_locked(struct tux3_node *node, const char *data, size_t size, u64 offset, unsigned int flags,
 			    const u32 *mode)
 {
 	u64 pos = offset, end = offset + size;
@@ -291,9 +296,9 @@ static ssize_t write_locked(struct tux3_node *node, const char *data, size_t siz
 
 	while (pos < end) {
 		u64 stop = data_batch_end(node->volume->vol, pos, end, max);
-		int err = write_batch(node, data + (pos - offset), pos, stop, keep_times, mode);
+		int err = write_batch(node, data + (pos - offset), pos, stop, flags & WRITE_KEEP_TIMES, mode);
 
-		if (data_batch_smaller(&max, err))
+		if (!(flags & WRITE_ATOMIC) && data_batch_smaller(&max, err))
 			continue;
 		if (err)
 			return pos > offset ? (ssize_t)(pos - offset) : err;
@@ -301,10 +306,6 @@ static ssize_t write_locked(struct tux3_node *node, const char *data, size_t siz
 	}
 	return pos - offset;
 }
-
-#define WRITE_APPEND		1u
-#define WRITE_KEEP_TIMES	2u
-#define WRITE_ALLOWED		4u	/* long ago: flags that were set since do not count */
 
 /* kill: privileges are taken away in the delta of the first part, or NULL. */
 static ssize_t file_write(struct tux3_node *node, const void *data, size_t size, u64 offset, unsigned int flags,
@@ -337,8 +338,7 @@ static ssize_t file_write(struct tux3_node *node, const void *data, size_t size,
 		done = err;
 	} else {
 		size = min_t(u64, size, TUX3_SIZE_MAX - offset);
-		done = write_locked(node, data, min_t(u64, size, SSIZE_MAX), offset,
-				    flags & WRITE_KEEP_TIMES, mode);
+		done = write_locked(node, data, min_t(u64, size, SSIZE_MAX), offset, flags, mode);
 	}
 	up_write(&node->lock);
 	return done;
@@ -347,6 +347,18 @@ static ssize_t file_write(struct tux3_node *node, const void *data, size_t size,
 ssize_t tux3_write(struct tux3_node *node, const void *data, size_t size, uint64_t offset)
 {
 	return file_write(node, data, size, offset, 0, NULL);
+}
+
+ssize_t tux3_write_atomic(struct tux3_node *node, const void *data, size_t size, uint64_t offset)
+{
+	if (!size)
+		return 0;
+	if (!data_atomic_fits(node->volume->vol, offset, size))
+		return -EINVAL;
+	/* The largest file ends within a block: there is no whole one. */
+	if (offset >= TUX3_SIZE_MAX || size > TUX3_SIZE_MAX - offset)
+		return -EFBIG;
+	return file_write(node, data, size, offset, WRITE_ATOMIC, NULL);
 }
 
 ssize_t tux3_write_cached(struct tux3_node *node, const void *data, size_t size, u64 offset, bool keep_times,

@@ -197,6 +197,11 @@ TUX3_API int tux3_readdir(struct tux3_node *dir, uint64_t *cookie, tux3_dirent_f
 TUX3_API ssize_t tux3_read(struct tux3_node *node, void *data, size_t size, uint64_t offset);
 TUX3_API ssize_t tux3_write(struct tux3_node *node, const void *data, size_t size, uint64_t offset);
 TUX3_API ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size);	/* at the end, atomically */
+/*
+ * All of it in one delta, or an error and nothing done (-ENOSPC where tux3_write() would write a part), as RWF_ATOMIC has it
+ * in the kernel: a power of two of bytes, from one block (tux3_stat.block_size) to 1 MiB, at a multiple of that; else -EINVAL.
+ */
+TUX3_API ssize_t tux3_write_atomic(struct tux3_node *node, const void *data, size_t size, uint64_t offset);
 TUX3_API int tux3_truncate(struct tux3_node *node, uint64_t size);
 /*
  * mode: FALLOC_FL_... of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE].  Allocating
