@@ -488,6 +488,61 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 		WRITE_ONCE(state->committed, delta);
 }
 
+/* Two lists of inodes, each in the order of their numbers. */
+static struct llist_node *commit_merge(struct llist_node *a, struct llist_node *b, u64 delta)
+{
+	struct llist_node *merged = NULL, **end = &merged;
+
+	while (a && b) {
+		const struct tux3_inode *first = llist_entry(a, struct tux3_inode, dirty_node[delta & 1]);
+		const struct tux3_inode *second = llist_entry(b, struct tux3_inode, dirty_node[delta & 1]);
+		struct llist_node **next = first->ino <= second->ino ? &a : &b;
+
+		*end = *next;
+		end = &(*next)->next;
+		*next = *end;
+	}
+	*end = a ? a : b;
+	return merged;
+}
+
+/* The part at the beginning of the list that is in order; *list is what comes behind it. */
+static struct llist_node *commit_cut_run(struct llist_node **list, u64 delta)
+{
+	struct llist_node *run = *list, *last = run;
+
+	while (last->next && llist_entry(last, struct tux3_inode, dirty_node[delta & 1])->ino <=
+	       llist_entry(last->next, struct tux3_inode, dirty_node[delta & 1])->ino)
+		last = last->next;
+	*list = last->next;
+	last->next = NULL;
+	return run;
+}
+
+/*
+ * By number, as they lie in the tree.  New ones mostly are already, so it is runs in order that are merged: number n of the
+ * array, if there is one, is made of 2^n of them.
+ */
+static struct llist_node *commit_sort(struct llist_node *list, u64 delta)
+{
+	struct llist_node *sorted[32] = {}, *run;
+	u32 i, used = 0;
+
+	while (list) {
+		run = commit_cut_run(&list, delta);
+		for (i = 0; i < ARRAY_SIZE(sorted) - 1 && sorted[i]; i++) {
+			run = commit_merge(sorted[i], run, delta);
+			sorted[i] = NULL;
+		}
+		sorted[i] = sorted[i] ? commit_merge(sorted[i], run, delta) : run;
+		used = max(used, i + 1);
+		cond_resched();
+	}
+	for (run = NULL, i = 0; i < used; i++)
+		run = commit_merge(sorted[i], run, delta);
+	return run;
+}
+
 int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
@@ -503,7 +558,7 @@ int commit_delta(struct volume *vol)
 	if (err)	/* and perhaps a delta was aborted, whose slot would be the next front delta's */
 		return err;
 	delta = delta_transition(vol, &charged);
-	inodes = llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1]));
+	inodes = commit_sort(llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1])), delta);
 	vol->delta.applying = delta;
 	load = atomic64_read(&vol->delta.dirty_bytes[delta & 1]) +
 	       atomic64_read(&vol->delta.changes[delta & 1]) * PACE_CHANGE_BYTES;
