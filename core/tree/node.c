@@ -361,13 +361,24 @@ static void node_set_count(struct disk_node *node, u32 count)
 	node->count = cpu_to_le16(count);
 }
 
-/* Note that the data of these items was moved down by this many bytes (up, if negative). */
+static void item_shift(struct disk_item *item, int down)
+{
+	item->at = cpu_to_le16((u16)(le16_to_cpu(item->at) - down));	/* 0 stands for 65536 (leaf_at) and so needs no care */
+}
+
+/* Note that the data of these items was moved down by this many bytes (up, if negative).  Each edit comes through here. */
 static void leaf_shift_items(struct disk_node *node, u32 from, u32 to, int down)
 {
 	struct disk_item *item = leaf_items(node) + from, *end = leaf_items(node) + to;
 
-	for (; item < end; item++)	/* 0 stands for 65536 (leaf_at) and so needs no care */
-		item->at = cpu_to_le16((u16)(le16_to_cpu(item->at) - down));
+	for (; end - item >= 4; item += 4) {
+		item_shift(item, down);
+		item_shift(item + 1, down);
+		item_shift(item + 2, down);
+		item_shift(item + 3, down);
+	}
+	for (; item < end; item++)
+		item_shift(item, down);
 }
 
 /* Move the data of all items from pos on, which makes or closes a gap above it. */

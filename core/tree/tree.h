@@ -220,7 +220,7 @@ struct tree {
 	u64 serial;			/* of the last node without a block; sem for writing */
 	struct list_head failed;	/* FLUSHING nodes whose write failed; back end */
 	u64 snapshot_delta;		/* delta.applying at the last snapshot; sem for writing */
-	struct tree_key appends[TREE_APPENDS];	/* items added or grown lately: where appending goes on; sem for writing */
+	struct node_key appends[TREE_APPENDS];	/* items added or grown lately: where appending goes on; sem for writing */
 	u32 append_next;
 	/* Nodes that edits left underfull, since tree_next_merge() came by; sem for writing. */
 	struct {
@@ -329,6 +329,8 @@ int tree_delete_range(struct volume *vol, const struct tree_key *from, const str
  * With sem for writing.  Go to the leaf of key, for the edit that comes next; false: something on the way would have to be read.
  */
 bool tree_edit_reach(struct volume *vol, const struct tree_key *key);
+/* Without sem, by who holds commit_mutex: is key's leaf one of the two where edits went last, which are in memory? */
+bool tree_edit_is_near(struct volume *vol, const struct tree_key *key);
 /* tree_edit_begin() at the leaf of key, which is read before if need be. */
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key);
 /* The back end is done for now: nodes that it kept for the next edit may be evicted again. */

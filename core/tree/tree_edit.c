@@ -172,7 +172,7 @@ static void leaf_apply(struct disk_node *leaf, u32 block_size, const struct item
  */
 static bool split_is_appending(struct tree_edit *edit, const struct disk_node *leaf, const struct item_set *set)
 {
-	struct node_key before, recent;
+	struct node_key before;
 	u32 i;
 
 	if (!edit->path->has_high && set->pos + set->found == node_count(leaf))
@@ -181,8 +181,7 @@ static bool split_is_appending(struct tree_edit *edit, const struct disk_node *l
 		return false;
 	before = leaf_key(leaf, set->found ? set->pos : set->pos - 1);
 	for (i = 0; i < TREE_APPENDS; i++) {
-		recent = node_key_pack(&edit->vol->tree.appends[i]);
-		if (node_key_equal(&before, &recent))
+		if (node_key_equal(&before, &edit->vol->tree.appends[i]))
 			return true;
 	}
 	return false;
@@ -190,7 +189,7 @@ static bool split_is_appending(struct tree_edit *edit, const struct disk_node *l
 
 static void note_append(struct tree *tree, const struct node_key *key)
 {
-	tree->appends[tree->append_next] = node_key_unpack(key);
+	tree->appends[tree->append_next] = *key;
 	tree->append_next = (tree->append_next + 1) % TREE_APPENDS;
 }
 

@@ -15,7 +15,8 @@
  *     drops all.  Keys of first branches that are lowered belong to no range.
  *  3. The nodes of a way are referenced, hence not evicted.  They may become FLUSHING or CLEAN meanwhile: edits ask for that.
  *
- * Used by who edits, with tree->sem for writing (dropping: by the back end, or when nobody else is there).  Ways live on
+ * Used by who edits, with tree->sem for writing (dropping, and looking where they lead: by the back end, or when nobody else is
+ * there: only it edits).  Ways live on
  * while sem is given to readers, and until tree_edit_leave(), at the end of a commit.
  */
 #include "core/tree/tree.h"
@@ -176,7 +177,7 @@ struct tree_path *tree_way(struct volume *vol, const struct node_key *key, bool 
 
 	lockdep_assert_held_write(&tree->sem);
 	*err = 0;
-	if (way_kept(way) && path_leads(way, key))
+	if (likely(way_kept(way) && path_leads(way, key)))
 		return way;
 	/* Mostly two are used in turns. */
 	way = &tree->ways[tree->way_before];
@@ -212,6 +213,19 @@ bool tree_edit_reach(struct volume *vol, const struct tree_key *key)
 
 	lockdep_assert_held_write(&vol->tree.sem);
 	return tree_way(vol, &packed, false, &err);
+}
+
+bool tree_edit_is_near(struct volume *vol, const struct tree_key *key)
+{
+	struct node_key packed = node_key_pack(key);
+	const struct tree_path *way;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	way = &vol->tree.ways[vol->tree.way_last];
+	if (way_kept(way) && path_leads(way, &packed))
+		return true;
+	way = &vol->tree.ways[vol->tree.way_before];
+	return way_kept(way) && path_leads(way, &packed);
 }
 
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key)
