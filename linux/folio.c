@@ -491,11 +491,59 @@ static struct dirty_run find_run(struct tux3_node *node, u64 from, u64 end, bool
 	return run;
 }
 
+#define FEW_DIRTY	128u	/* blocks; and so many states are looked at in one hold of data_lock */
+
+/* The first dirty blocks at or after from that one of the states on both lists has.  false: they are too many.  data_lock held. */
+static bool listed_next(struct tux3_node *node, u64 from, struct dirty_run *found)
+{
+	struct folio_state *state;
+	u32 looked = 0, slot;
+
+	found->block = found->stop = DATA_END;
+	for (slot = 0; slot < 2; slot++) {
+		list_for_each_entry(state, &node->dirty[slot], link[slot]) {
+			u64 bits = state->detached ? 0 : (state->dirty[0] | state->dirty[1]) & state_range(state, from, DATA_END);
+			u32 first = bits ? __ffs64(bits) : 0;
+
+			if (++looked > FEW_DIRTY)
+				return false;
+			if (!bits || state->block + first >= found->block)
+				continue;
+			bits = ~(bits >> first);
+			found->block = state->block + first;
+			found->stop = found->block + (bits ? __ffs64(bits) : 64);
+		}
+	}
+	return true;
+}
+
+/*
+ * The same as find_run(), of what is on the lists: if that is little, and not just being sorted by the back end, which takes none
+ * from its list without data_lock.
+ */
+static bool find_run_listed(struct tux3_node *node, u64 from, struct dirty_run *run)
+{
+	struct dirty_run next;
+	bool few;
+
+	*run = (struct dirty_run){ .from = from };
+	spin_lock(&node->data_lock);
+	few = !node->sorting && node->dirty_blocks[0] + node->dirty_blocks[1] <= FEW_DIRTY && listed_next(node, from, &next);
+	if (few && next.block < DATA_END) {
+		run->block = next.block;
+		do {
+			run->stop = next.stop;
+		} while (listed_next(node, run->stop, &next) && next.block == run->stop);
+	}
+	spin_unlock(&node->data_lock);
+	return few;
+}
+
 /*
  * What is dirty in the front delta is PG_dirty, and the page cache finds that at once, however much else is cached.
- * Only while a delta with data of this file is committed all cached folios must be looked at: the back end has taken
- * the flag from some, and what they have is not yet where else it is looked for.  If a delta became the back one
- * while we looked, it may have been the one of what we missed.
+ * Only while a delta with data of this file is committed that is not enough: the back end has taken the flag from some, and
+ * what they have is not yet where else it is looked for.  Then we look at the lists of what is dirty; or, if they are long,
+ * at all cached folios.  If a delta became the back one while we looked, it may have been the one of what we missed.
  */
 bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count)
 {
@@ -507,7 +555,8 @@ bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64
 		return false;
 	smp_rmb();
 	tagged = !READ_ONCE(node->dirty_blocks[~front & 1]);
-	run = find_run(node, from, end, tagged);
+	if (tagged || !find_run_listed(node, from, &run))
+		run = find_run(node, from, end, tagged);
 	smp_rmb();
 	if (tagged && READ_ONCE(node->core.vol->delta.front) != front)
 		run = find_run(node, from, end, false);

@@ -93,8 +93,12 @@ static void list_begin(struct tux3_node *node, unsigned int slot)
 		return;
 	spin_lock(&node->data_lock);
 	WRITE_ONCE(node->sorted, true);
+	node->sorting = true;
 	spin_unlock(&node->data_lock);
 	list_sort(&slot, &node->dirty[slot], state_order);
+	spin_lock(&node->data_lock);
+	node->sorting = false;
+	spin_unlock(&node->data_lock);
 }
 
 /* The state that has this block, or the first after it; NULL: none.  Blocks are asked for in order, nearly always. */

@@ -36,9 +36,17 @@ struct intent_request {
 	void *data;
 	bool first;			/* block 0 is among them */
 	bool done;			/* intent.write: err is what came of it */
+	bool taken;			/* intent.lock: not in the queue any more, but being written */
+	bool left;			/* intent.lock: who waited was killed, while others write it: they free it */
 	int err;
 	u8 intent[round_up(INTENT_BYTES, 8)];
 };
+
+static void request_free(struct intent_request *request)
+{
+	kvfree(request->data);
+	kvfree(request);
+}
 
 static struct disk_intent *request_intent(struct intent_request *request)
 {
@@ -230,8 +238,7 @@ static struct intent_request *capture(struct tux3_inode *inode)
 		err = -EAGAIN;
 	vol->host->data_let(inode);
 	if (err && request) {
-		kvfree(request->data);
-		kvfree(request);
+		request_free(request);
 		request = NULL;
 	}
 	return request;
@@ -251,6 +258,33 @@ static void request_end(struct intent_request *request, int err)
 {
 	request->err = err;
 	request->done = true;
+}
+
+static void request_written(struct intent *intent, struct intent_request *request, int err)
+{
+	bool left;
+
+	spin_lock(&intent->lock);
+	request_end(request, err);
+	left = request->left;
+	spin_unlock(&intent->lock);
+	if (left)
+		request_free(request);
+}
+
+/* Who waited for it is killed.  The others of the queue do not need it. */
+static void request_leave(struct intent *intent, struct intent_request *request)
+{
+	bool writing;
+
+	spin_lock(&intent->lock);
+	writing = request->taken && !request->done;
+	request->left = writing;
+	if (!request->taken && !request->done)
+		list_del(&request->link);
+	spin_unlock(&intent->lock);
+	if (!writing)
+		request_free(request);
 }
 
 /*
@@ -288,6 +322,7 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 		if (write->count == BATCH_REQUESTS || (write->count && header + write->data_blocks + request->blocks > max))
 			break;
 		list_del(&request->link);
+		request->taken = true;
 		write->requests[write->count++] = request;
 		write->base = max(write->base, request->base);
 		write->len += request->len;
@@ -375,7 +410,8 @@ static int write_submit(struct volume *vol, const struct intent_write *write, u8
 	/* It is not about the batch alone: what else was written since the last flush may be lost, and none will say so again. */
 	if (err)
 		volume_abort(vol, err, "a flush failed");
-	return err;
+	/* Nor do we know whether another one, that failed just before, was about what we had written. */
+	return volume_error(vol);
 }
 
 /* intent->write held. */
@@ -410,7 +446,7 @@ static void write_batch(struct volume *vol)
 		count_add(vol, TUX3_COUNT_INTENT_BLOCKS, write.place.blocks);
 	}
 	for (i = 0; i < write.count; i++)
-		request_end(write.requests[i], err ? -EAGAIN : 0);
+		request_written(intent, write.requests[i], err ? -EAGAIN : 0);
 }
 
 /* ---- fsync ---- */
@@ -430,7 +466,7 @@ static bool fsync_goes_ahead(struct volume *vol)
 	       (heavy_ns && ktime_get_ns() - heavy_ns < HEAVY_MEMORY_NS);
 }
 
-/* 0, or -EAGAIN: it needs a commit. */
+/* 0, or -EAGAIN: it needs a commit; -EINTR: the caller was killed while others wrote. */
 static int fsync_ahead(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
@@ -445,13 +481,15 @@ static int fsync_ahead(struct tux3_inode *inode)
 	request = capture(inode);
 	if (!request)
 		return -EAGAIN;
-	mutex_lock(&intent->write);
+	if (mutex_lock_killable(&intent->write)) {
+		request_leave(intent, request);
+		return -EINTR;
+	}
 	while (!request->done)
 		write_batch(vol);
 	mutex_unlock(&intent->write);
 	err = request->err;
-	kvfree(request->data);
-	kvfree(request);
+	request_free(request);
 	return err;
 }
 
@@ -476,7 +514,7 @@ int fsync_inode(struct tux3_inode *inode)
 		if (!err)
 			pace_sync(vol);
 	}
-	if (err)
+	if (err && err != -EINTR)
 		err = delta_commit_inode(inode);
 	if (likely(!err) || !volume_error(vol))
 		return err;

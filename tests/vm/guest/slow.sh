@@ -68,17 +68,71 @@ still_there() {
 	done
 }
 
+write_fsync() {	# FILE
+	exec python3 -c "import os, sys; fd = os.open(sys.argv[1], os.O_RDWR); os.pwrite(fd, b'x' * 4096, 0); os.fsync(fd)" "$1"
+}
+
+# Much of it is cached, in folios of one block each.
+make_cached() {
+	python3 - "$MNT/cached" <<-'END'
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+		for block in reversed(range(4096)):
+		    os.pwrite(fd, b"x" * 4096, block * 4096)
+		os.fsync(fd)
+	END
+}
+
+# One block of it is being committed: that is found without looking at all that is cached.
+few_looks() {
+	local front before after
+	front=$(figure front_delta)
+	dd if=/dev/zero of="$MNT/cached" bs=4k count=1 seek=4000 conv=notrunc status=none
+	sync -f "$MNT" &
+	syncer=$!
+	for n in $(seq 600); do
+		[ "$(figure front_delta)" -gt "$front" ] && break
+		sleep 0.1
+	done
+	before=$(figure dirty_looks)
+	python3 -c "import os, sys; os.lseek(os.open(sys.argv[1], os.O_RDONLY), 0, os.SEEK_HOLE)" "$MNT/cached"
+	after=$(figure dirty_looks)
+	looks=$((after - before))
+}
+
+state_becomes() {	# PID STATE
+	local n
+	for n in $(seq 600); do
+		[ "$(state "$1")" = "$2" ] && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
 modprobe dm-mod
 echo "0 $(blockdev --getsz "$DISK") linear $DISK 0" | dmsetup create slow || { failed setup "dmsetup"; summary; }
 fresh || { failed fresh "no volume"; summary; }
 
 # Each in a folder of its own: the VFS's lock of a folder cannot be waited for killably.
-mkdir "$MNT/a" "$MNT/b" && touch "$MNT/a/old" && sync -f "$MNT"
+mkdir "$MNT/a" "$MNT/b" && touch "$MNT/a/old" "$MNT"/ahead{0,1,2,3} && sync -f "$MNT"
+# The first fsync asks for an area, the next commit makes it.
+mount -o remount,fsync=ahead "$MNT"
+(write_fsync "$MNT/ahead0") && sync -f "$MNT" && (write_fsync "$MNT/ahead0")
+check "an fsync goes ahead" [ "$(figure fsyncs_ahead)" -gt 0 ]
 [ -e $HUNG ] && echo $HUNG_SECONDS >$HUNG
 dmsetup suspend --nolockfs --noflush slow
+write_fsync "$MNT/ahead0" &
+first=$!
+check "who writes for all who fsync waits for the disk" state_becomes $first D
+pids=()
+for n in 1 2 3; do
+	write_fsync "$MNT/ahead$n" &
+	pids+=($!)
+done
+check "and others for him" state_becomes ${pids[2]} D
 waits=$(figure enter_waits)
 dd if=/dev/zero of="$MNT/stream" bs=1M count=600 conv=notrunc status=none 2>/dev/null &
-pids=($!)
+pids+=($!)
 for n in $(seq 600); do
 	[ "$(figure enter_waits)" -gt "$waits" ] && break
 	sleep 0.1
@@ -97,6 +151,9 @@ check "all can be killed while it stands still" gone "${pids[@]}"
 wait "${pids[@]}" 2>/dev/null
 check "what was not done is not" [ -e "$MNT/a/old" ]
 dmsetup resume slow
+wait $first
+check "and who writes has written" [ $? = 0 ]
+mount -o remount,fsync=auto "$MNT"
 [ -e $HUNG ] && echo 120 >$HUNG
 
 (while dd if=/dev/zero of="$MNT/stream" bs=1M count=500 conv=notrunc status=none; do :; done) &
@@ -105,6 +162,13 @@ check "fsync beside a streaming writer" fsyncs
 check "a delta holds what the disk writes in a second" limit_is_small
 kill -9 $writer $(pgrep -P $writer)
 wait $writer
+
+make_cached && sync -f "$MNT"
+dmsetup suspend --nolockfs --noflush slow
+few_looks
+check "what is dirty is found at once ($looks looks)" [ "$looks" -lt 1000 ]
+dmsetup resume slow
+wait $syncer
 checked_umount "clean"
 dmsetup remove slow
 summary
