@@ -106,7 +106,7 @@ $(OBJ)/needs: $(OBJ)/flags
 	@$(foreach library,liburing:liburing-dev blkid:libblkid-dev fuse3:libfuse3-dev,$(call need_library,$(library)))
 	@touch $@
 needs-check: $(OBJ)/needs
-	@$(foreach tool,git:git python3:python3,$(call need_tool,$(tool)))
+	@$(foreach tool,$(if $(wildcard .git),git:git) python3:python3,$(call need_tool,$(tool)))
 	@$(call need_library,cmocka:libcmocka-dev)
 
 $(OBJ)/%.o: %.c $(OBJ)/flags | $(OBJ)/needs

@@ -49,8 +49,30 @@ TREE, HEADER, NEW = "core/tree/tree.c", "core/tree/tree.h", "core/tree/tree_new.
     (NEW, None, SPDX + "int x;", "what this file is for"),
     (NEW, None, "/* For a test. */\nint x;", "no SPDX-License-Identifier"),
     ("core/room/new.c", None, OPENING + '#include "core/volume.h"', "core/room/ is no room"),
+    ("user/env/device_new.c", None, OPENING, "this file is not in doc/DESIGN.md"),
+    ("sim/new.c", None, OPENING, "this file is not in doc/DESIGN.md"),
 ])
 def test_fault_is_found(copy, path, where, text, said):
+    plant(copy, path, where, text, said)
+
+
+def test_sources_without_a_repository(copy):
+    """As those of a tarball are."""
+    git = copy / ".git"
+    git.rename(copy.parent / "git-is-away")
+    try:
+        plant(copy, TREE, None, "int x; ", "white space at the end")
+        plant(copy, NEW, None, OPENING, "this file is not in doc/DESIGN.md")
+        (copy / "build").mkdir()
+        (copy / "build/made.c").write_text("int x; \n")
+        assert "made.c" not in check(copy, ".")
+        assert f"{TREE}:" not in check(copy, ".")
+    finally:
+        shutil.rmtree(copy / "build", ignore_errors=True)
+        (copy.parent / "git-is-away").rename(git)
+
+
+def plant(copy, path, where, text, said):
     file = copy / path
     before = file.read_text() if file.exists() else None
     lines = before.splitlines() if before else []
