@@ -590,10 +590,11 @@ static int map_simply(struct volume *vol, u64 ino, const struct record_extent *r
 		left = place.block - place.start;
 		right = place.len - left - place.count;
 		err = punch_free(&punch, place.block, le64_to_cpu(old->addr) + left, place.count);
-		if (!err && left)
-			err = extent_store_part(vol, ino, place.start, 0, left);
+		/* The later one first: should there be no memory for what follows, no block that stays is missing in the tree. */
 		if (!err && right)
 			err = extent_store_part(vol, ino, place.start, left + place.count, right);
+		if (!err && left)
+			err = extent_store_part(vol, ino, place.start, 0, left);
 	}
 	if (err)
 		return err;

@@ -366,6 +366,70 @@ static void test_truncated_and_extended_again(void **state)
 	assert_true(failed);
 }
 
+/* Blocks of one extent, every so many of which are written again: the others are in no cache. */
+#define CUT_BLOCKS 120u
+
+static void rewrite_blocks(struct bed *bed, u32 every)
+{
+	struct tux3_node *node = bed_file(bed, "/f");
+	u8 data[BLOCK];
+	u32 i;
+
+	fill(data, BLOCK, 13);
+	for (i = 1; i < CUT_BLOCKS; i += every)
+		assert_int_equal(tux3_write(node, data, BLOCK, i * BLOCK), BLOCK);
+	tux3_node_put(node, 1);
+}
+
+static void expect_rewritten(struct bed *bed, u32 every)
+{
+	static u8 expected[CUT_BLOCKS * BLOCK], data[CUT_BLOCKS * BLOCK];
+	struct tux3_node *node = bed_file(bed, "/f");
+	u32 i;
+
+	fill(expected, sizeof(expected), 1);
+	for (i = 1; i < CUT_BLOCKS; i += every)
+		fill(expected + i * BLOCK, BLOCK, 13);
+	assert_int_equal(tux3_read(node, data, sizeof(data), 0), sizeof(data));
+	assert_memory_equal(data, expected, sizeof(data));
+	tux3_node_put(node, 1);
+}
+
+static bool cut_and_fail_alloc(u32 every, long nth)
+{
+	struct bed bed = {};
+	int err;
+
+	make(&bed);
+	write_file(&bed, "/f", CUT_BLOCKS * BLOCK, 1);
+	assert_ok(tux3_sync(bed.volume));
+	bed_reopen(&bed);
+	rewrite_blocks(&bed, every);
+	env_fail_alloc_at(nth);
+	err = tux3_sync(bed.volume);
+	env_fail_alloc_at(0);
+	assert_true(!err || err == -ENOMEM);
+	expect_rewritten(&bed, every);
+	tux3_node_put(bed.root, 1);
+	assert_int_equal(tux3_close(bed.volume), err);
+	bed_open(&bed);
+	bed_free(&bed);
+	return !err;
+}
+
+/* A commit that fails between the parts of an extent that it cuts in three: what is not written anew is still there. */
+static void test_extent_cut_in_three(void **state)
+{
+	u32 every, failed = 0;
+	long nth;
+
+	for (every = 2; every < 5; every++) {
+		for (nth = 1; nth <= 24; nth++)
+			failed += !cut_and_fail_alloc(every, nth);
+	}
+	assert_true(failed);
+}
+
 /* A file without a name goes on for who has it open; and nothing is left of it in memory afterwards. */
 static void test_open_file_without_a_name(void **state)
 {
@@ -435,6 +499,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_truncated_and_extended_again),
 		cmocka_unit_test(test_readers_see_the_aborted_delta),
+		cmocka_unit_test(test_extent_cut_in_three),
 		cmocka_unit_test(test_open_file_without_a_name),
 		cmocka_unit_test(test_fsync_after_the_stop),
 	};
