@@ -41,6 +41,7 @@ int delta_init(struct volume *vol)
 	INIT_LIST_HEAD(&delta->cuts);
 	INIT_LIST_HEAD(&delta->deletes_done);
 	spin_lock_init(&delta->forgotten_lock);
+	spin_lock_init(&delta->pass_lock);
 	INIT_LIST_HEAD(&delta->forgotten);
 	for (i = 0; i < 2; i++) {
 		init_llist_head(&delta->dirty[i]);
@@ -341,13 +342,42 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 	       atomic64_read(&delta->dirty_bytes[slot]) >= (s64)READ_ONCE(vol->opts.dirty_bytes) / 2;
 }
 
+/*
+ * It is few who outrun the device, and the others need not wait for them: each task may make so many small changes in a delta that
+ * is full.  What that adds is bounded, whatever the number of tasks.
+ */
+#define PASSES		24u
+#define PASS_BYTES	(64u << 10)	/* what is small */
+#define PASS_ALL_BYTES	(1u << 20)	/* more than the limit, and never more than half of that */
+
+static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
+{
+	s64 changes = atomic64_read(&vol->delta.changes[front & 1]), limit = READ_ONCE(vol->pace.limit_bytes);
+	struct delta_pass *pass = &vol->delta.passes[hash_64((uintptr_t)current, DELTA_PASS_BITS)];
+	bool may;
+
+	if (space_cost_extents(cost) > (PASS_BYTES >> vol->block_shift) + 8 ||
+	    changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1) ||
+	    delta_slot_bytes(vol, front & 1, changes) >= limit + min_t(s64, limit / 2, PASS_ALL_BYTES))
+		return false;
+	spin_lock(&vol->delta.pass_lock);
+	if (pass->delta != front)
+		*pass = (struct delta_pass){ .delta = front };
+	may = pass->used < PASSES;
+	pass->used += may;
+	spin_unlock(&vol->delta.pass_lock);
+	return may;
+}
+
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
-static int delta_throttle(struct volume *vol, unsigned int flags)
+static int delta_throttle(struct volume *vol, u64 cost, unsigned int flags)
 {
 	struct delta_state *delta = &vol->delta;
 	u64 front = READ_ONCE(delta->front), start;
 	int err;
 
+	if (flags & DELTA_ADDS_NOTHING)
+		return 0;
 	if (unlikely(delta_look_at_recovery(vol, front & 1))) {
 		struct delta_recovery guess = delta_guess_front(vol, front & 1);
 
@@ -367,7 +397,7 @@ static int delta_throttle(struct volume *vol, unsigned int flags)
 	if (!delta->thread)
 		return flags & DELTA_NOWAIT ? -EAGAIN : delta_commit(vol);
 	delta_request(vol);
-	if (!delta_slot_full(vol, front & 1))
+	if (!delta_slot_full(vol, front & 1) || delta_may_pass(vol, front, cost))
 		return 0;
 	if (flags & DELTA_NOWAIT)
 		return -EAGAIN;
@@ -411,9 +441,9 @@ static int delta_count_in(struct volume *vol, struct delta_op *op, unsigned int 
 			return 0;
 		atomic64_inc(&op->cpu->left[op->delta & 1]);
 		delta_wake_drain(delta);
-		if (flags & DELTA_NOWAIT)
+		if ((flags & (DELTA_NOWAIT | DELTA_ADDS_NOTHING)) == DELTA_NOWAIT)
 			return -EAGAIN;
-		err = delta_wait(delta->gate_queue, !atomic_read(&delta->draining), flags & DELTA_MUST);
+		err = delta_wait(delta->gate_queue, !atomic_read(&delta->draining), flags & (DELTA_MUST | DELTA_ADDS_NOTHING));
 		if (err)
 			return err;
 	}
@@ -439,7 +469,7 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 	u64 blocks, start;
 
 	if (!err)
-		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol, flags);
+		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol, cost, flags);
 	op->vol = vol;
 	lockdep_assert_not_held(&vol->delta.inside);
 	while (!err) {

@@ -38,6 +38,14 @@ struct delta_cpu {
 	u64 leaf_hint;		/* ino >> DELTA_LEAF_SHIFT of the last inode that became dirty here */
 };
 
+/* How often the tasks of this hash have gone on though the delta was full. */
+struct delta_pass {
+	u64 delta;
+	u32 used;
+};
+
+#define DELTA_PASS_BITS	6
+
 struct delta_op {
 	struct volume *vol;
 	struct delta_cpu *cpu;	/* where this operation was counted */
@@ -76,6 +84,8 @@ struct delta_state {
 	u32 starved;			/* commits in a row for which no slice could be charged; commit_mutex */
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
+	spinlock_t pass_lock;
+	struct delta_pass passes[1u << DELTA_PASS_BITS];	/* pass_lock; by hash of the task */
 	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device (pace.c) */
 	atomic_t draining;
 	wait_queue_head_t thread_queue;
@@ -100,6 +110,8 @@ void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries);
 #define DELTA_MUST	8u
 /* For who must not wait: -EAGAIN then, and a commit is asked for if that would help. */
 #define DELTA_NOWAIT	16u
+/* With that one: it makes nothing dirty, so it does not matter how full the delta is; and a transition is waited for. */
+#define DELTA_ADDS_NOTHING	32u
 
 /*
  * Enter the front delta; may first wait (for space, or because writers outran the device).

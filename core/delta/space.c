@@ -99,6 +99,11 @@ static u32 cost_field(u64 cost, u32 shift)
 	return cost >> shift & SPACE_FIELD_MAX;
 }
 
+u32 space_cost_extents(u64 cost)
+{
+	return cost_field(cost, SPACE_EXTENTS_SHIFT);
+}
+
 static u32 cost_items(struct volume *vol, u64 cost)
 {
 	u32 items = cost_field(cost, SPACE_ITEMS_SHIFT);

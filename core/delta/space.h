@@ -92,6 +92,8 @@ static inline u64 space_cost_prealloc(struct volume *vol, u64 blocks)
 	return space_cost_data(vol, blocks, blocks) + (blocks << SPACE_PROMISED_SHIFT);
 }
 
+/* Blocks of data that it is about; other large payloads count as such. */
+u32 space_cost_extents(u64 cost);
 /* What a cost amounts to in this delta, in blocks; and in a tight one. */
 u64 space_price(struct volume *vol, u64 delta, u64 cost);
 u64 space_full_price(struct volume *vol, u64 cost);

@@ -204,7 +204,7 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 	int err;
 
 	mutex_lock(&intent->capture);
-	err = delta_enter(vol, &op, capture_cost(vol, blocks), DELTA_NOWAIT);
+	err = delta_enter(vol, &op, capture_cost(vol, blocks), DELTA_NOWAIT | DELTA_ADDS_NOTHING);
 	if (!err) {
 		err = capture_all(inode, op.delta, request, blocks);
 		delta_leave(&op);

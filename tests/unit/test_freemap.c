@@ -147,7 +147,7 @@ static void check_slot_rot(struct volume *vol, u64 group, unsigned int slot, u64
 		{ 2000, 1, "checksum" }, { 0, 1, "magic" }, { 8, 1, "volume" }, { 0, 4096, "magic" }, { 32, 1, "checksum" },
 	};
 	u8 *at = (u8 *)device_memory_bytes(vol->dev) + balloc_slot_addr(vol, group, slot) * 4096, saved[4096];
-	bool current = slot_delta(vol, group, slot) == delta;
+	bool now = slot_delta(vol, group, slot) == delta;
 	u32 i, n;
 
 	memcpy(saved, at, 4096);
@@ -160,11 +160,11 @@ static void check_slot_rot(struct volume *vol, u64 group, unsigned int slot, u64
 		/* One that a unify may have been writing. */
 		volume_remount(vol, delta, used);
 		check(balloc_note_in_log(vol, group) == 0);
-		check(balloc_test(vol, balloc_group_start(vol, group) + 1000, 1) == !current);
+		check(balloc_test(vol, balloc_group_start(vol, group) + 1000, 1) == !now);
 		/* Nobody knows, nobody writes. */
 		volume_remount(vol, delta, used);
 		balloc_note_log_unread(vol, true);
-		check(balloc_test(vol, balloc_group_start(vol, group) + 1000, 1) == !current);
+		check(balloc_test(vol, balloc_group_start(vol, group) + 1000, 1) == !now);
 		memcpy(at, saved, 4096);
 	}
 	volume_remount(vol, delta, used);

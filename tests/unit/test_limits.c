@@ -3,6 +3,7 @@
  * No user takes the volume down: what can be made in large numbers costs little for each, and what waits in memory has
  * an end.  Nothing here measures time: bytes, records, depths and steps are counted.
  */
+#include <pthread.h>
 #include "support_lib.h"
 #include "support_image.h"
 
@@ -218,6 +219,107 @@ static void test_xattr_values_wait_for_the_device(void **state)
 	tux3_node_put(node, 1);
 	free(value);
 	bed.dev->ops = slowed_ops;
+	bed_free(&bed);
+}
+
+/* A device that takes no writes for now. */
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	bool closed;
+	const struct tux3_device_ops *ops;	/* what it does otherwise */
+	struct tux3_device_ops gated;
+} gate = { .mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+
+static void gate_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	pthread_mutex_lock(&gate.mutex);
+	while (gate.closed)
+		pthread_cond_wait(&gate.cond, &gate.mutex);
+	pthread_mutex_unlock(&gate.mutex);
+	gate.ops->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static void gate_set(bool closed)
+{
+	pthread_mutex_lock(&gate.mutex);
+	gate.closed = closed;
+	pthread_cond_broadcast(&gate.cond);
+	pthread_mutex_unlock(&gate.mutex);
+}
+
+static void *stream(void *ctx)
+{
+	struct bed *bed = ctx;
+	struct tux3_node *node = bed_file(bed, "/stream");
+	u8 *data = calloc(1, 1 << 20);
+	u32 i;
+
+	for (i = 0; i < 16; i++)
+		assert_int_equal(tux3_write(node, data, 1 << 20, (u64)i << 20), 1 << 20);
+	free(data);
+	tux3_node_put(node, 1);
+	return NULL;
+}
+
+static atomic_t greedy_made;
+
+static void *make_many(void *ctx)
+{
+	char name[32];
+	u32 i;
+
+	for (i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "/greedy%u", i);
+		tux3_node_put(bed_file(ctx, name), 1);
+		atomic_inc(&greedy_made);
+	}
+	return NULL;
+}
+
+/* The delta behind the one that cannot be written is full. */
+static bool is_stuck(struct delta_state *delta)
+{
+	u64 front = READ_ONCE(delta->front);
+
+	return READ_ONCE(delta->committed) + 2 == front && atomic64_read(&delta->dirty_bytes[front & 1]) >= 4 << 20;
+}
+
+/*
+ * Somebody writes faster than the device.  Others with small changes do not wait for him, nor for the device: neither do they
+ * if they come one after the other; but who makes many of them waits, too.
+ */
+static void test_small_changes_pass_a_full_delta(void **state)
+{
+	struct bed bed = { .opts = { .dirty_bytes = 1 << 20, .dirty_limit_bytes = 4 << 20, .age_ms = 60000 } };
+	pthread_t streaming, greedy;
+	struct tux3_node *node;
+	u8 data[4096] = { 1 };
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	gate.ops = bed.dev->ops;
+	gate.gated = *gate.ops;
+	gate.gated.write = gate_write;
+	bed.dev->ops = &gate.gated;
+	gate_set(true);
+	alarm(100);		/* who waits here waits for ever */
+	assert_int_equal(pthread_create(&streaming, NULL, stream, &bed), 0);
+	while (!is_stuck(&core(&bed)->delta))
+		usleep(1000);
+	node = bed_file(&bed, "/small");
+	assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
+	tux3_node_put(node, 1);
+	assert_int_equal(pthread_create(&greedy, NULL, make_many, &bed), 0);
+	while (atomic_read(&greedy_made) < 5)
+		usleep(1000);
+	usleep(100000);
+	assert_true(atomic_read(&greedy_made) < 50);
+	alarm(0);
+	gate_set(false);
+	pthread_join(streaming, NULL);
+	pthread_join(greedy, NULL);
+	bed.dev->ops = gate.ops;
 	bed_free(&bed);
 }
 
@@ -534,6 +636,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_punches_make_commits),
 		cmocka_unit_test(test_xattr_values_count_as_dirty),
 		cmocka_unit_test(test_xattr_values_wait_for_the_device),
+		cmocka_unit_test(test_small_changes_pass_a_full_delta),
 		cmocka_unit_test(test_many_xattrs_of_one_inode),
 		cmocka_unit_test(test_many_xattrs_are_removed_in_slices),
 		cmocka_unit_test(test_long_deletes_take_turns),

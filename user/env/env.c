@@ -42,8 +42,9 @@ void init_rwsem(struct rw_semaphore *sem)
 	pthread_rwlockattr_destroy(&attr);
 }
 
-#ifdef TUX3_LOCKDEP
 __thread char env_thread_mark;
+
+#ifdef TUX3_LOCKDEP
 __thread const struct lockdep_map *env_map_held;
 
 void env_lockdep_failed(const char *file, int line, const char *lock, const char *how)

@@ -140,11 +140,11 @@ static void graph_anchors(struct graph *graph)
 	char why[200];
 
 	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
-		bool current = n == vol->anchor_slot;
+		bool newest = n == vol->anchor_slot;
 
 		fprintf(graph->to, "anchor%u ", n);
 		box_begin(graph);
-		if (current)
+		if (newest)
 			title(graph, "#f4c542", "anchor slot %u", n);
 		else
 			title(graph, "#eeeeee", "anchor slot %u", n);

@@ -85,9 +85,9 @@ static int show_volume(struct show *show)
 static int show_anchors(struct show *show)
 {
 	struct disk_anchor anchor;
-	unsigned int n, current = TUX3_ANCHOR_SLOTS;
+	unsigned int n, newest = TUX3_ANCHOR_SLOTS;
 	char why[256];
-	bool usable = !volume_read_anchor(show->tool.dev, &anchor, &current, why, sizeof(why));
+	bool usable = !volume_read_anchor(show->tool.dev, &anchor, &newest, why, sizeof(why));
 
 	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
 		int err = volume_read_anchor_slot(show->tool.dev, n, &anchor, why, sizeof(why));
@@ -96,7 +96,7 @@ static int show_anchors(struct show *show)
 		show_begin(out, NULL);
 		show_u64(out, "slot", n);
 		show_bool(out, "valid", !err);
-		show_bool(out, "current", usable && n == current);
+		show_bool(out, "current", usable && n == newest);
 		if (err)
 			show_string(out, "why", why);
 		if (out->json && !err) {

@@ -16,9 +16,9 @@ struct futex_lock {
 #endif
 };
 
-#ifdef TUX3_LOCKDEP
 extern __thread char env_thread_mark;
 
+#ifdef TUX3_LOCKDEP
 /* A number for the thread, not 0. */
 static inline unsigned long env_lock_self(void)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* User-space stand-in for the kernel's header: see core/env.h.  A killed program does not ask. */
+/*
+ * User-space stand-in for the kernel's header: see core/env.h.  A killed program does not ask; current tells threads apart, and
+ * nothing more.
+ */
 #ifndef TUX3_ENV_SCHED_SIGNAL_H
 #define TUX3_ENV_SCHED_SIGNAL_H
 
@@ -8,7 +11,14 @@
 
 struct task_struct;
 
-static struct task_struct *const current __maybe_unused;
+extern __thread char env_thread_mark;
+
+static inline struct task_struct *get_current(void)
+{
+	return (struct task_struct *)&env_thread_mark;
+}
+
+#define current get_current()
 
 static inline bool fatal_signal_pending(struct task_struct *task)
 {
