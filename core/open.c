@@ -404,6 +404,7 @@ int volume_stop(struct volume *vol)
 
 	delta_stop(vol);
 	vol->delta.paused = false;
+	intent_close(vol);
 	err = vol->read_only ? 0 : delta_commit_unify(vol);
 	if (volume_error(vol)) {
 		err = volume_error(vol);

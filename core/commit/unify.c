@@ -24,6 +24,7 @@
 #include "core/tree/tree_internal.h"
 #include "core/log/apply.h"
 #include "core/delta/delta.h"
+#include "core/delta/pace.h"
 #include "core/delta/space.h"
 #include "core/names/parent.h"
 #include "core/data/data.h"
@@ -35,6 +36,7 @@ void unify_init(struct volume *vol)
 	struct unify *unify = &vol->unify;
 
 	INIT_LIST_HEAD(&unify->nodes);
+	unify->next = &unify->nodes;
 	INIT_LIST_HEAD(&unify->maps);
 	range_list_init(&unify->node_frees);
 	unify->phase = UNIFY_IDLE;
@@ -100,17 +102,20 @@ static int node_order(void *priv, const struct list_head *a, const struct list_h
 	return x < y ? -1 : x > y;
 }
 
-/* Submit all nodes, runs of neighbours as one write.  -EIO: one is not as it must be; it is not written. */
+/*
+ * Submit the next nodes, as many as may be in flight, runs of neighbours as one write.  -EIO: one is not as it must be; it is not
+ * written.
+ */
 static int unify_write_nodes(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
-	struct node_buffer *node;
+	u64 max = pace_in_flight_max(vol) >> vol->block_shift, start = 0;
 	struct kvec vec[32];
 	u32 count = 0;
-	u64 start = 0;
 
-	list_sort(NULL, &unify->nodes, node_order);
-	list_for_each_entry(node, &unify->nodes, lru_link) {
+	for (; unify->next != &unify->nodes && max; unify->next = unify->next->next, max--) {
+		struct node_buffer *node = list_entry(unify->next, struct node_buffer, lru_link);
+
 		if (node_seal_checked(vol, node))
 			return -EIO;
 		if (count && (count == ARRAY_SIZE(vec) || node->addr != start + count)) {
@@ -125,6 +130,20 @@ static int unify_write_nodes(struct volume *vol)
 	if (count)
 		device_writev(vol->dev, start, vec, count, 0, &unify->wait);
 	return 0;
+}
+
+/* What may be in flight of them has been written. */
+static int unify_write_more_nodes(struct volume *vol)
+{
+	struct blk_plug plug;
+	int err;
+
+	io_wait_init(&vol->unify.wait);
+	blk_start_plug(&plug);
+	err = unify_write_nodes(vol);
+	device_kick(vol->dev);
+	blk_finish_plug(&plug);
+	return err;
 }
 
 /* Those that have their data. */
@@ -189,6 +208,8 @@ int unify_start(struct volume *vol)
 	range_list_move(&vol->log.old_blocks, &vol->log.blocks);
 	unify->since_delta = vol->delta.committed;
 
+	list_sort(NULL, &unify->nodes, node_order);
+	unify->next = unify->nodes.next;
 	io_wait_init(&unify->wait);
 	blk_start_plug(&plug);
 	err = unify_write_nodes(vol);
@@ -354,6 +375,10 @@ static int unify_step(struct volume *vol, bool wait)
 	case UNIFY_WRITING:
 		if (!unify_io_over(vol, wait, &err))
 			return 0;
+		if (!err && unify->next != &unify->nodes) {
+			err = unify_write_more_nodes(vol);
+			return err ? err : 1;
+		}
 		if (!list_empty(&unify->nodes)) {
 			tree_edit_begin(vol);
 			tree_snapshot_done(vol, &unify->nodes, !err);

@@ -27,7 +27,8 @@ struct unify {
 	enum unify_phase phase;
 	u64 flushes_seen;		/* device flushes completed when the phase was entered */
 	struct io_wait wait;
-	struct list_head nodes;		/* node_buffer.lru_link */
+	struct list_head nodes;		/* node_buffer.lru_link, by address */
+	struct list_head *next;		/* of these: the first that is not submitted yet; &nodes: all are */
 	u64 node_count;
 	atomic64_t pending;		/* the same, from the snapshot until the anchor is durable; else 0 */
 	struct list_head maps;		/* struct map_write */

@@ -713,7 +713,7 @@ int delta_unify_committed(struct volume *vol)
 	int err = unify_finish(vol);		/* one that was under way */
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (!err && (vol->tree.dirty_count || vol->log.length ||
+	if (!err && (vol->tree.dirty_count || vol->log.length || intent_anchor_stale(vol) ||
 		     memcmp(vol->label, vol->anchor.label, sizeof(vol->label)))) {
 		err = delta_unify_start(vol);
 		if (!err)

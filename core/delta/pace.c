@@ -27,7 +27,7 @@
  * flushes and fewer nodes written twice.
  *
  * And where fsyncs go ahead of the delta (core/intent/) what they write waits in the device's queue behind what the commit
- * under way has put there: so that is kept short, too.
+ * under way, or a unify, has put there: so that is kept short, too; even while nobody calls fsync, for the first who does.
  *
  * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
  * is no limit then: deltas end where the options say, every time in the same place.
@@ -43,8 +43,10 @@
 #define PACE_FASTEST		(1u << 17)
 #define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs come ... */
 #define PACE_SYNC_BASES		4u		/* ... or so many times what the smallest takes */
-#define PACE_FLIGHT_MS		2u		/* what the device does in this time may be in flight ... */
-#define PACE_FLIGHT_MIN_BYTES	(256u << 10)	/* ... or so much */
+#define PACE_SYNC_FLIGHT_MS	2u		/* what the device does in this time may be in flight then ... */
+#define PACE_SYNC_FLIGHT_BYTES	(256u << 10)	/* ... or so much */
+#define PACE_FLIGHT_MS		100u		/* and so when there was none lately: for the first one */
+#define PACE_FLIGHT_BYTES	(4u << 20)
 #define PACE_SYNC_MEMORY_NS	((s64)(2 * NSEC_PER_SEC))	/* they come, if one came so lately */
 
 /* What the device writes in opts.delta_ms. */
@@ -145,10 +147,13 @@ u64 pace_in_flight_max(struct volume *vol)
 {
 	struct pace *pace = &vol->pace;
 
+	bool syncing = pace_syncing(pace);
+	u64 ms = syncing ? PACE_SYNC_FLIGHT_MS : PACE_FLIGHT_MS, least = syncing ? PACE_SYNC_FLIGHT_BYTES : PACE_FLIGHT_BYTES;
+
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (vol->opts.manual || !pace_syncing(pace))
+	if (vol->opts.manual || (!syncing && !pace->bandwidth))
 		return U64_MAX;
-	return max_t(u64, READ_ONCE(pace->bandwidth) / 1000 * PACE_FLIGHT_MS, PACE_FLIGHT_MIN_BYTES);
+	return max_t(u64, READ_ONCE(pace->bandwidth) / 1000 * ms, least);
 }
 
 void pace_sync(struct volume *vol)

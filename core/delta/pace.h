@@ -42,8 +42,8 @@ void pace_learn(struct volume *vol, u64 bytes, u64 ns, bool alone);
 /* The same: a delta of so many bytes (a change counts PACE_CHANGE_BYTES) took so long from its transition to durable. */
 void pace_learn_load(struct volume *vol, u64 bytes, u64 ns);
 /*
- * While fsyncs come: so many bytes of data may be in flight together, so that theirs need not queue behind all that a delta
- * holds.  Else U64_MAX.
+ * So many bytes of data, or of tree nodes, may be in flight together, so that what an fsync writes need not queue behind all that a
+ * delta or a unify holds.  U64_MAX: no limit.
  */
 u64 pace_in_flight_max(struct volume *vol);
 /* Any thread: it is about to wait for an fsync, or has done so. */

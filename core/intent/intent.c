@@ -31,6 +31,7 @@ int intent_init(struct volume *vol)
 	spin_lock_init(&intent->lock);
 	INIT_LIST_HEAD(&intent->queue);
 	range_list_init(&intent->leaving);
+	intent->wanted = true;		/* the first fsync is to find it */
 	return 0;
 }
 
@@ -225,7 +226,28 @@ int intent_committed(struct volume *vol, bool written)
 void intent_get_named(struct volume *vol, struct disk_intent_place *place)
 {
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	place_to_disk(place, &vol->intent.named);
+	if (vol->intent.closing)
+		memset(place, 0, sizeof(*place));
+	else
+		place_to_disk(place, &vol->intent.named);
+}
+
+void intent_close(struct volume *vol)
+{
+	struct intent *intent = &vol->intent;
+
+	delta_lock(vol);
+	spin_lock(&intent->lock);
+	memset(&intent->place, 0, sizeof(intent->place));
+	WRITE_ONCE(intent->ready, false);
+	spin_unlock(&intent->lock);
+	intent->closing = true;
+	delta_unlock(vol);
+}
+
+bool intent_anchor_stale(struct volume *vol)
+{
+	return vol->intent.closing && vol->anchor.intent.addr;
 }
 
 void intent_shrink(struct volume *vol)

@@ -77,6 +77,7 @@ struct intent {
 	struct intent_place fresh;	/* a new area, to be used as soon as a commit that names it is durable; addr 0: none */
 	struct block_range returning;	/* one that the commit being written does not name any more; addr 0: none */
 	struct range_list leaving;	/* the same when that is durable; empty between commits */
+	bool closing;			/* no batch comes any more */
 	u64 base;			/* at open: the newest delta of the log */
 	u32 recovered;			/* at open: so many intents were carried out on top of it */
 };
@@ -106,8 +107,14 @@ void intent_name(struct volume *vol, struct disk_intent_place *place);
 void intent_retire(struct volume *vol, u64 delta);
 /* The delta is durable: what it supersedes is free.  written: with a commit, whose header names the place. */
 int intent_committed(struct volume *vol, bool written);
-/* For an anchor that stands for the newest durable delta. */
+/* For an anchor that stands for the newest durable delta: none if it is the last one. */
 void intent_get_named(struct volume *vol, struct disk_intent_place *place);
+/*
+ * The volume is being closed, and nobody calls fsync any more.  The last anchor names no area, so the next mount has none to read;
+ * and since the area is in no free map, that gives it back.
+ */
+void intent_close(struct volume *vol);
+bool intent_anchor_stale(struct volume *vol);	/* that anchor is still to be written */
 /* Space is short: give the area back with the next commit that can. */
 void intent_shrink(struct volume *vol);
 /* Nothing is being written when this returns.  The caller sees to it that nothing begins. */
