@@ -291,14 +291,22 @@ static bool name_cursor_is_at(const struct name_cursor *cursor, u64 ino)
 
 int name_commit_of(struct name_cursor *cursor, u64 ino)
 {
+	struct volume *vol = cursor->dir->vol;
+	unsigned int n = 0;
 	int err = 0;
 
 	if (!name_cursor_is_at(cursor, ino))
 		return 0;
-	tree_edit_begin(cursor->dir->vol);
-	while (!err && name_cursor_is_at(cursor, ino))
+	tree_edit_begin(vol);
+	while (!err && name_cursor_is_at(cursor, ino)) {
+		if (++n % NAMES_AHEAD == 0) {		/* one file may have got very many names */
+			tree_edit_end(vol);
+			cond_resched();
+			tree_edit_begin(vol);
+		}
 		err = name_commit_next(cursor);
-	tree_edit_end(cursor->dir->vol);
+	}
+	tree_edit_end(vol);
 	return err;
 }
 
