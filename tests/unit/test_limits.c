@@ -319,8 +319,7 @@ static void test_small_changes_pass_a_full_delta(void **state)
 	gate_set(false);
 	pthread_join(streaming, NULL);
 	pthread_join(greedy, NULL);
-	bed.dev->ops = gate.ops;
-	bed_free(&bed);
+	bed_free(&bed);		/* through the gate: the volume's thread may be writing */
 }
 
 static int count_name(void *ctx, const char *name, unsigned int len)
