@@ -100,6 +100,15 @@ few_looks() {
 	looks=$((after - before))
 }
 
+waited() {	# so often in all
+	local n
+	for n in $(seq 600); do
+		[ "$(figure enter_waits)" -ge "$1" ] && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
 state_becomes() {	# PID STATE
 	local n
 	for n in $(seq 600); do
@@ -114,7 +123,7 @@ echo "0 $(blockdev --getsz "$DISK") linear $DISK 0" | dmsetup create slow || { f
 fresh || { failed fresh "no volume"; summary; }
 
 # Each in a folder of its own: the VFS's lock of a folder cannot be waited for killably.
-mkdir "$MNT/a" "$MNT/b" && touch "$MNT/a/old" "$MNT"/ahead{0,1,2,3} && sync -f "$MNT"
+mkdir "$MNT/a" "$MNT/b" && touch "$MNT"/a/{old,small} "$MNT"/more{1,2,3} "$MNT"/ahead{0,1,2,3} && sync -f "$MNT"
 # The first fsync asks for an area, the next commit makes it.
 mount -o remount,fsync=ahead "$MNT"
 (write_fsync "$MNT/ahead0") && sync -f "$MNT" && (write_fsync "$MNT/ahead0")
@@ -133,11 +142,14 @@ check "and others for him" state_becomes ${pids[2]} D
 waits=$(figure enter_waits)
 dd if=/dev/zero of="$MNT/stream" bs=1M count=600 conv=notrunc status=none 2>/dev/null &
 pids+=($!)
-for n in $(seq 600); do
-	[ "$(figure enter_waits)" -gt "$waits" ] && break
-	sleep 0.1
+check "a writer waits for the disk" waited $((waits + 1))
+check "small changes do not" timeout 100 mv "$MNT/a/small" "$MNT/a/passed"
+# Until they have used up what a full delta takes of them.
+for n in 1 2 3; do
+	dd if=/dev/zero of="$MNT/more$n" bs=64k count=100 conv=notrunc status=none 2>/dev/null &
+	pids+=($!)
 done
-check "a writer waits for the disk" [ "$(figure enter_waits)" -gt "$waits" ]
+check "but many of them do" waited $((waits + 4))
 mv "$MNT/a/old" "$MNT/a/new" 2>/dev/null &
 pids+=($!)
 truncate -s 4096 "$MNT/b/other" 2>/dev/null &
