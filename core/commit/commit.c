@@ -167,12 +167,12 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	if (!attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode)) {
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
-			err = name_commit(names);
+			err = name_commit(names, 0);
 		return err ? err : commit_kill(inode, delta);
 	}
 
 	if (dirty & INODE_DIRTY_NAMES)
-		err = name_commit(names);
+		err = name_commit(names, 0);
 	vol->log.blocks_delta = 0;
 	if (!err && dirty & INODE_DIRTY_XATTRS)
 		err = xattr_commit(inode, delta, wait);
@@ -405,7 +405,7 @@ static int commit_names_of(struct commit_dirs *dirs, u64 ino)
 	int err = 0;
 
 	while (n-- && !err)
-		err = name_commit_of(&dirs->names[(dirs->oldest + n) % COMMIT_DIRS], ino);
+		err = name_commit(&dirs->names[(dirs->oldest + n) % COMMIT_DIRS], ino);
 	return err;
 }
 

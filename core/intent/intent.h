@@ -15,9 +15,10 @@
  * xattrs changed (intent_fsync.c).
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
- * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  A commit allocates
- * it when an fsync would have had use for it, and gives it back when space gets short.  The header of each commit names the
- * area and the place in it where the first batch is, or will be, that counts on top of this commit.
+ * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  The first commit of
+ * a mount allocates it; short of space it is given back, and after an fsync that missed it a commit allocates another.  The
+ * header of each commit names the area and the place in it where the first batch is, or will be, that counts on top of this
+ * commit.
  *
  *	intent.c		the area, as a ring; what commits have to do with it
  *	intent_fsync.c		from inode to batch: front end, no commit_mutex
@@ -67,7 +68,7 @@ struct intent {
 	u64 sealed;			/* the newest delta whose commit has chosen what it names: its intents come too late */
 	u64 broken;			/* a batch of this delta could not be written: those behind it would not be found */
 	bool ready;			/* there is an area; a hint for who has no lock */
-	bool wanted;			/* an fsync would have used it; likewise */
+	bool wanted;			/* there is to be one: at first, and when an fsync would have used it; likewise */
 	bool shrink;			/* space is short: the next commit gives the area back */
 	u64 durable;			/* the newest durable commit, not a delta that had none; 0: none since the open */
 	/* commit_mutex: */

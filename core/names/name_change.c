@@ -254,52 +254,34 @@ static int name_commit_next(struct name_cursor *cursor)
 	return name_log_change(inode, change);
 }
 
-int name_commit(struct name_cursor *cursor)
-{
-	struct volume *vol = cursor->dir->vol;
-	unsigned int n = 0;
-	int err = 0;
-
-	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (cursor->pos == cursor->end)
-		return 0;
-	tree_edit_begin(vol);
-	while (cursor->pos != cursor->end && !err) {
-		if (++n % NAMES_AHEAD == 0) {		/* let others read the tree, too */
-			tree_edit_end(vol);
-			cond_resched();
-			tree_edit_begin(vol);
-		}
-		err = name_commit_next(cursor);
-	}
-	tree_edit_end(vol);
-	return err;
-}
-
-/* Is the first or, as when a name was changed into another, the second one about the inode? */
+/*
+ * Is there one left to log?  ino, unless it is 0: one that is about this inode, the first or, as when a name was changed into
+ * another, the second.
+ */
 static bool name_cursor_is_at(const struct name_cursor *cursor, u64 ino)
 {
 	struct list_head *pos = cursor->pos;
 
 	if (pos == cursor->end)
 		return false;
-	if (name_change_ino(list_entry(pos, struct name_change, link)) == ino)
+	if (!ino || name_change_ino(list_entry(pos, struct name_change, link)) == ino)
 		return true;
 	pos = pos->next;
 	return pos != cursor->end && name_change_ino(list_entry(pos, struct name_change, link)) == ino;
 }
 
-int name_commit_of(struct name_cursor *cursor, u64 ino)
+int name_commit(struct name_cursor *cursor, u64 ino)
 {
 	struct volume *vol = cursor->dir->vol;
 	unsigned int n = 0;
 	int err = 0;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!name_cursor_is_at(cursor, ino))
 		return 0;
 	tree_edit_begin(vol);
 	while (!err && name_cursor_is_at(cursor, ino)) {
-		if (++n % NAMES_AHEAD == 0) {		/* one file may have got very many names */
+		if (++n % NAMES_AHEAD == 0) {		/* let others read the tree, too */
 			tree_edit_end(vol);
 			cond_resched();
 			tree_edit_begin(vol);

@@ -34,15 +34,14 @@ unsigned int name_go_ahead(struct tux3_inode *dir, struct name_entry *entry, u64
 
 /*
  * Back end.  The names of dir that changed in delta, one after the other; tree edit lock not held (taken inside, in batches).
- * name_commit: log those that are left.  name_commit_of: those at the cursor that are about this inode, if it comes next.
+ * name_commit logs those that are left; with an ino only those at the cursor that are about this inode, if it comes next.
  */
 struct name_cursor {
 	struct tux3_inode *dir;
 	struct list_head *pos, *end;
 };
 struct name_cursor name_cursor(struct tux3_inode *dir, u64 delta);
-int name_commit(struct name_cursor *cursor);
-int name_commit_of(struct name_cursor *cursor, u64 ino);
+int name_commit(struct name_cursor *cursor, u64 ino);
 /* The directory was made and removed in delta, and so was every name that was ever in it: counts them. */
 void name_vanish(struct tux3_inode *dir, u64 delta);
 /* Delta is durable or given up: forget its changes. */

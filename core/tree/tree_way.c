@@ -27,6 +27,11 @@ static bool way_kept(const struct tree_path *way)
 	return !way->bottom;
 }
 
+static bool way_leads(const struct tree_path *way, const struct node_key *key)
+{
+	return way_kept(way) && path_leads(way, key);
+}
+
 static void way_forget(struct tree_path *way)
 {
 	way->top = 0;
@@ -177,17 +182,17 @@ struct tree_path *tree_way(struct volume *vol, const struct node_key *key, bool 
 
 	lockdep_assert_held_write(&tree->sem);
 	*err = 0;
-	if (likely(way_kept(way) && path_leads(way, key)))
+	if (likely(way_leads(way, key)))
 		return way;
 	/* Mostly two are used in turns. */
 	way = &tree->ways[tree->way_before];
-	if (way_kept(way) && path_leads(way, key)) {
+	if (way_leads(way, key)) {
 		swap(tree->way_last, tree->way_before);
 		return way;
 	}
 	for (i = 0; i < TREE_WAYS; i++) {
 		way = &tree->ways[i];
-		if (way_kept(way) && path_leads(way, key)) {
+		if (way_leads(way, key)) {
 			way_use(tree, i);
 			return way;
 		}
@@ -222,10 +227,10 @@ bool tree_edit_is_near(struct volume *vol, const struct tree_key *key)
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	way = &vol->tree.ways[vol->tree.way_last];
-	if (way_kept(way) && path_leads(way, &packed))
+	if (way_leads(way, &packed))
 		return true;
 	way = &vol->tree.ways[vol->tree.way_before];
-	return way_kept(way) && path_leads(way, &packed);
+	return way_leads(way, &packed);
 }
 
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key)
