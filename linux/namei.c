@@ -9,7 +9,7 @@
  * Names that do not exist stay in the dentry cache (there is no ->d_delete): lookups that fail are as frequent as
  * others.
  *
- * With mount -o dirsync (or sync) an operation ends with a commit.
+ * With mount -o dirsync (or sync) an operation ends with an fsync of the directory, or of the file that it made.
  *
  * What a new file inherits (ACLs, security labels) is set before it gets its name: should a commit come between, it is
  * an orphan, and no crash can show it without them.
@@ -19,6 +19,7 @@
 #include <linux/posix_acl.h>
 
 #include "linux/vfs.h"
+#include "core/intent/intent.h"
 #include "core/names/ops.h"
 
 static_assert(OP_RENAME_NOREPLACE == RENAME_NOREPLACE && OP_RENAME_EXCHANGE == RENAME_EXCHANGE &&
@@ -45,10 +46,12 @@ static struct dentry *dir_lookup(struct inode *dir, struct dentry *dentry, unsig
 	return d_splice_alias(inode, dentry);
 }
 
-/* The operation is done. */
-static int synced(struct inode *dir)
+/* The operation is done.  A file that was made takes its name along, and so may be durable ahead of all else. */
+static int synced(struct inode *dir, struct inode *made)
 {
-	return IS_DIRSYNC(dir) ? delta_commit(vol_of(dir)) : 0;
+	if (!IS_DIRSYNC(dir))
+		return 0;
+	return fsync_inode(core_of(made && S_ISREG(made->i_mode) ? made : dir));
 }
 
 /* ---- making ---- */
@@ -87,7 +90,7 @@ static int make(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentr
 	node_created(inode);
 	node_pull(dir);
 	d_instantiate_new(dentry, inode);
-	return synced(dir);
+	return synced(dir, inode);
 }
 
 static int dir_create(struct mnt_idmap *idmap, struct inode *dir, struct dentry *dentry, umode_t mode)
@@ -141,7 +144,7 @@ static int dir_link(struct dentry *old, struct inode *dir, struct dentry *dentry
 	node_pull(dir);
 	ihold(inode);
 	d_instantiate(dentry, inode);
-	return synced(dir);
+	return synced(dir, NULL);
 }
 
 /* ---- removing ---- */
@@ -151,7 +154,7 @@ static int removed(struct inode *dir, struct inode *inode)
 	node_pull(inode);
 	node_pull(dir);
 	node_unnamed(inode);
-	return synced(dir);
+	return synced(dir, NULL);
 }
 
 static int dir_unlink(struct inode *dir, struct dentry *dentry)
@@ -182,7 +185,7 @@ static int renamed(struct inode *old_dir, struct inode *new_dir, struct inode *i
 		node_pull(target);
 		node_unnamed(target);
 	}
-	return synced(IS_DIRSYNC(new_dir) ? new_dir : old_dir);
+	return synced(IS_DIRSYNC(new_dir) ? new_dir : old_dir, NULL);
 }
 
 static int dir_rename(struct mnt_idmap *idmap, struct inode *old_dir, struct dentry *old, struct inode *new_dir,

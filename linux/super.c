@@ -124,17 +124,14 @@ static void super_device_gone(struct super_block *sb)
 
 /* ---- while it is there ---- */
 
-/* A frozen volume is all committed, and must not be waited for with s_umount held: thawing needs that. */
+/*
+ * sync(2) and syncfs(2) come twice.  A commit that the first call began would not be the last one beside somebody who goes on
+ * working: so there is one, made for who waits.  A frozen volume is all committed, and must not be waited for with s_umount
+ * held: thawing needs that.
+ */
 static int super_sync(struct super_block *sb, int wait)
 {
-	struct volume *vol = sb_of(sb)->vol;
-
-	if (super_is_frozen(sb))
-		return 0;
-	if (wait)
-		return delta_commit(vol);
-	delta_request(vol);
-	return 0;
+	return wait && !super_is_frozen(sb) ? delta_commit(sb_of(sb)->vol) : 0;
 }
 
 static int super_freeze(struct super_block *sb)

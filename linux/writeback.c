@@ -834,9 +834,10 @@ int file_redirty_strays(struct tux3_node *node)
 /* ---- the VFS wants pages written ---- */
 
 /*
- * There is one way to write a file's pages: a commit of everything.  Who waits for them (msync) gets one.  sync and
- * umount go on to ->sync_fs, which does it for all files at once.  The flusher, when there is too much dirty memory
- * or it got old, makes one itself: so it sees progress, and knows when to stop.  Others only want it to begin.
+ * There is one way to write a file's pages: a commit of everything.  Who waits for them (msync) gets one.  syncfs and umount
+ * go on to ->sync_fs, which does it for all files at once; what they only begin before that is tagged.  The flusher, when
+ * there is too much dirty memory or it got old, makes one itself: so it sees progress, and knows when to stop.  Others, and
+ * sync(2) by way of the flusher, only want it to begin.
  */
 int file_writepages(struct address_space *mapping, struct writeback_control *wbc)
 {
@@ -849,7 +850,7 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 		node_lost(node);
 	else if (err && err != -EINTR)	/* that was a caller who was killed (sync_file_range): nothing is lost */
 		mapping_set_error(mapping, err);
-	if (err || !blocks || wbc->for_sync)
+	if (err || !blocks || wbc->for_sync || wbc->tagged_writepages)
 		return err;
 	if (wbc->sync_mode == WB_SYNC_NONE && !wbc->for_background && !wbc->for_kupdate) {
 		delta_request(vol);

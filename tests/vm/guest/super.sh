@@ -241,6 +241,49 @@ group_sync_option() {
 	MOUNT_OPTIONS=
 }
 
+# Beside somebody who goes on working, too.
+group_one_commit() {
+	local deltas i writer
+	MOUNT_OPTIONS=age=600
+	fresh || { failed "one commit" "no volume"; return; }
+	while [ ! -e /tmp/stop ]; do echo text >>"$MNT/file"; done &
+	writer=$!
+	deltas=$(cat $SYS/deltas)
+	for ((i = 0; i < 20; i++)); do
+		sync -f "$MNT"
+	done
+	deltas=$(($(cat $SYS/deltas) - ${deltas:?}))
+	touch /tmp/stop
+	wait $writer
+	rm /tmp/stop
+	check "one commit: of each syncfs, not two ($deltas of 20)" test $deltas -le 28
+	checked_umount "one commit: umount"
+	MOUNT_OPTIONS=
+}
+
+# With -o dirsync every change of a name is, and what else changed need not be.
+group_dirsync_option() {
+	local deltas
+	MOUNT_OPTIONS=dirsync,age=600,fsync=ahead
+	fresh || { failed "dirsync option" "no volume"; return; }
+	touch "$MNT/first"		# an area for what goes ahead comes with the first commit
+	dd if=/dev/zero of="$MNT/first" bs=1M count=2 conv=notrunc status=none
+	deltas=$(cat $SYS/deltas)
+	touch "$MNT/made"
+	equal "dirsync option: a new file takes no commit" "$(cat $SYS/deltas)" "${deltas:?}"
+	check "dirsync option: other files stay dirty" test "$(cat $SYS/dirty_bytes)" -ge 2097152
+	crash
+	check "dirsync option: it is there" test -e "$MNT/made"
+	mv "$MNT/made" "$MNT/moved"
+	mkdir "$MNT/dir"
+	ln "$MNT/moved" "$MNT/dir/link"
+	rm "$MNT/moved"
+	crash
+	equal "dirsync option: all other changes are" "$(cd "$MNT" && find . -mindepth 1 | sort | tr '\n' ' ')" "./dir ./dir/link ./first "
+	checked_umount "dirsync option: umount"
+	MOUNT_OPTIONS=
+}
+
 atime() {	# the year
 	date -d "@$(stat -c %X "$MNT/file")" +%Y
 }
@@ -602,7 +645,7 @@ group_unload() {
 	fi
 }
 
-all="mount readonly forced options remount sync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
+all="mount readonly forced options remount sync_option one_commit dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
 for group in ${*:-$all}; do
 	echo "# $group"
 	group_$group
