@@ -19,9 +19,9 @@
  * was copied into folios that are up to date is written, and the rest tried again; a fresh folio that was not filled,
  * or comes after such a gap, is given up: it is neither up to date nor dirty, and so as good as not there.
  *
- * Untorn writes are made from a copy of the user's memory, which is made before anything else: no copy from that comes out
- * short.  That is for who asks (RWF_ATOMIC: then it is all or nothing), and for what databases do without asking: direct
- * writes of whole blocks, and pages of several blocks written over.
+ * Untorn writes hold the user's memory before anything else: so no copy from it comes out short.  What cannot be held (it is
+ * in several pieces, or not memory) is copied twice.  That is for who asks (RWF_ATOMIC: then it is all or nothing), and for
+ * what databases do without asking: direct writes of whole blocks, and pages of several blocks written over.
  *
  * Who must not wait (IOCB_NOWAIT) gets as many batches as can be written at once: of folios that are up to date or written to as
  * a whole, with memory that is free, in a delta that can be entered; and -EAGAIN if there is none.  Then he comes again as one
@@ -698,7 +698,7 @@ static ssize_t write_from(struct kiocb *iocb, struct iov_iter *from)
  * Who asked for it, or a database that takes it for granted: direct writes of whole blocks, and pages of several blocks that are
  * written over.
  */
-static bool wants_copy(struct kiocb *iocb, const struct iov_iter *from)
+static bool wants_untorn(struct kiocb *iocb, const struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
 	struct volume *vol = vol_of(inode);
@@ -714,13 +714,62 @@ static bool wants_copy(struct kiocb *iocb, const struct iov_iter *from)
 	       (len > vol->block_size && len <= PAGES_BYTES_MAX && iocb->ki_pos < i_size_read(inode));
 }
 
+static gfp_t untorn_gfp(const struct kiocb *iocb)
+{
+	return iocb->ki_flags & IOCB_NOWAIT ? GFP_NOWAIT | __GFP_NOWARN : GFP_KERNEL;
+}
+
+/* One piece of user memory, with a reference to each of its pages: they stay while we copy, whatever becomes of the mapping. */
+struct held_memory {
+	u32 count;
+	struct page **pages;
+	struct bio_vec vecs[];
+};
+
+static void let_user(struct held_memory *held)
+{
+	while (held->count)
+		put_page(held->pages[--held->count]);
+	kvfree(held);
+}
+
+/* NULL: it has to be copied. */
+static struct held_memory *hold_user(const struct kiocb *iocb, const struct iov_iter *from)
+{
+	unsigned long addr = (unsigned long)from->ubuf + from->iov_offset;
+	u32 at = offset_in_page(addr), left = iov_iter_count(from), wanted = DIV_ROUND_UP(at + left, PAGE_SIZE), i;
+	struct held_memory *held;
+	int got;
+
+	if (!iter_is_ubuf(from))
+		return NULL;
+	held = kvmalloc(struct_size(held, vecs, wanted) + wanted * sizeof(*held->pages), untorn_gfp(iocb));
+	if (!held)
+		return NULL;
+	held->pages = (struct page **)(held->vecs + wanted);
+	if (iocb->ki_flags & IOCB_NOWAIT)
+		got = get_user_pages_fast_only(addr - at, wanted, 0, held->pages);
+	else
+		got = get_user_pages_fast(addr - at, wanted, 0, held->pages);
+	held->count = max(got, 0);
+	if (held->count < wanted) {
+		let_user(held);
+		return NULL;
+	}
+	for (i = 0; i < wanted; i++, at = 0) {
+		bvec_set_page(&held->vecs[i], held->pages[i], min(left, PAGE_SIZE - at), at);
+		left -= held->vecs[i].bv_len;
+	}
+	return held;
+}
+
 /* The user's memory as it is now, in memory of ours; or NULL and *err.  No lock is held. */
 static void *copy_user(const struct kiocb *iocb, const struct iov_iter *from, int *err)
 {
 	bool nowait = iocb->ki_flags & IOCB_NOWAIT;
 	size_t len = iov_iter_count(from), got;
 	struct iov_iter iter = *from;
-	void *data = kvmalloc(len, nowait ? GFP_NOWAIT | __GFP_NOWARN : GFP_KERNEL);
+	void *data = kvmalloc(len, untorn_gfp(iocb));
 
 	*err = nowait ? -EAGAIN : -ENOMEM;
 	if (!data)
@@ -740,21 +789,28 @@ static void *copy_user(const struct kiocb *iocb, const struct iov_iter *from, in
 /* Who did not ask gets written what can be read. */
 static ssize_t write_untorn(struct kiocb *iocb, struct iov_iter *from)
 {
+	struct held_memory *held = hold_user(iocb, from);
 	size_t len = iov_iter_count(from);
+	struct kvec copy = {};
 	struct iov_iter iter;
-	struct kvec vec;
 	ssize_t done;
 	int err;
 
-	vec.iov_base = copy_user(iocb, from, &err);
-	vec.iov_len = len;
-	if (!vec.iov_base)
-		return iocb->ki_flags & IOCB_ATOMIC ? err : write_from(iocb, from);
-	iov_iter_kvec(&iter, ITER_SOURCE, &vec, 1, len);
+	if (held) {
+		iov_iter_bvec(&iter, ITER_SOURCE, held->vecs, held->count, len);
+	} else {
+		copy.iov_base = copy_user(iocb, from, &err);
+		copy.iov_len = len;
+		if (!copy.iov_base)
+			return iocb->ki_flags & IOCB_ATOMIC ? err : write_from(iocb, from);
+		iov_iter_kvec(&iter, ITER_SOURCE, &copy, 1, len);
+	}
 	done = write_from(iocb, &iter);
 	if (done > 0)
 		iov_iter_advance(from, done);
-	kvfree(vec.iov_base);
+	if (held)
+		let_user(held);
+	kvfree(copy.iov_base);
 	return done;
 }
 
@@ -766,5 +822,5 @@ ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	if (iocb->ki_flags & IOCB_ATOMIC && len &&
 	    (!data_atomic_fits(vol_of(file_inode(iocb->ki_filp)), 0, len) || iter_is_iovec(from)))
 		return -EINVAL;
-	return wants_copy(iocb, from) ? write_untorn(iocb, from) : write_from(iocb, from);
+	return wants_untorn(iocb, from) ? write_untorn(iocb, from) : write_from(iocb, from);
 }

@@ -184,6 +184,33 @@ static void rules_of(int fd, uint8_t *data)
 	munmap(hole + MIB / 2 + PAGE, MIB / 2 - PAGE);
 }
 
+/* Nobody asks, but these are pages of a database: memory in several pieces, and memory of which the second half is missing. */
+static void kinds_of_memory(int flags, uint8_t *data)
+{
+	struct iovec pieces[3] = { { data + 1, 100 }, { data + MIB + 7, 2 * block - 300 }, { data + 5 * PAGE + 16, 200 } };
+	uint8_t *found = malloc(MIB), *half = mmap(NULL, 4 * block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = open_in("pages", flags | O_CREAT | O_TRUNC), i;
+
+	stamp(data, 2 * MIB, 5);
+	expect(write(fd, data, 8 * block) == 8 * block);
+	for (i = 0; i < 3; i++)
+		stamp(pieces[i].iov_base, pieces[i].iov_len, 6 + i);
+	expect(pwritev(fd, pieces, 3, 2 * block) == 2 * block);
+	expect(pread(fd, found, MIB, 0) == 8 * block);
+	expect(stamped(found, 2 * block, 5) && stamped(found + 2 * block, 100, 6) &&
+	       stamped(found + 2 * block + 100, 2 * block - 300, 7) && stamped(found + 4 * block - 200, 200, 8) &&
+	       stamped(found + 4 * block, 4 * block, 5));
+	stamp(half, 4 * block, 9);
+	expect(!munmap(half + 2 * block, 2 * block));
+	expect(pwrite(fd, half, 4 * block, 0) == 2 * block);
+	expect(pwrite(fd, half + 2 * block, 4 * block, 0) == -1 && errno == EFAULT);
+	expect(pread(fd, found, MIB, 0) == 8 * block && stamped(found, 2 * block, 9) && stamped(found + 2 * block, 100, 6) &&
+	       stamped(found + 4 * block, 4 * block, 5));
+	munmap(half, 2 * block);
+	free(found);
+	close(fd);
+}
+
 /* Files that are inline, preallocated, sparse. */
 static void kinds_of_files(int flags, uint8_t *data)
 {
@@ -226,6 +253,7 @@ static int rules(void)
 		rules_of(fd, data);
 		close(fd);
 		kinds_of_files(flags[i], data);
+		kinds_of_memory(flags[i], data);
 	}
 	told("rules", true);
 	told(".", false);
