@@ -16,6 +16,7 @@ import argparse
 import struct
 import subprocess
 import sys
+from typing import NamedTuple
 
 MAGIC, VERSION = 0x6A736677736872, 1
 SUPER = struct.Struct("<QQQI")		# magic, version, entries, sector size
@@ -23,23 +24,38 @@ ENTRY = struct.Struct("<QQQQ")		# sector, sectors, flags, bytes of data that are
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 
 
-def entries(log):
+class Entry(NamedTuple):
+    """Where on the device, in bytes; where in the log its data is; a mark's text."""
+    number: int
+    offset: int
+    size: int
+    flags: int
+    at: int
+    text: str
+
+
+def index(log):
+    """All entries, without their data."""
     magic, version, count, sector_size = SUPER.unpack(log.read(SUPER.size))
     if magic != MAGIC or version != VERSION:
         sys.exit(f"log_writes.py: {log.name} is not a dm-log-writes log")
     at = sector_size
     for number in range(count):
         log.seek(at)
-        sector, sectors, flags, data_bytes = ENTRY.unpack(log.read(ENTRY.size))
+        sector, sectors, flags, text_bytes = ENTRY.unpack(log.read(ENTRY.size))
+        # A mark's text fills up the entry's own sector.
+        text = log.read(text_bytes).decode(errors="replace").rstrip("\0") if flags & MARK else ""
         at += sector_size
-        data = b""
-        if flags & MARK:
-            pass		# its text fills up the entry's own sector
-        elif not flags & DISCARD:
-            log.seek(at)
-            data = log.read(sectors * sector_size)
-            at += len(data)
-        yield number, sector * sector_size, sectors * sector_size, flags, data
+        yield Entry(number, sector * sector_size, sectors * sector_size, flags, at, text)
+        if not flags & (MARK | DISCARD):
+            at += sectors * sector_size
+
+
+def read_data(log, entry):
+    if entry.flags & (MARK | DISCARD):
+        return b""
+    log.seek(entry.at)
+    return log.read(entry.size)
 
 
 def check(program, image):
@@ -56,13 +72,13 @@ def main():
     args = parser.parse_args()
     writes = flushes = checks = failed = 0
     with open(args.log, "rb") as log, open(args.image, "r+b", buffering=0) as image:
-        for number, offset, size, flags, data in entries(log):
-            if data:
-                image.seek(offset)
+        for entry in index(log):
+            if data := read_data(log, entry):
+                image.seek(entry.offset)
                 image.write(data)
                 writes += 1
             # A flush covers what was completed before it; the recorder puts that in front of it.
-            if not flags & (FLUSH | FUA):
+            if not entry.flags & (FLUSH | FUA):
                 continue
             flushes += 1
             if flushes % args.every:
@@ -71,7 +87,7 @@ def main():
             status, text = check(args.fsck, args.image)
             if status:
                 failed += 1
-                print(f"entry {number}: after flush {flushes} the check ends with status {status}:\n{text[-2000:]}")
+                print(f"entry {entry.number}: after flush {flushes} the check ends with status {status}:\n{text[-2000:]}")
                 if failed > 3:
                     break
     print(f"{writes} writes, {flushes} flushes, {checks} checked")
