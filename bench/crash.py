@@ -7,11 +7,13 @@ disk is made as a cut there would have left it, mounted again as the kernel does
 looked at by the program's own means.  Half of the cuts keep the order of the writes ("order": all up to there, of the last one a
 part), the other half do what a disk's volatile cache may do ("cache": what was flushed or is FUA, and any others).
 
-A state is whole, or stale (the end is missing, nothing else), or damaged.  Missing is the time between the last thing that
-was there and the cut, of states that are not damaged, to half a second.
+A state is whole, or stale (the end is missing, nothing else), or damaged.  Missing is the time between the last thing that is
+there and the cut, of states that are not damaged: median, and at most.  It is an upper bound, since the recorder has a write only
+when it is flushed.
 Goal: nothing damaged on tux3, and nothing out of order.
 """
 import json
+import os
 import random
 import shutil
 import signal
@@ -25,7 +27,9 @@ from common import run as execute, sparse_file
 from vm_machine import Lines
 
 FILESYSTEMS = ("tux3", "ext4", "xfs", "btrfs")
-PROGRAMS = ("rename", "sqlite", "sqlite-wal", "git", "dpkg")
+PROGRAMS = ("rename", "sqlite", "sqlite-wal", "git", "dpkg", "postgresql")
+# As vm/cache.py has it.
+CACHE = Path(os.environ.get("TUX3_CACHE") or ROOT / "cache/vm")
 DISK_SIZE, LOG_SIZE, COW_SIZE = 2 << 30, 8 << 30, 1 << 30
 GUEST_WORK = "/tmp/crash"
 BOOT_LIMIT_S, CUT_LIMIT_S = 300, 60
@@ -75,9 +79,15 @@ class Machine:
                 sparse_file(log, LOG_SIZE)
             pairs.append({"fs": name, "disk": f"/dev/vd{chr(97 + len(disks))}", "log": f"/dev/vd{chr(98 + len(disks))}"})
             disks += [disk, log]
+        image = None
+        if self.program == "postgresql":
+            execute([ROOT / "vm/fetch", "postgresql"])
+            image = f"/dev/vd{chr(97 + len(disks))}"
+            disks.append(self.folder / "programs")
+            shutil.copy(CACHE / "postgresql/root.img", disks[-1])
         args = self.args
         job = {"program": self.program, "seconds": args.seconds, "cuts": args.cuts, "seed": args.seed, "work": GUEST_WORK,
-               "base": "/dev/vda", "cow": "/dev/vdb", "pairs": pairs, "record": not self.replayed, "cut": args.cut}
+               "base": "/dev/vda", "cow": "/dev/vdb", "pairs": pairs, "image": image, "record": not self.replayed, "cut": args.cut}
         (self.folder / "job.json").write_text(json.dumps(job))
         # A machine under load takes long.
         limit_s = BOOT_LIMIT_S + 5 * args.seconds + CUT_LIMIT_S * args.cuts * len(self.names)
@@ -182,7 +192,7 @@ def print_report(machines):
         for name in each.names:
             cuts = [cut for cut in each.cuts if cut["fs"] == name]
             lines.append(row(each.program, name, cuts, each.recorded.get(name)))
-    print_table(["", "cuts", "whole", "stale", "damaged", "order + cache", "out of order", "missing s", "at most", "flushes"],
+    print_table(["", "cuts", "whole", "stale", "damaged", "order + cache", "out of order", "missing, s", "at most", "flushes"],
                 lines)
     first = {}
     for cut in (cut for each in machines for cut in each.cuts if cut.get("why")):

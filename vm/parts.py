@@ -11,6 +11,8 @@ from images import finish_kernel, make_image, unpack_vmlinux
 from series import ALL, DEFAULT, numbers
 
 PARTS = ("tools", "headers", "kernel", "guest")
+# Only what asks for them gets these: programs for the guest, each an image of its own.
+EXTRA = ("postgresql",)
 
 # Debian's flavour of kernel for virtual machines.
 FLAVOUR = "cloud-amd64"
@@ -38,6 +40,10 @@ GUEST_WITHOUT = """
 usr/share/doc usr/share/man usr/share/locale usr/share/info usr/share/lintian usr/share/bug usr/share/bash-completion
 usr/share/git-core/contrib usr/share/icons usr/share/stress-ng usr/lib/x86_64-linux-gnu/dri
 """.split()
+
+# Compiling of queries.
+POSTGRESQL_WITHOUT = ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/lib/postgresql/{0}/lib/bitcode",
+                      "usr/lib/postgresql/{0}/lib/llvmjit.so", "usr/lib/postgresql/{0}/lib/llvmjit_types.bc"]
 
 # What installation would have linked.
 GUEST_LINKS = {"sh": "dash", "awk": "gawk", "which": "which.debianutils"}
@@ -254,6 +260,22 @@ def make_guest(apt, folder):
     cache.remove(tree)
 
 
+def make_postgresql(apt, folder):
+    """What the guest does not have of it; it finds its files wherever it is mounted."""
+    tree = folder / "tree"
+    tree.mkdir()
+    found = [int(name[1]) for name in map(re.compile(r"postgresql-(\d+)$").match, apt.names("postgresql-"))
+             if name and apt.version(name[0])]
+    if not found:
+        raise Failure("the mirror has no postgresql-NUMBER")
+    packages = apt.unpack(tree, f"postgresql-{max(found)}", f"postgresql-client-{max(found)}", "libpq5")
+    (folder / "packages").write_text("\n".join(packages) + "\n")
+    for name in POSTGRESQL_WITHOUT:
+        cache.remove(tree / name.format(max(found)))
+    make_image(folder / "root.img", tree)
+    cache.remove(tree)
+
+
 def ensure(*parts, series=DEFAULT, update=False):
     """Make the named parts that are missing; headers and kernel of this series."""
     folder, own = cache.series_folder(series), Apt()
@@ -265,6 +287,8 @@ def ensure(*parts, series=DEFAULT, update=False):
                 apt, where, args, part_key = other, folder, kernel, kernel[0]
             elif name == "tools":
                 apt, where, args, part_key = own, CACHE, [], cache.key(codename(), TOOLS)
+            elif name == "postgresql":
+                apt, where, args, part_key = own, CACHE, [], cache.key(codename(), POSTGRESQL_WITHOUT)
             else:
                 apt, where, args = own, CACHE, []
                 part_key = cache.key(codename(), GUEST, GUEST_WITHOUT, GUEST_LINKS, GUEST_ETC)

@@ -5,7 +5,7 @@
 	crash.py JOB
 
 JOB: {"program", "seconds", "cuts", "seed", "work": folder, "base": disk, "cow": disk, "pairs": [{"fs", "disk", "log"}],
-      "record": false if the logs are there already, "cut": the only one to look at, or null}
+      "image": disk with more programs, or null, "record": false if the logs are there already, "cut": the only one to look at, or null}
 
 Lines of JSON: {"machine": settings}, {"recorded": fs, ...} for each filesystem, {"cut": number, "fs", "state", ...} for each cut,
 {"error": sentence, "fs"}.
@@ -24,13 +24,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from crash_dpkg import Dpkg
 from crash_git import Git
+from crash_postgres import Postgres
 from crash_program import Damage
 from crash_record import START, Log, Progress, Recording, Replay, mount_cut
 from crash_rename import Rename
 from crash_sqlite import Sqlite, SqliteWal
 from filesystems import FILESYSTEMS, execute, mount_line
 
-PROGRAMS = {"rename": Rename, "sqlite": Sqlite, "sqlite-wal": SqliteWal, "git": Git, "dpkg": Dpkg}
+PROGRAMS = {"rename": Rename, "sqlite": Sqlite, "sqlite-wal": SqliteWal, "git": Git, "dpkg": Dpkg,
+            "postgresql": Postgres}
 SYSCTLS = ("dirty_background_ratio", "dirty_ratio", "dirty_expire_centisecs", "dirty_writeback_centisecs")
 
 
@@ -128,14 +130,15 @@ def main():
     job = json.loads(Path(sys.argv[1]).read_text())
     for name in ("dm-log-writes", "dm-snapshot"):
         execute(["modprobe", name])
-    say(machine=describe_machine(job))
     pairs = [Pair(job, pair) for pair in job["pairs"]]
     try:
+        PROGRAMS[job["program"]].once(job)
+        say(machine=describe_machine(job))
         if job["record"]:
             record(pairs)
         for pair in pairs:
             pair.look()
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+    except (Damage, OSError, RuntimeError, subprocess.SubprocessError) as error:
         say(error=str(error))
         return 1
     return 0

@@ -53,7 +53,7 @@ class Dpkg(Program):
     @classmethod
     def describe(cls):
         told = subprocess.run(["dpkg", "--version"], capture_output=True, text=True, check=True).stdout
-        return (f"{told.splitlines()[0].split('program ')[-1]}, --force-unsafe-io; upgrades of {PACKAGES} packages of {FILES} files one after "
+        return (f"dpkg {told.split('version ')[1].split()[0]}, --force-unsafe-io; upgrades of {PACKAGES} packages of {FILES} files one after "
                 "the other.  Afterwards: the status file is read, all files of installed packages have their MD5 sums, dpkg -i of a package "
                 "that was under way (or else of any) succeeds, and then dpkg --audit has nothing to say")
 

@@ -17,6 +17,10 @@ class Program:
     def __init__(self, folder, seed):
         self.folder, self.seed = folder, seed
 
+    @classmethod
+    def once(cls, job):
+        """Before anything else, for all filesystems."""
+
     def setup(self):
         pass
 
