@@ -148,7 +148,7 @@ class Machine:
                 print(f"  {self.program:10} {said['fs']:6} cut {said['cut']} ({said['kind']}), {said['seconds']:.1f} s, "
                       f"{said['state']}: {why}", flush=True)
         elif "error" in said:
-            self.trouble(said["error"])
+            self.trouble("; ".join(said["error"].splitlines()[:3]))
 
     def trouble(self, text):
         self.troubles.append(f"{self.program}: {text}")

@@ -21,8 +21,13 @@ class Sqlite(Program):
 
     def open(self):
         database = sqlite3.connect(self.folder / "data.db", isolation_level=None)
-        database.execute("PRAGMA synchronous=OFF")
-        database.execute(f"PRAGMA journal_mode={self.JOURNAL}")
+        try:
+            database.execute("PRAGMA synchronous=OFF")
+            database.execute(f"PRAGMA journal_mode={self.JOURNAL}")
+        except sqlite3.Error:
+            # Whoever keeps the exception would keep the file open.
+            database.close()
+            raise
         return database
 
     def setup(self):
