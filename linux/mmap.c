@@ -163,9 +163,10 @@ static bool maps_folio(struct tux3_node *node, struct folio *folio, struct vm_fa
 
 /*
  * What of the folio is in the VMA and in this page table.  The store is then tried again, and is a fault of a page that is
- * mapped for reading; or once more one of this kind, if somebody had the folio locked.
+ * mapped for reading; or once more one of this kind, if somebody had the folio locked.  Where there is no page table yet,
+ * as when the first access of all is a store, nothing would be mapped, however often: so it is made.
  */
-static void map_for_reading(struct folio *folio, struct vm_fault *vmf)
+static vm_fault_t map_for_reading(struct folio *folio, struct vm_fault *vmf)
 {
 	unsigned long index = folio_page_idx(folio, vmf->page), entry = pte_index(vmf->address);
 	unsigned long in_vma = (vmf->address - vmf->vma->vm_start) >> PAGE_SHIFT;
@@ -173,10 +174,13 @@ static void map_for_reading(struct folio *folio, struct vm_fault *vmf)
 	unsigned long after = min3(folio_nr_pages(folio) - index, PTRS_PER_PTE - entry, vma_pages(vmf->vma) - in_vma);
 	enum fault_flag flags = vmf->flags;
 
+	if (pmd_none(*vmf->pmd) && apply_to_page_range(vmf->vma->vm_mm, vmf->address & PAGE_MASK, PAGE_SIZE, NULL, NULL))
+		return VM_FAULT_OOM;
 	folio_clear_readahead(folio);		/* one with this mark is passed over */
 	vmf->flags &= ~FAULT_FLAG_WRITE;
 	filemap_map_pages(vmf, vmf->pgoff - before, vmf->pgoff + after - 1);
 	vmf->flags = flags;
+	return VM_FAULT_NOPAGE;
 }
 
 static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
@@ -187,10 +191,8 @@ static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 	size_t offset = folio_page_idx(folio, vmf->page) << PAGE_SHIFT;
 	int err = -EFAULT;
 
-	if (maps_folio(node, folio, vmf)) {
-		map_for_reading(folio, vmf);
-		return VM_FAULT_NOPAGE;
-	}
+	if (maps_folio(node, folio, vmf))
+		return map_for_reading(folio, vmf);
 	sb_start_pagefault(inode->i_sb);
 	file_update_time(vmf->vma->vm_file);
 	filemap_invalidate_lock_shared(inode->i_mapping);

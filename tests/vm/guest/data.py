@@ -26,6 +26,9 @@ KEEP_SIZE, PUNCH, ZERO = 1, 2, 16
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_int64]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def fallocate(fd, mode, offset, length):
@@ -419,6 +422,24 @@ def fiemap(folder):
     os.close(fd)
 
 
+def first_store(folder):
+    """The first access of all to a mapping is a store, where there is no page table yet."""
+    at, length = 0x210000000000, 64 * BLOCK		# nothing else is anywhere near
+    with open(f"{folder}/first-store", "wb+") as file:
+        file.write(b"x" * length)
+        file.flush()
+        signal.alarm(60)	# a store that is tried for ever ends by this
+        for block in (37, 5):
+            assert libc.mmap(at, length, 3, mmap.MAP_SHARED | 0x10, file.fileno(), 0) == at		# MAP_FIXED
+            ctypes.memset(at + block * BLOCK + 7, ord("y"), 1)
+            assert not libc.munmap(at, length)
+            at += 2 << 20
+        signal.alarm(0)
+        file.seek(0)
+        data = file.read()
+        assert [i for i, byte in enumerate(data) if byte != ord("x")] == [5 * BLOCK + 7, 37 * BLOCK + 7]
+
+
 def modes(folder):
     """What is and what is not supported, and what it does to size and blocks."""
     fd = os.open(f"{folder}/modes", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -690,9 +711,6 @@ def huge(folder):
     Stores to a mapping that the kernel may map 2 MiB at a time, where blocks are large: each of them is seen, ends, and is
     there afterwards.
     """
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_int64]
-    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     path, size, step = f"{folder}/huge", 4 << 20, 64 << 10
     data = bytearray(random.Random(9).randbytes(size))
@@ -721,8 +739,8 @@ def huge(folder):
     os.unlink(path)
 
 
-CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap, "modes": modes, "direct": direct,
-          "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
+CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
+          "first-store": first_store, "modes": modes, "direct": direct, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
 
 
 def main():
