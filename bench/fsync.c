@@ -5,12 +5,24 @@
  *	fsync DIRECTORY new COUNT PROCESSES		each time a new file: open, write, fsync, close
  *	fsync DIRECTORY overwrite COUNT PROCESSES	each time another block of a file, which has all its blocks
  *	fsync DIRECTORY prepare COUNT PROCESSES		makes the files for that
+ *	fsync DIRECTORY KIND COUNT PROCESSES LOAD SECONDS
  *
- * COUNT is for each of the processes, which work at the same time and have a file each.  Prints the mean and the
- * longest time of such an operation, in nanoseconds.
+ * COUNT is for each of the processes, which work at the same time and have a file each.  With a LOAD one more process is at
+ * work, and syncs nothing: first alone, for SECONDS that do not count and SECONDS that are measured, then until the others
+ * are done, which stop after 5 * SECONDS if they have not made COUNT by then.
+ *
+ *	stream		writes a file of 600 MiB again and again, in pieces of 1 MiB
+ *	create		makes empty files in one directory
+ *	chmod		changes the mode of one of 1,000 files
+ *
+ * Prints of these operations the mean, the longest time, the median and the 99th percentile, in nanoseconds, and their number;
+ * and what the load did in a second, alone and beside them, in pieces of 1 MiB, files or changes.
  */
 #include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,11 +32,18 @@
 #define FILE_BLOCKS 256
 #define PROCESSES_MAX 1024
 
+#define STREAM_PIECE (1u << 20)
+#define STREAM_PIECES 600
+#define CHMOD_FILES 1000
+#define SECONDS_FACTOR 5	/* so many times SECONDS at most */
+
+/* Of one process.  In memory that all share. */
 struct result {
-	uint64_t total_ns, max_ns;
+	uint64_t count, ns[];
 };
 
 static char block[BLOCK_BYTES];
+static uint64_t end_ns = UINT64_MAX;
 
 static void must_errno(int64_t ret, const char *what)
 {
@@ -42,18 +61,14 @@ static void write_block(int fd, off_t offset)
 
 static void add_time(struct result *result, uint64_t begun_ns)
 {
-	uint64_t ns = now_ns() - begun_ns;
-
-	result->total_ns += ns;
-	if (ns > result->max_ns)
-		result->max_ns = ns;
+	result->ns[result->count++] = now_ns() - begun_ns;
 }
 
 static void create_files(unsigned int process, unsigned int count, struct result *result)
 {
 	char name[64];
 
-	for (unsigned int n = 0; n < count; n++) {
+	for (unsigned int n = 0; n < count && now_ns() < end_ns; n++) {
 		uint64_t begun_ns = now_ns();
 		int fd;
 
@@ -91,7 +106,7 @@ static void overwrite(unsigned int process, unsigned int count, struct result *r
 {
 	int fd = open_file(process, 0);
 
-	for (unsigned int n = 0; n < count; n++) {
+	for (unsigned int n = 0; n < count && now_ns() < end_ns; n++) {
 		uint64_t begun_ns = now_ns();
 
 		/* Not in a sequence. */
@@ -115,38 +130,190 @@ static const struct kind *find_kind(const char *name)
 	return NULL;
 }
 
-int main(int argc, char **argv)
+/* ---- the load beside them ---- */
+
+static void stream(_Atomic uint64_t *done)
 {
-	unsigned int count = argc == 5 ? atoi(argv[3]) : 0, processes = argc == 5 ? atoi(argv[4]) : 0;
-	const struct kind *kind = argc == 5 ? find_kind(argv[2]) : NULL;
-	struct result *results, sum = { 0 };
+	int fd = open("stream", O_WRONLY | O_CREAT, 0644);
+	char *piece = calloc(1, STREAM_PIECE);
+
+	must_errno(fd, "stream");
+	if (!piece)
+		die("no memory");
+	for (;; (*done)++)
+		must_errno(pwrite(fd, piece, STREAM_PIECE, (off_t)(*done % STREAM_PIECES) * STREAM_PIECE), "stream");
+}
+
+static int load_file(uint64_t number)
+{
+	char name[64];
+	int fd;
+
+	snprintf(name, sizeof(name), "load/%llu", (unsigned long long)number);
+	fd = open(name, O_WRONLY | O_CREAT, 0644);
+	must_errno(fd, name);
+	return fd;
+}
+
+static void create(_Atomic uint64_t *done)
+{
+	must_errno(mkdir("load", 0755), "load");
+	for (;; (*done)++)
+		close(load_file(*done));
+}
+
+static void change_modes(_Atomic uint64_t *done)
+{
+	char name[64];
+
+	must_errno(mkdir("load", 0755), "load");
+	for (unsigned int n = 0; n < CHMOD_FILES; n++)
+		close(load_file(n));
+	for (;; (*done)++) {
+		/* Not in a sequence, and never the mode it has. */
+		snprintf(name, sizeof(name), "load/%llu", (unsigned long long)(*done * 7919 % CHMOD_FILES));
+		must_errno(chmod(name, *done / CHMOD_FILES % 2 ? 0644 : 0600), name);
+	}
+}
+
+static const struct load {
+	const char *name;
+	void (*work)(_Atomic uint64_t *done);
+} loads[] = { { "stream", stream }, { "create", create }, { "chmod", change_modes } };
+
+static const struct load *find_load(const char *name)
+{
+	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
+		if (!strcmp(name, loads[i].name))
+			return &loads[i];
+	}
+	return NULL;
+}
+
+static void *shared_memory(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		die("no memory");
+	return memory;
+}
+
+/* What it does in a second, from one moment to the other. */
+struct pace {
+	_Atomic uint64_t *done;
+	uint64_t from, from_ns;
+};
+
+static void pace_begin(struct pace *pace)
+{
+	pace->from = *pace->done;
+	pace->from_ns = now_ns();
+}
+
+static double pace_end(const struct pace *pace)
+{
+	return (*pace->done - pace->from) * 1e9 / (now_ns() - pace->from_ns);
+}
+
+static pid_t begin_load(const struct load *load, struct pace *pace, unsigned int seconds, double *alone)
+{
+	pid_t pid;
+
+	pace->done = shared_memory(sizeof(*pace->done));
+	pid = fork();
+	must_errno(pid, "fork");
+	if (!pid)
+		load->work(pace->done);
+	while (!*pace->done)		/* it may have to make files first */
+		usleep(1000);
+	sleep(seconds);
+	pace_begin(pace);
+	sleep(seconds);
+	*alone = pace_end(pace);
+	end_ns = now_ns() + seconds * SECONDS_FACTOR * 1000000000ULL;
+	return pid;
+}
+
+/* ---- all together ---- */
+
+static void wait_for(pid_t pid)
+{
 	int status;
 
-	if (!kind || !count || !processes || processes > PROCESSES_MAX)
-		die("usage: fsync DIRECTORY new|overwrite|prepare COUNT PROCESSES");
-	must_errno(chdir(argv[1]), argv[1]);
-	results = mmap(NULL, processes * sizeof(*results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (results == MAP_FAILED)
-		die("no memory");
-	for (unsigned int i = 0; i < processes; i++) {
-		pid_t pid = fork();
+	must_errno(waitpid(pid, &status, 0), "wait");
+	if (status)
+		die("a process failed");
+}
 
-		must_errno(pid, "fork");
-		if (!pid) {
-			kind->work(i, count, &results[i]);
+static void work(const struct kind *kind, unsigned int count, unsigned int processes, struct result **results)
+{
+	pid_t pids[PROCESSES_MAX];
+
+	for (unsigned int i = 0; i < processes; i++) {
+		results[i] = shared_memory(sizeof(**results) + count * sizeof(results[i]->ns[0]));
+		pids[i] = fork();
+		must_errno(pids[i], "fork");
+		if (!pids[i]) {
+			kind->work(i, count, results[i]);
 			_exit(0);
 		}
 	}
-	while (wait(&status) > 0) {
-		if (status)
-			die("a process failed");
-	}
+	for (unsigned int i = 0; i < processes; i++)
+		wait_for(pids[i]);
+}
+
+static int order(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void print_results(struct result **results, unsigned int processes, unsigned int count)
+{
+	uint64_t *all = calloc((size_t)processes * count, sizeof(*all)), n = 0, total = 0;
+
+	if (!all)
+		die("no memory");
 	for (unsigned int i = 0; i < processes; i++) {
-		sum.total_ns += results[i].total_ns;
-		if (results[i].max_ns > sum.max_ns)
-			sum.max_ns = results[i].max_ns;
+		for (uint64_t j = 0; j < results[i]->count; j++)
+			total += all[n++] = results[i]->ns[j];
 	}
-	printf("%llu %llu\n", (unsigned long long)(sum.total_ns / ((uint64_t)count * processes)),
-	       (unsigned long long)sum.max_ns);
+	if (!n)
+		die("not a single operation came to its end");
+	qsort(all, n, sizeof(*all), order);
+	printf("%llu %llu %llu %llu %llu", (unsigned long long)(total / n), (unsigned long long)all[n - 1],
+	       (unsigned long long)all[n / 2], (unsigned long long)all[n * 99 / 100], (unsigned long long)n);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int count = argc >= 5 ? atoi(argv[3]) : 0, processes = argc >= 5 ? atoi(argv[4]) : 0;
+	unsigned int seconds = argc == 7 ? atoi(argv[6]) : 0;
+	const struct kind *kind = argc >= 5 ? find_kind(argv[2]) : NULL;
+	const struct load *load = argc == 7 ? find_load(argv[5]) : NULL;
+	struct result *results[PROCESSES_MAX];
+	double alone = 0, beside = 0;
+	struct pace pace;
+	pid_t loader = 0;
+
+	if (!kind || !count || !processes || processes > PROCESSES_MAX || (argc != 5 && (!load || !seconds)))
+		die("usage: fsync DIRECTORY new|overwrite|prepare COUNT PROCESSES [stream|create|chmod SECONDS]");
+	must_errno(chdir(argv[1]), argv[1]);
+	if (load) {
+		loader = begin_load(load, &pace, seconds, &alone);
+		pace_begin(&pace);
+	}
+	work(kind, count, processes, results);
+	if (load) {
+		beside = pace_end(&pace);
+		must_errno(kill(loader, SIGKILL), "kill");
+		must_errno(waitpid(loader, NULL, 0), "wait");
+	}
+	if (kind->work == prepare)
+		return 0;
+	print_results(results, processes, count);
+	printf(" %.1f %.1f\n", alone, beside);
 	return 0;
 }

@@ -66,6 +66,7 @@ class Bench:
 
     def __init__(self, args, names, on_result):
         self.args, self.names, self.on_result = args, names, on_result
+        self.throttle = getattr(args, "throttle", None)
         self.settings, self.mounted, self.troubles, self.copy_in = {}, {}, [], []
         self.begun = self.settled = 0
         shm = Path("/dev/shm")
@@ -105,7 +106,7 @@ class Bench:
         limit_s = BOOT_LIMIT_S + sum(step.limit_s for step in steps)
         return [str(word) for word in (
             ROOT / "vm/run", "--cpus", self.args.cpus, "--memory", self.args.memory, "--disk", self.image,
-            "--timeout", limit_s, *([] if "tux3" in self.names else ["--no-module"]),
+            *(["--throttle", self.throttle] if self.throttle else []), "--timeout", limit_s, *([] if "tux3" in self.names else ["--no-module"]),
             *(word for path, name in copies for word in ("--copy-in", f"{path}:{GUEST_WORK}/{name}")),
             "--", "/usr/bin/python3", "bench/guest/agent.py", f"{GUEST_WORK}/job.json")]
 

@@ -205,20 +205,30 @@ def measure_fs_mark(setting):
 # ---- fsync ----
 
 def measure_fsync(setting):
-    """params: program, kind (new or overwrite), count (for each process), processes"""
+    """params: program, kind (new or overwrite), count (for each process), processes, load ("" or that of the program), seconds"""
     params = setting.params
     if params["kind"] == "overwrite":
         execute([params["program"], setting.path, "prepare", 1, params["processes"]])
     begin = setting.snapshot()
-    text = execute([params["program"], setting.path, params["kind"], params["count"], params["processes"]])
-    usage, operations = Usage(begin, setting.snapshot()), params["count"] * params["processes"]
-    mean_ns, max_ns = map(int, text.split())
+    text = execute([params["program"], setting.path, params["kind"], params["count"], params["processes"],
+                    *([params["load"], params["seconds"]] if params["load"] else [])])
+    usage = Usage(begin, setting.snapshot())
+    mean_ns, max_ns, median_ns, p99_ns, operations, alone, beside = map(float, text.split())
+    setting.details["usage"] = {"kernel_threads_s": usage.busiest(), "machine_busy_s": usage.busy_s, "disk": usage.disk,
+                                "own_counters": usage.own, "operations": operations, "load_alone": alone, "load_beside": beside}
+    if params["load"]:
+        # The machine and the disk are the load's, too.
+        yield "median", "ms", "lower", median_ns / 1e6
+        yield "p99", "ms", "lower", p99_ns / 1e6
+        yield "max latency", "ms", "lower", max_ns / 1e6
+        yield "load alone", "/s", "higher", alone
+        yield "load beside it", "/s", "higher", beside
+        return
     yield "", "ms", "lower", mean_ns / 1e6
+    yield "median", "ms", "lower", median_ns / 1e6
     yield "max latency", "ms", "lower", max_ns / 1e6
     yield from counts_of_disk(usage.disk, operations, "per operation")
     yield "CPU machine", "us/operation", "lower", usage.busy_s * 1e6 / operations
-    setting.details["usage"] = {"kernel_threads_s": usage.busiest(), "machine_busy_s": usage.busy_s, "disk": usage.disk,
-                                "own_counters": usage.own}
 
 
 MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync}
