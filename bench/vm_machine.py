@@ -67,7 +67,7 @@ class Bench:
     def __init__(self, args, names, on_result):
         self.args, self.names, self.on_result = args, names, on_result
         self.throttle = getattr(args, "throttle", None)
-        self.settings, self.mounted, self.troubles, self.copy_in = {}, {}, [], []
+        self.settings, self.mounted, self.troubles, self.copy_in, self.more_disks = {}, {}, [], [], []
         self.begun = self.settled = 0
         shm = Path("/dev/shm")
         place = shm if os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > IMAGE_SIZE / 2 else ROOT / "build"
@@ -106,6 +106,7 @@ class Bench:
         limit_s = BOOT_LIMIT_S + sum(step.limit_s for step in steps)
         return [str(word) for word in (
             ROOT / "vm/run", "--cpus", self.args.cpus, "--memory", self.args.memory, "--disk", self.image,
+            *(word for disk in self.more_disks for word in ("--disk", disk)),
             *(["--throttle", self.throttle] if self.throttle else []), "--timeout", limit_s, *([] if "tux3" in self.names else ["--no-module"]),
             *(word for path, name in copies for word in ("--copy-in", f"{path}:{GUEST_WORK}/{name}")),
             "--", "/usr/bin/python3", "bench/guest/agent.py", f"{GUEST_WORK}/job.json")]

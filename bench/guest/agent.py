@@ -19,6 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import dbench
+from databases import DATABASES
 from filesystems import FILESYSTEMS, execute, mount_line
 from measure import MEASUREMENTS, Setting
 
@@ -107,7 +108,7 @@ def do_step(job, step):
         mounted = mount_line(MOUNT_POINT)
         calm_down()
         setting = Setting(MOUNT_POINT, disk_name, own_folder, Path(job["work"]), step["params"])
-        figures = list(MEASUREMENTS[step["measurement"]](setting))
+        figures = list((MEASUREMENTS | DATABASES)[step["measurement"]](setting))
     finally:
         execute(["umount", MOUNT_POINT])
     return {"figures": figures, "mounted": mounted, "details": setting.details}

@@ -11,36 +11,31 @@ from pathlib import Path
 from crash_program import Damage, Program, digest, text_of
 from filesystems import execute
 
-CONFIG = """
-full_page_writes = off
-fsync = on
-synchronous_commit = on
-shared_buffers = 4MB
-listen_addresses = ''
-log_line_prefix = ''
-"""
-TABLES = """
+class Postgres(Program):
+    """Transaction N adds row N to a log and sets some rows of another table to N, by one client.  Another makes checkpoints."""
+
+    ROWS, CHANGED, BODY_MAX, CHECKPOINT_S = 20000, 10, 500, 8
+    USER, WORK, LIMIT_S = "user1", Path("/tmp/crash"), 240
+    CONFIG = {"full_page_writes": "off", "fsync": "on", "synchronous_commit": "on", "shared_buffers": "4MB"}
+    QUIET = {"listen_addresses": "''", "log_line_prefix": "''"}
+    TABLES = """
 CREATE EXTENSION amcheck;
 CREATE TABLE log(number int PRIMARY KEY, body text, digest text);
 CREATE TABLE state(id int PRIMARY KEY, number int, pad text);
 INSERT INTO state SELECT id, 0, repeat('p', 300) FROM generate_series(0, {rows} - 1) id;
 CHECKPOINT;
 """
-
-
-class Postgres(Program):
-    """Transaction N adds row N to a log and sets some rows of another table to N, by one client.  Another makes checkpoints."""
-
-    ROWS, CHANGED, BODY_MAX, CHECKPOINT_S = 20000, 10, 500, 8
-    USER, WORK, LIMIT_S = "user1", Path("/tmp/crash"), 240
     IMAGE, TEMPLATE = WORK / "postgresql", WORK / "template"
 
     @classmethod
     def describe(cls):
-        told = ", ".join(line.replace(" = ", "=") for line in CONFIG.splitlines() if line and "''" not in line)
-        return (f"{cls.run('postgres', '--version').strip()}, data checksums, {told}; one client, transactions that add a row and change "
+        return (f"{cls.run('postgres', '--version').strip()}, data checksums, {cls.told()}; one client, transactions that add a row and change "
                 f"{cls.CHANGED} of {cls.ROWS}; a checkpoint every {cls.CHECKPOINT_S} s.  Afterwards: it starts and recovers, all committed "
                 "transactions are there as wholes, bt_index_check, pg_checksums")
+
+    @classmethod
+    def told(cls):
+        return ", ".join(f"{name}={value}" for name, value in cls.CONFIG.items())
 
     # ---- programs ----
 
@@ -76,11 +71,14 @@ class Postgres(Program):
         shutil.chown(folder, cls.USER)
         cls.run("initdb", "--data-checksums", "--no-sync", "--no-locale", "-E", "UTF8", "-A", "trust", "-U", "crash", "-D", folder / "db")
         with open(folder / "db/postgresql.conf", "a") as file:
-            file.write(CONFIG)
+            file.writelines(f"{name} = {value}\n" for name, value in (cls.CONFIG | cls.QUIET).items())
         template = cls(folder, 0)
         template.start()
-        template.sql(TABLES.format(rows=cls.ROWS))
+        template.fill()
         template.end(signal.SIGINT)
+
+    def fill(self):
+        self.sql(self.TABLES.format(rows=self.ROWS))
 
     # ---- the server ----
 
