@@ -202,6 +202,38 @@ static bool split_parts_inode(const struct disk_node *leaf, const struct item_se
 	       leaf_key(leaf, set->pos - 1).high >> 8 != ino;
 }
 
+/* What the first n items take, counted as if the one to be set were there.  Their data lies one below the other. */
+static u32 split_bytes(const struct disk_node *leaf, u32 block_size, const struct item_set *set, u32 n)
+{
+	u32 there = n - (!set->found && n > set->pos), bytes = n * sizeof(struct disk_item);
+
+	if (there)
+		bytes += block_size - leaf_at(leaf, there - 1);
+	if (n > set->pos)
+		bytes += set->len - (set->found ? leaf_len(leaf, set->pos) : 0);
+	return bytes;
+}
+
+/* In the middle by bytes: the larger side is as small as can be. */
+static u32 split_middle(const struct disk_node *leaf, u32 block_size, const struct item_set *set, u32 count, u32 total)
+{
+	u32 low = 1, high = count;
+
+	/* The fewest items that take half of it or more; count: all but the last one take less. */
+	while (low < high) {
+		u32 middle = (low + high) / 2;
+
+		if (2 * split_bytes(leaf, block_size, set, middle) < total)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low > 1 && (low == count || total - split_bytes(leaf, block_size, set, low - 1) <=
+					split_bytes(leaf, block_size, set, low)))
+		low--;
+	return low;
+}
+
 /*
  * Where to cut a leaf that has no room for the item: how many items go left, counted as if it were there.
  *
@@ -212,33 +244,20 @@ static bool split_parts_inode(const struct disk_node *leaf, const struct item_se
  */
 static u32 split_choose(struct tree_edit *edit, const struct disk_node *leaf, const struct item_set *set)
 {
-	struct volume *vol = edit->vol;
-	u32 room = node_room(vol->block_size), count = node_count(leaf) + !set->found;
-	u32 total = node_used(leaf, vol->block_size) + set->len, left = 0, cut, v;
-	u32 best = 0, best_size = U32_MAX, before = U32_MAX;
+	u32 block_size = edit->vol->block_size, room = node_room(block_size), count = node_count(leaf) + !set->found;
+	u32 total = split_bytes(leaf, block_size, set, count), before, cut;
 
-	total += set->found ? -leaf_len(leaf, set->pos) : sizeof(struct disk_item);
-	for (v = 0; v + 1 < count; v++) {
-		u32 len = v == set->pos ? set->len : leaf_len(leaf, v - (v > set->pos && !set->found));
-
-		if (v == set->pos)
-			before = left;
-		left += sizeof(struct disk_item) + len;
-		if (max(left, total - left) < best_size) {
-			best_size = max(left, total - left);
-			best = v + 1;
-		}
+	if (split_is_appending(edit, leaf, set)) {
+		if (set->pos + 1 == count)
+			return set->pos;
+		before = split_bytes(leaf, block_size, set, set->pos);
+		cut = before + sizeof(struct disk_item) + set->len;
+		if (cut <= room && total - cut <= room && !split_parts_inode(leaf, set))
+			return set->pos + 1;
+		if (set->pos && before <= room && total - before <= room)
+			return set->pos;
 	}
-	if (!split_is_appending(edit, leaf, set))
-		return best;
-	if (before == U32_MAX)		/* the item is the last one */
-		return set->pos;
-	cut = before + sizeof(struct disk_item) + set->len;
-	if (cut <= room && total - cut <= room && !split_parts_inode(leaf, set))
-		return set->pos + 1;
-	if (set->pos && before <= room && total - before <= room)
-		return set->pos;
-	return best;
+	return split_middle(leaf, block_size, set, count, total);
 }
 
 /* The leaf is DIRTY, its split reserved. */
