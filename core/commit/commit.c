@@ -198,16 +198,21 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 {
 	struct volume *vol = inode->vol;
 	struct inode_slot *slot = &inode->slot[delta & 1];
-	struct rb_root removed, prealloc;
+	struct rb_root removed = RB_ROOT, prealloc;
 	u32 dirty = slot->dirty;
 	bool last;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	/* Before the host drops clean data: what was removed and then written again is in the tree, not a hole. */
-	spin_lock(&inode->lock);
-	removed = slot->removed;
-	slot->removed = RB_ROOT;
-	spin_unlock(&inode->lock);
+	/*
+	 * Before the host drops clean data: what was removed and then written again is in the tree, not a hole.  Others only
+	 * look at the set of a back delta.
+	 */
+	if (!RB_EMPTY_ROOT(&slot->removed)) {
+		spin_lock(&inode->lock);
+		removed = slot->removed;
+		slot->removed = RB_ROOT;
+		spin_unlock(&inode->lock);
+	}
 	if (dirty & INODE_DIRTY_NAMES)
 		name_done(inode, delta);
 	if (dirty & INODE_DIRTY_XATTRS)
@@ -220,8 +225,10 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 	inode->given_back = false;
 	last = !inode->slot[~delta & 1].dirty;
 	spin_unlock(&inode->lock);
-	file_ranges_free(&removed);
-	file_ranges_free(&prealloc);
+	if (!RB_EMPTY_ROOT(&removed))
+		file_ranges_free(&removed);
+	if (!RB_EMPTY_ROOT(&prealloc))
+		file_ranges_free(&prealloc);
 	if (inode->deleted && last && !inode->number_returned) {
 		inode->number_returned = true;
 		ialloc_free(vol, inode->ino);
@@ -304,11 +311,12 @@ static bool commit_frees_blocks(struct tux3_inode *inode, u64 delta)
 {
 	bool frees;
 
+	if (!inode->in_tree || !inode->blocks)		/* which only we change */
+		return false;
 	spin_lock(&inode->lock);
-	frees = inode->in_tree && inode->blocks &&
-		((!inode->attr.nlink && !delete_is_long(inode->vol, inode->blocks)) ||
-		 (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA && inode->blocks <= COMMIT_SMALL_BLOCKS &&
-		  !balloc_all_loaded(inode->vol)));
+	frees = (!inode->attr.nlink && !delete_is_long(inode->vol, inode->blocks)) ||
+		(inode->slot[delta & 1].dirty & INODE_DIRTY_DATA && inode->blocks <= COMMIT_SMALL_BLOCKS &&
+		 !balloc_all_loaded(inode->vol));
 	spin_unlock(&inode->lock);
 	return frees;
 }
@@ -490,15 +498,18 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 		WRITE_ONCE(state->committed, delta);
 }
 
+static u64 commit_ino(const struct llist_node *node, u64 delta)
+{
+	return llist_entry(node, struct tux3_inode, dirty_node[delta & 1])->ino;
+}
+
 /* Two lists of inodes, each in the order of their numbers. */
 static struct llist_node *commit_merge(struct llist_node *a, struct llist_node *b, u64 delta)
 {
 	struct llist_node *merged = NULL, **end = &merged;
 
 	while (a && b) {
-		const struct tux3_inode *first = llist_entry(a, struct tux3_inode, dirty_node[delta & 1]);
-		const struct tux3_inode *second = llist_entry(b, struct tux3_inode, dirty_node[delta & 1]);
-		struct llist_node **next = first->ino <= second->ino ? &a : &b;
+		struct llist_node **next = commit_ino(a, delta) <= commit_ino(b, delta) ? &a : &b;
 
 		*end = *next;
 		end = &(*next)->next;
@@ -513,19 +524,15 @@ static struct llist_node *commit_cut_run(struct llist_node **list, u64 delta)
 {
 	struct llist_node *run = *list, *last = run;
 
-	while (last->next && llist_entry(last, struct tux3_inode, dirty_node[delta & 1])->ino <=
-	       llist_entry(last->next, struct tux3_inode, dirty_node[delta & 1])->ino)
+	while (last->next && commit_ino(last, delta) <= commit_ino(last->next, delta))
 		last = last->next;
 	*list = last->next;
 	last->next = NULL;
 	return run;
 }
 
-/*
- * By number, as they lie in the tree.  New ones mostly are already, so it is runs in order that are merged: number n of the
- * array, if there is one, is made of 2^n of them.
- */
-static struct llist_node *commit_sort(struct llist_node *list, u64 delta)
+/* Runs that are in order are merged: number n of the array, if there is one, is made of 2^n of them. */
+static noinline struct llist_node *commit_sort_few(struct llist_node *list, u64 delta)
 {
 	struct llist_node *sorted[32] = {}, *run;
 	u32 i, used = 0;
@@ -538,11 +545,71 @@ static struct llist_node *commit_sort(struct llist_node *list, u64 delta)
 		}
 		sorted[i] = sorted[i] ? commit_merge(sorted[i], run, delta) : run;
 		used = max(used, i + 1);
-		cond_resched();
 	}
 	for (run = NULL, i = 0; i < used; i++)
 		run = commit_merge(sorted[i], run, delta);
 	return run;
+}
+
+#define COMMIT_DIGIT 6u		/* bits */
+
+/* By some bits of their numbers, less base; those that are the same there stay in the order in which they are. */
+static noinline struct llist_node *commit_sort_digit(struct llist_node *list, u64 delta, u64 base, u32 shift)
+{
+	struct llist_node *first[1 << COMMIT_DIGIT] = {}, **end[1 << COMMIT_DIGIT], **last = &list;
+	u32 i;
+
+	for (; list; list = list->next) {
+		i = (commit_ino(list, delta) - base) >> shift & (ARRAY_SIZE(first) - 1);
+		if (first[i])
+			*end[i] = list;
+		else
+			first[i] = list;
+		end[i] = &list->next;
+	}
+	for (i = 0; i < ARRAY_SIZE(first); i++) {
+		if (!first[i])
+			continue;
+		*last = first[i];
+		last = end[i];
+	}
+	*last = NULL;
+	return list;
+}
+
+#define COMMIT_FEW 256u		/* inodes */
+
+/*
+ * By number, as they lie in the tree.  list: the newest first.  New ones are in order already, mostly.  Else few are merged;
+ * many are sorted digit by digit, which goes to each of them but a few times, and not a CPU's cache full of them at each merge.
+ */
+static struct llist_node *commit_sort(struct llist_node *list, u64 delta)
+{
+	struct llist_node *oldest = NULL, *next;
+	u64 low = U64_MAX, high = 0, above = U64_MAX;
+	bool in_order = true;
+	u32 count = 0, shift;
+
+	for (; list; list = next, count++) {
+		u64 ino = commit_ino(list, delta);
+
+		in_order &= ino <= above;
+		above = ino;
+		low = min(low, ino);
+		high = max(high, ino);
+		next = list->next;
+		list->next = oldest;
+		oldest = list;
+	}
+	if (in_order)
+		return oldest;
+	if (count < COMMIT_FEW)
+		return commit_sort_few(oldest, delta);
+	for (shift = 0; shift < 64 && (high - low) >> shift; shift += COMMIT_DIGIT) {
+		oldest = commit_sort_digit(oldest, delta, low, shift);
+		cond_resched();
+	}
+	return oldest;
 }
 
 int commit_delta(struct volume *vol)
@@ -560,7 +627,7 @@ int commit_delta(struct volume *vol)
 	if (err)	/* and perhaps a delta was aborted, whose slot would be the next front delta's */
 		return err;
 	delta = delta_transition(vol, &charged);
-	inodes = commit_sort(llist_reverse_order(llist_del_all(&vol->delta.dirty[delta & 1])), delta);
+	inodes = commit_sort(llist_del_all(&vol->delta.dirty[delta & 1]), delta);
 	vol->delta.applying = delta;
 	load = atomic64_read(&vol->delta.dirty_bytes[delta & 1]) +
 	       atomic64_read(&vol->delta.changes[delta & 1]) * PACE_CHANGE_BYTES;
