@@ -68,6 +68,7 @@ struct balloc {
 	u64 node_goal, log_goal, data_goal;	/* lock: where the last of that kind ended */
 	u64 large_goal;			/* lock: the same for the first blocks of large files */
 	struct balloc_stretch stretches[BALLOC_STRETCHES];	/* lock */
+	u32 stretched;			/* lock: a bit for each stretch that there may be; the others are none */
 	u64 clock;			/* lock: counts use of stretches */
 	struct list_head changed;	/* lock: groups whose disk bits changed since the last snapshot */
 	struct list_head pinned;	/* lock: other groups that cannot be read again as they are */

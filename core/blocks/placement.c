@@ -59,16 +59,20 @@ static bool stretch_has(const struct balloc_stretch *stretch, u64 addr)
 	return addr >= stretch->next && addr < stretch->end;
 }
 
+/* Go through the stretches that there may be: bits is what is left of balloc->stretched. */
+#define for_each_stretch(balloc, stretch, bits) \
+	for ((bits) = (balloc)->stretched; \
+	     (bits) && ((stretch) = &(balloc)->stretches[ilog2(bits)], true); (bits) &= ~(1u << ilog2(bits)))
+
 /* The first part, of at least len blocks, of the free blocks [*low, *high) that no stretch (but own) holds. */
 static bool stretch_clip(const struct balloc *balloc, const struct balloc_stretch *own, u64 *low, u64 *high, u32 len)
 {
 	const struct balloc_stretch *first, *stretch;
-	u32 i;
+	u32 bits;
 
 	for (;;) {
 		first = NULL;
-		for (i = 0; i < BALLOC_STRETCHES; i++) {
-			stretch = &balloc->stretches[i];
+		for_each_stretch(balloc, stretch, bits) {
 			if (stretch->next >= stretch->end || stretch == own)
 				continue;
 			if (stretch->next < *high && stretch->end > *low && (!first || stretch->next < first->next))
@@ -86,9 +90,10 @@ static bool stretch_clip(const struct balloc *balloc, const struct balloc_stretc
 	}
 }
 
-static void stretch_drop(struct balloc_stretch *stretch)
+static void stretch_drop(struct balloc *balloc, struct balloc_stretch *stretch)
 {
 	stretch->next = stretch->end = 0;
+	balloc->stretched &= ~(1u << (stretch - balloc->stretches));
 }
 
 /* Space is short: give up the stretches of files, the second time all.  False: there were none. */
@@ -100,7 +105,7 @@ static bool stretches_drop(struct balloc *balloc)
 	lockdep_assert_held(&balloc->lock);
 	for (i = BALLOC_STRETCHES; i-- > 0 && !(dropped && i < BALLOC_FILE_STRETCHES);) {
 		dropped |= balloc->stretches[i].next < balloc->stretches[i].end;
-		stretch_drop(&balloc->stretches[i]);
+		stretch_drop(balloc, &balloc->stretches[i]);
 	}
 	return dropped;
 }
@@ -120,6 +125,7 @@ static void stretch_begin(struct search *search, struct balloc_stretch *stretch,
 	stretch->end = begin + size;
 	stretch->size = size;
 	stretch->used = ++search->balloc->clock;
+	search->balloc->stretched |= 1u << (stretch - search->balloc->stretches);
 }
 
 /* ---- searching one group ---- */
@@ -380,37 +386,39 @@ static int place_new_file(struct search *search)
 	return err;
 }
 
-/* The stretch of a file that is to go on at this block; or the one to use for it. */
-static struct balloc_stretch *stretch_of_file(struct balloc *balloc, u64 goal, bool *own)
+/* The stretch of a file that is to go on at this block. */
+static struct balloc_stretch *stretch_of_file(struct balloc *balloc, u64 goal)
 {
-	struct balloc_stretch *stretch, *oldest = NULL;
-	u32 i;
+	struct balloc_stretch *stretch;
+	u32 bits;
 
 	lockdep_assert_held(&balloc->lock);
-	*own = false;
-	for (i = BALLOC_FILE_STRETCHES; i < BALLOC_STRETCHES; i++) {
-		stretch = &balloc->stretches[i];
-		if (stretch->next < stretch->end && stretch->next == goal) {
-			*own = true;
+	for_each_stretch(balloc, stretch, bits)
+		if (stretch->next < stretch->end && stretch->next == goal && stretch - balloc->stretches >= BALLOC_FILE_STRETCHES)
 			return stretch;
-		}
-		if (!oldest || stretch->used < oldest->used)
+	return NULL;
+}
+
+/* The one that makes room for another. */
+static struct balloc_stretch *stretch_oldest(struct balloc *balloc)
+{
+	struct balloc_stretch *stretch, *oldest = &balloc->stretches[BALLOC_FILE_STRETCHES];
+
+	for (stretch = oldest; stretch < balloc->stretches + BALLOC_STRETCHES; stretch++)
+		if (stretch->used < oldest->used)
 			oldest = stretch;
-	}
 	return oldest;
 }
 
 static int place_growing_file(struct search *search, u64 goal)
 {
 	struct balloc *balloc = search->balloc;
-	struct balloc_stretch *stretch;
-	bool own;
+	struct balloc_stretch *stretch = stretch_of_file(balloc, goal);
 	u32 size;
 	int found;
 
-	stretch = stretch_of_file(balloc, goal, &own);
-	if (search_at(search, goal, own ? stretch : NULL, search->min)) {
-		if (!own)
+	if (search_at(search, goal, stretch, search->min)) {
+		if (!stretch)
 			return 0;
 		stretch->next = place_end(search->place);
 		stretch->used = ++balloc->clock;
@@ -422,15 +430,15 @@ static int place_growing_file(struct search *search, u64 goal)
 	}
 	size = min(search->want, FILE_STRETCH_MAX / FILE_STRETCH_FACTOR) * FILE_STRETCH_FACTOR;
 	size = max(size, FILE_STRETCH_MIN);
-	if (own) {
+	if (stretch) {
 		size = max(size, min(2 * stretch->size, FILE_STRETCH_MAX));
-		stretch_drop(stretch);
+		stretch_drop(balloc, stretch);
 	}
 	size = stretch_limit(search, size);
 	if (size / 2 >= search->want) {
 		found = search_length(search, goal, size, 0);
 		if (found > 0)
-			stretch_begin(search, stretch, size);
+			stretch_begin(search, stretch ? stretch : stretch_oldest(balloc), size);
 		if (found)
 			return min(found, 0);
 	}
@@ -458,7 +466,7 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 		stretch->next = place_end(search->place);
 		return 0;
 	}
-	stretch_drop(stretch);
+	stretch_drop(balloc, stretch);
 	/* From the start of the group: what was freed there since is used again before anything new. */
 	near = goal ? goal : *kind_goal;
 	goal = rounddown(near, search->vol->group_blocks);

@@ -61,6 +61,7 @@ u32 crc32c_lanes(u32 crc, const u8 **p, size_t *bytes, size_t lane, const u32 sh
 		u64 a = crc, b = 0, c = 0;
 		const u8 *at = *p, *end = at + lane;
 
+#pragma GCC unroll 10
 		for (; at < end; at += 8) {
 			a = _mm_crc32_u64(a, load64(at));
 			b = _mm_crc32_u64(b, load64(at + lane));
