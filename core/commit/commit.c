@@ -62,17 +62,69 @@ static u32 commit_take_attr(struct tux3_inode *inode, u64 delta, struct tux3_att
 	return dirty;
 }
 
+/*
+ * Names of directories in which names changed are not logged all at once, but each with the inode that it is about, where these
+ * come in the same order, as they mostly do.  So what belongs together is added to the tree at one place, whose leaves
+ * get full; and of an inode that goes, the parent pointers have gone with it.  A directory's own turn comes when all its
+ * names are logged, or so many others are under way.
+ */
+#define COMMIT_DIRS 4u
+
+struct commit_dirs {
+	struct name_cursor names[COMMIT_DIRS];
+	u32 count, oldest;
+};
+
+/* With the edit lock: the names that the inode got or lost.  The newest directory first: mostly it is that.  dirs NULL: none. */
+static int commit_names_of(struct commit_dirs *dirs, u64 ino)
+{
+	u32 n = dirs ? dirs->count : 0;
+	int err = 0;
+
+	while (n-- && !err)
+		err = name_commit(&dirs->names[(dirs->oldest + n) % COMMIT_DIRS], ino);
+	return err;
+}
+
+static int commit_names(struct volume *vol, struct commit_dirs *dirs, u64 ino)
+{
+	int err;
+
+	tree_edit_begin(vol);
+	err = commit_names_of(dirs, ino);
+	tree_edit_end(vol);
+	return err;
+}
+
+/* Of a directory. */
+static int commit_names_left(struct name_cursor *names)
+{
+	struct volume *vol = names->dir->vol;
+	int err;
+
+	if (names->pos == names->end)
+		return 0;
+	tree_edit_begin(vol);
+	err = name_commit(names, 0);
+	tree_edit_end(vol);
+	return err;
+}
+
 /* Its leaf was read ahead by commit_read_ahead(). */
-static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr)
+static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr, struct commit_dirs *dirs)
 {
 	struct record_attr record = { .ino = cpu_to_le64(inode->ino) };
+	bool settled;
 	int err;
 
 	attr_to_disk(&record.attr, attr, inode->blocks);
 	tree_edit_begin(inode->vol);
 	err = log_record(inode->vol, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
+	settled = !err && !inode->in_tree;
+	if (!err)
+		err = commit_names_of(dirs, inode->ino);
 	tree_edit_end(inode->vol);
-	if (!err && !inode->in_tree) {
+	if (settled) {
 		inode->in_tree = true;
 		ialloc_settle(inode->vol, inode->ino);
 	}
@@ -108,8 +160,9 @@ static int commit_nameless(struct tux3_inode *inode)
 	return log_record_at(inode->vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
 }
 
-static int commit_kill(struct tux3_inode *inode, u64 delta)
+static int commit_kill(struct tux3_inode *inode, u64 delta, struct commit_dirs *dirs)
 {
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
 	struct volume *vol = inode->vol;
 	int is_long, err;
 
@@ -117,15 +170,20 @@ static int commit_kill(struct tux3_inode *inode, u64 delta)
 	if (!inode->in_tree) {
 		count_add(vol, TUX3_COUNT_INODES_VANISHED, 1);
 		name_vanish(inode, delta);
-		return 0;
+		return commit_names(vol, dirs, inode->ino);
 	}
 	is_long = delete_inode_is_long(inode);
 	err = min(is_long, 0);
 	/* Of a long delete no slice may get its turn in this commit: the tree must say that there is no name. */
 	if (!err && !inode->orphan_in_tree && is_long)
 		err = commit_nameless(inode);
+	if (err)
+		return err;
+	tree_edit_begin_at(vol, &key);
+	err = delete_inode(vol, inode->ino, inode->blocks, is_long, inode->orphan_in_tree);
 	if (!err)
-		err = delete_inode(vol, inode->ino, inode->blocks, is_long, inode->orphan_in_tree);
+		err = commit_names_of(dirs, inode->ino);
+	tree_edit_end(vol);
 	/* A long delete gives the number back when it is over. */
 	inode->number_returned = is_long && !err;
 	return err;
@@ -148,8 +206,9 @@ static int commit_refresh_blocks(struct tux3_inode *inode)
 	return 0;
 }
 
-/* names: where to go on with its names, if they changed. */
-static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor *names, struct io_wait *wait)
+/* names: of a directory, where to go on with its names, if they changed.  dirs: of others, where their own may come next. */
+static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor *names, struct commit_dirs *dirs,
+			struct io_wait *wait)
 {
 	struct volume *vol = inode->vol;
 	struct tux3_attr attr;
@@ -158,7 +217,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (inode->deleted)
-		return 0;
+		return commit_names(vol, dirs, inode->ino);
 	if (unlikely(inode->blocks_epoch != vol->blocks_epoch))
 		err = commit_refresh_blocks(inode);
 	if (err)
@@ -167,12 +226,12 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	if (!attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode)) {
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
-			err = name_commit(names, 0);
-		return err ? err : commit_kill(inode, delta);
+			err = commit_names_left(names);
+		return err ? err : commit_kill(inode, delta, dirs);
 	}
 
 	if (dirty & INODE_DIRTY_NAMES)
-		err = name_commit(names, 0);
+		err = commit_names_left(names);
 	vol->log.blocks_delta = 0;
 	if (!err && dirty & INODE_DIRTY_XATTRS)
 		err = xattr_commit(inode, delta, wait);
@@ -188,7 +247,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 		inode->blocks += vol->log.blocks_delta;
 		spin_unlock(&inode->lock);
 	}
-	err = commit_attr(inode, &attr);
+	err = commit_attr(inode, &attr, dirs);
 	count_add(vol, TUX3_COUNT_INODES_COMMITTED, 1);
 	return err;
 }
@@ -376,19 +435,6 @@ static void commit_next_comes(const struct llist_node *node, u64 delta)
 		prefetch((const u8 *)inode + at);
 }
 
-/*
- * Names of directories in which names changed are not logged all at once, but each with the inode that it is about, where these
- * come in the same order, as they mostly do.  So what belongs together is added to the tree at one place, whose leaves
- * get full; and of an inode that goes, the parent pointers have gone with it.  A directory's own turn comes when all its
- * names are logged, or so many others are under way.
- */
-#define COMMIT_DIRS 4u
-
-struct commit_dirs {
-	struct name_cursor names[COMMIT_DIRS];
-	u32 count, oldest;
-};
-
 /* Its names will come with their inodes. */
 static int commit_open_dir(struct commit_dirs *dirs, struct tux3_inode *dir, u64 delta, struct io_wait *wait)
 {
@@ -400,20 +446,9 @@ static int commit_open_dir(struct commit_dirs *dirs, struct tux3_inode *dir, u64
 	} else {
 		names = &dirs->names[dirs->oldest];
 		dirs->oldest = (dirs->oldest + 1) % COMMIT_DIRS;
-		err = commit_inode(names->dir, delta, names, wait);
+		err = commit_inode(names->dir, delta, names, NULL, wait);
 	}
 	*names = name_cursor(dir, delta);
-	return err;
-}
-
-/* The newest one first: mostly it is that. */
-static int commit_names_of(struct commit_dirs *dirs, u64 ino)
-{
-	u32 n = dirs->count;
-	int err = 0;
-
-	while (n-- && !err)
-		err = name_commit(&dirs->names[(dirs->oldest + n) % COMMIT_DIRS], ino);
 	return err;
 }
 
@@ -425,7 +460,7 @@ static int commit_close_dirs(struct commit_dirs *dirs, u64 delta, struct io_wait
 	for (n = 0; n < dirs->count && !err; n++) {
 		struct name_cursor *names = &dirs->names[(dirs->oldest + n) % COMMIT_DIRS];
 
-		err = commit_inode(names->dir, delta, names, wait);
+		err = commit_inode(names->dir, delta, names, NULL, wait);
 	}
 	return err;
 }
@@ -443,12 +478,13 @@ static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta
 		commit_next_comes(inode->dirty_node[delta & 1].next, delta);
 		if (&inode->dirty_node[delta & 1] == ahead)
 			ahead = commit_must_read(inode, delta) ? commit_read_ahead(vol, ahead, delta) : ahead->next;
-		if (inode->slot[delta & 1].dirty & INODE_DIRTY_NAMES)
+		if (inode->slot[delta & 1].dirty & INODE_DIRTY_NAMES) {
 			err = commit_open_dir(&dirs, inode, delta, wait);
-		else
-			err = commit_inode(inode, delta, NULL, wait);
-		if (!err)
-			err = commit_names_of(&dirs, inode->ino);
+			if (!err)
+				err = commit_names(vol, &dirs, inode->ino);
+		} else {
+			err = commit_inode(inode, delta, NULL, &dirs, wait);
+		}
 		if (err)
 			return err;
 		cond_resched();

@@ -96,17 +96,14 @@ static struct delete_work *delete_queue(struct volume *vol, u64 ino, u32 kind, u
 
 int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree)
 {
-	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
 	struct delete_work *work;
 	int err = 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	tree_edit_begin_at(vol, &key);
 	if (!is_long)
 		err = delete_all(vol, ino, orphan_in_tree);
 	else if (!orphan_in_tree)
 		err = delete_orphan_item(vol, ino, TUX3_ORPHAN_DELETE, 0);
-	tree_edit_end(vol);
 	if (err || !is_long)
 		return err;
 	work = delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0);

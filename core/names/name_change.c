@@ -277,9 +277,7 @@ int name_commit(struct name_cursor *cursor, u64 ino)
 	int err = 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (!name_cursor_is_at(cursor, ino))
-		return 0;
-	tree_edit_begin(vol);
+	lockdep_assert_held_write(&vol->tree.sem);
 	while (!err && name_cursor_is_at(cursor, ino)) {
 		if (++n % NAMES_AHEAD == 0) {		/* let others read the tree, too */
 			tree_edit_end(vol);
@@ -288,7 +286,6 @@ int name_commit(struct name_cursor *cursor, u64 ino)
 		}
 		err = name_commit_next(cursor);
 	}
-	tree_edit_end(vol);
 	return err;
 }
 

@@ -33,7 +33,7 @@ void name_change(struct delta_op *op, struct tux3_inode *dir, struct name_prepar
 unsigned int name_go_ahead(struct tux3_inode *dir, struct name_entry *entry, u64 ino, u64 born, char *name);
 
 /*
- * Back end.  The names of dir that changed in delta, one after the other; tree edit lock not held (taken inside, in batches).
+ * Back end.  The names of dir that changed in delta, one after the other; with the edit lock, which others may have meanwhile.
  * name_commit logs those that are left; with an ino only those at the cursor that are about this inode, if it comes next.
  */
 struct name_cursor {

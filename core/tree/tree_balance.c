@@ -47,7 +47,7 @@ struct node_buffer *edit_split_leaf(struct tree_edit *edit, u32 pos)
 	struct node_buffer *right = edit_take(edit, 0);
 
 	node_move_tail(path_node(edit->path, 0), right->data, edit->vol->block_size, pos);
-	atomic64_inc(&edit->vol->tree.splits);
+	tree_count(&edit->vol->tree.splits);
 	return right;
 }
 
@@ -95,7 +95,7 @@ static struct node_buffer *edit_split_inner(struct tree_edit *edit, u32 level, u
 		inner_insert(node, pos, key, child);
 	else
 		inner_insert(right->data, pos - cut, key, child);
-	atomic64_inc(&edit->vol->tree.splits);
+	tree_count(&edit->vol->tree.splits);
 	return right;
 }
 
@@ -277,7 +277,7 @@ static int edit_merge(struct tree_edit *edit, const struct tree_merge *merge)
 	cache_put(vol, with);
 	edit_note_underfull(edit, level + 1);
 	edit_shrink_root(edit, level);
-	atomic64_inc(&vol->tree.merges);
+	tree_count(&vol->tree.merges);
 	return 0;
 }
 

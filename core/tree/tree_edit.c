@@ -30,10 +30,15 @@ void tree_edit_end(struct volume *vol)
 
 /* ---- the parts of a change ---- */
 
-static void edit_start(struct tree_edit *edit, struct volume *vol, const struct node_key *key, struct tree_path *path)
+static void edit_verify(struct volume *vol)
 {
 	lockdep_assert_held_write(&vol->tree.sem);
 	WARN_ON_ONCE(vol->tree.snapshot_delta && vol->delta.applying <= vol->tree.snapshot_delta);
+}
+
+static void edit_start(struct tree_edit *edit, struct volume *vol, const struct node_key *key, struct tree_path *path)
+{
+	edit_verify(vol);
 	edit->vol = vol;
 	edit->key = *key;
 	edit->moved = edit->reshaped = false;
@@ -144,7 +149,7 @@ void edit_redirect(struct tree_edit *edit, u32 bottom)
 			inner_set_child(path_node(path, level + 1), path->index[level + 1], new);
 		edit_discard(edit, old);
 		cache_put(vol, old);
-		atomic64_inc(&vol->tree.redirects);
+		tree_count(&vol->tree.redirects);
 	}
 }
 
@@ -281,15 +286,15 @@ static void edit_split_and_set(struct tree_edit *edit, const struct item_set *se
  * The new item, first in its leaf, may be below all that is there: keep branch keys not above any key below them.  Where it
  * is not the first they are below it already.
  */
-static void edit_lower_keys(struct tree_edit *edit, const struct node_key *key)
+static void edit_lower_keys(const struct tree_path *path, const struct node_key *key)
 {
 	u32 level;
 
-	for (level = 1; level <= edit->path->top; level++) {
-		struct disk_node *node = path_node(edit->path, level);
+	for (level = 1; level <= path->top; level++) {
+		struct disk_node *node = path_node(path, level);
 		struct node_key first;
 
-		if (edit->path->index[level])
+		if (path->index[level])
 			continue;
 		first = inner_key(node, 0);
 		if (node_key_less(key, &first))
@@ -297,15 +302,49 @@ static void edit_lower_keys(struct tree_edit *edit, const struct node_key *key)
 	}
 }
 
-static int edit_set(struct tree_edit *edit, struct item_set *set)
+/* The leaf is DIRTY, and has room. */
+static void item_set_here(struct volume *vol, const struct tree_path *path, const struct item_set *set)
 {
-	const struct disk_node *leaf = path_node(edit->path, 0);
-	struct volume *vol = edit->vol;
-	bool split, grows = true;
-	u32 used, cost, redirects;
+	if (!set->pos && !set->found)
+		edit_lower_keys(path, &set->key);
+	leaf_apply(path_node(path, 0), vol->block_size, set, set->pos);
+}
+
+static int edit_set(struct tree_edit *edit, struct item_set *set, bool split)
+{
+	u32 redirects = edit_redirect_cost(edit, 0), cost = redirects;
 	int err;
 
-	used = node_used(leaf, vol->block_size) + set->len;
+	if (split) {
+		err = edit_split_cost(edit, 0);
+		if (err < 0)
+			return err;
+		cost += err;
+	}
+	err = edit_reserve(edit, cost);
+	if (err)
+		return err;
+	if (redirects)
+		edit_redirect(edit, 0);
+	if (!split) {
+		item_set_here(edit->vol, edit->path, set);
+		return 0;
+	}
+	if (!set->pos && !set->found)
+		edit_lower_keys(edit->path, &set->key);
+	edit_split_and_set(edit, set);
+	return 0;
+}
+
+/* Mostly its leaf is DIRTY already and has room: then nothing is needed that could fail. */
+static int item_set(struct volume *vol, struct tree_path *path, struct item_set *set)
+{
+	const struct disk_node *leaf = path_node(path, 0);
+	u32 used = node_used(leaf, vol->block_size) + set->len;
+	struct tree_edit edit;
+	bool grows = true;
+	int err = 0;
+
 	if (set->found) {
 		u32 len = leaf_len(leaf, set->pos);
 
@@ -316,31 +355,18 @@ static int edit_set(struct tree_edit *edit, struct item_set *set)
 	} else {
 		used += sizeof(struct disk_item);
 	}
-	split = used > node_room(vol->block_size);
-
-	redirects = cost = edit_redirect_cost(edit, 0);
-	if (split) {
-		err = edit_split_cost(edit, 0);
-		if (err < 0)
-			return err;
-		cost += err;
+	if (likely(used <= node_room(vol->block_size) && test_bit(NODE_DIRTY, &path->node[0]->state))) {
+		edit_verify(vol);
+		item_set_here(vol, path, set);
+	} else {
+		edit_start(&edit, vol, &set->key, path);
+		err = edit_set(&edit, set, used > node_room(vol->block_size));
+		grows &= !err;
+		err = edit_close(&edit, err);
 	}
-	if (cost) {
-		err = edit_reserve(edit, cost);
-		if (err)
-			return err;
-	}
-	if (redirects)
-		edit_redirect(edit, 0);
-	if (!set->pos && !set->found)
-		edit_lower_keys(edit, &set->key);
-	if (split)
-		edit_split_and_set(edit, set);
-	else
-		leaf_apply(path_node(edit->path, 0), vol->block_size, set, set->pos);
 	if (grows)
 		note_append(&vol->tree, &set->key);
-	return 0;
+	return err;
 }
 
 int tree_edit_find(struct volume *vol, const struct tree_key *key, struct tree_spot *spot)
@@ -390,13 +416,11 @@ bool tree_spot_none_to(const struct tree_spot *spot, const struct tree_key *to)
 int tree_spot_set(struct volume *vol, struct tree_spot *spot, const void *data, u32 len)
 {
 	struct item_set set = { .key = spot->key, .data = data, .len = len, .pos = spot->pos, .found = spot->found };
-	struct tree_edit edit;
 
 	if (len > TUX3_ITEM_MAX(vol->block_size) || spot->key.high >> 8 > TUX3_INO_MAX)
 		return -EINVAL;
-	edit_start(&edit, vol, &spot->key, spot->way);
-	atomic64_inc(&vol->tree.edits);
-	return edit_close(&edit, edit_set(&edit, &set));
+	tree_count(&vol->tree.edits);
+	return item_set(vol, spot->way, &set);
 }
 
 int tree_set(struct volume *vol, const struct tree_key *key, const void *data, u32 len)
@@ -508,7 +532,7 @@ int tree_spot_delete(struct volume *vol, struct tree_spot *spot)
 	struct tree_edit edit;
 
 	edit_start(&edit, vol, &spot->key, spot->way);
-	atomic64_inc(&vol->tree.edits);
+	tree_count(&vol->tree.edits);
 	return edit_close(&edit, spot->found ? edit_delete(&edit, &range) : -ENOENT);
 }
 
@@ -577,7 +601,7 @@ int tree_delete_range(struct volume *vol, const struct tree_key *from, const str
 	lockdep_assert_held_write(&vol->tree.sem);
 	max = min_t(u32, max, S32_MAX);
 	del.more = !node_key_less(&del.last, &del.next);
-	atomic64_inc(&vol->tree.edits);
+	tree_count(&vol->tree.edits);
 	while (del.more && done < max) {
 		err = delete_in_leaf(vol, &del, max - done, &deleted);
 		if (err)

@@ -207,6 +207,12 @@ u32 way_find(struct tree_path *way, const struct node_key *key, bool *found);
 
 /* ---- edits (tree_edit.c, tree_balance.c) ---- */
 
+/* Only who has sem for writing counts, and others look: so no other CPU has to be kept out. */
+static inline void tree_count(atomic64_t *counter)
+{
+	atomic64_set(counter, atomic64_read(counter) + 1);
+}
+
 /* A change may redirect a whole path, split each node of it and add a root. */
 #define EDIT_SPARES (2 * (TUX3_MAX_LEVEL + 1) + 1)
 

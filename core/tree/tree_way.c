@@ -141,11 +141,11 @@ static bool way_branch_off(struct volume *vol, struct tree_path *way, const stru
 	struct node_link link;
 	u32 i, at;
 
-	for (i = 0; i < TREE_WAYS && !way_branch(&tree->ways[i], key, &at); i++)
-		;
-	if (i == TREE_WAYS)
-		return false;
-	other = &tree->ways[i];
+	/* Mostly its own last one. */
+	other = way;
+	for (i = 0; !way_branch(other, key, &at); other = &tree->ways[i++])
+		if (i == TREE_WAYS)
+			return false;
 	node = path_node(other, 1);
 	link = inner_link(node, at);
 	low = inner_key(node, at);
