@@ -16,7 +16,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -24,12 +23,10 @@ from pathlib import Path
 
 from common import BUILD, ROOT, describe_directory, machine, need, print_config, print_goals, print_table
 from common import run as execute, sparse_file
-from vm_machine import Lines
+from vm_machine import VmRun, postgresql_disk
 
 FILESYSTEMS = ("tux3", "ext4", "xfs", "btrfs")
 PROGRAMS = ("rename", "sqlite", "sqlite-wal", "git", "dpkg", "postgresql")
-# As vm/cache.py has it.
-CACHE = Path(os.environ.get("TUX3_CACHE") or ROOT / "cache/vm")
 DISK_SIZE, LOG_SIZE, COW_SIZE = 2 << 30, 8 << 30, 1 << 30
 GUEST_WORK = "/tmp/crash"
 BOOT_LIMIT_S, CUT_LIMIT_S = 300, 60
@@ -81,10 +78,8 @@ class Machine:
             disks += [disk, log]
         image = None
         if self.program == "postgresql":
-            execute([ROOT / "vm/fetch", "postgresql"])
             image = f"/dev/vd{chr(97 + len(disks))}"
-            disks.append(self.folder / "programs")
-            shutil.copy(CACHE / "postgresql/root.img", disks[-1])
+            disks.append(postgresql_disk(self.folder / "programs"))
         args = self.args
         job = {"program": self.program, "seconds": args.seconds, "cuts": args.cuts, "seed": args.seed, "work": GUEST_WORK,
                "base": "/dev/vda", "cow": "/dev/vdb", "pairs": pairs, "image": image, "record": not self.replayed, "cut": args.cut}
@@ -105,26 +100,14 @@ class Machine:
         return []
 
     def run(self):
-        with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
-            try:
-                lines = Lines(process.stdout)
-                while (line := lines.next(None)) is not None:
-                    self.take(line)
-                if status := process.wait():
-                    self.trouble(f"vm/run ended with exit status {status}")
-            finally:
-                if process.poll() is None:
-                    process.send_signal(signal.SIGTERM)
-                    process.wait()
-                process.stdout.close()
-            errors.seek(0)
-            text = errors.read().decode(errors="replace").strip()
-        for line in text.splitlines():
-            if line.startswith("# vm: "):
-                self.settings["machine"] = line.removeprefix("# vm: ")
+        with VmRun(self.command()) as machine:
+            while (line := machine.lines.next(None)) is not None:
+                self.take(line)
+            if status := machine.process.wait():
+                self.trouble(f"vm/run ended with exit status {status}")
+        self.settings["machine"] = machine.described()
         if self.troubles:
-            print(text, flush=True)
+            print(machine.complaints, flush=True)
 
     def take(self, line):
         """A line of the agent in the guest."""

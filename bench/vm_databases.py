@@ -7,20 +7,13 @@ three changed, with each of its journal modes, synchronous=FULL.  Done in the sa
 
 With --throttle 100M the disk is as slow as that.
 """
-import os
-import shutil
-from pathlib import Path
-
-from common import ROOT
-from common import run as execute
 from vm_common import DISK_FILESYSTEMS, Group, add_options as add_common_options, measure
+from vm_machine import postgresql_disk
 from vm_rows import Goal
 
 TITLE = "Databases on the Tux3 kernel module beside tmpfs, ext4, xfs and btrfs"
 JOURNALS = ("delete", "truncate", "persist", "wal")
 CLIENTS = 4
-# As vm/cache.py has it.
-CACHE = Path(os.environ.get("TUX3_CACHE") or ROOT / "cache/vm")
 
 
 def add_options(parser):
@@ -35,10 +28,7 @@ def pgbench(full_page_writes, scale, seconds):
 
 def prepare(bench, groups):
     if any(group.measurement == "pgbench" for group in groups):
-        execute([ROOT / "vm/fetch", "postgresql"])
-        # It is written to by nobody, but vm/run gives disks to write to.
-        shutil.copy(CACHE / "postgresql/root.img", bench.folder / "postgresql")
-        bench.more_disks.append(bench.folder / "postgresql")
+        bench.more_disks.append(postgresql_disk(bench.folder / "postgresql"))
     return {}
 
 

@@ -16,9 +16,12 @@ import tempfile
 from pathlib import Path
 
 from common import ROOT, describe_directory, sparse_file
+from common import run as execute
 
 IMAGE_SIZE = 8 << 30
 GUEST_WORK = "/tmp/bench-work"
+# As vm/cache.py has it.
+CACHE = Path(os.environ.get("TUX3_CACHE") or ROOT / "cache/vm")
 BOOT_LIMIT_S = 300
 # vm/run's exit status for it.
 KERNEL_DEFECT, DEFECT = 97, "the kernel told of a defect"
@@ -56,6 +59,40 @@ class Lines:
             self.data += more
         line, _, self.data = self.data.partition(b"\n")
         return line.decode(errors="replace")
+
+
+def postgresql_disk(path):
+    """What vm/fetch has of PostgreSQL, as a disk of its own: vm/run gives disks to write to."""
+    execute([ROOT / "vm/fetch", "postgresql"])
+    shutil.copy(CACHE / "postgresql/root.img", path)
+    return path
+
+
+class VmRun:
+    """vm/run at work: its lines, and in the end what it had to say beside them."""
+
+    def __init__(self, command):
+        self.command, self.complaints = command, ""
+
+    def __enter__(self):
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors)
+        self.lines = Lines(self.process.stdout)
+        return self
+
+    def __exit__(self, *_error):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait()
+        self.process.stdout.close()
+        self.errors.seek(0)
+        self.complaints = self.errors.read().decode(errors="replace").strip()
+        self.errors.close()
+
+    def described(self):
+        """What vm/run says it is; None."""
+        told = [line for line in self.complaints.splitlines() if line.startswith("# vm: ")]
+        return told[0].removeprefix("# vm: ") if told else None
 
 
 class Bench:
@@ -114,26 +151,17 @@ class Bench:
     def boot(self, steps):
         """One machine.  How many of the steps are settled then; at least one, or RuntimeError."""
         self.settled, self.begun, failed = 0, 0, ""
-        with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(self.command(steps), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=errors)
+        with VmRun(self.command(steps)) as machine:
             try:
-                self.listen(Lines(process.stdout), steps)
-                status = process.wait(BOOT_LIMIT_S)
+                self.listen(machine.lines, steps)
+                status = machine.process.wait(BOOT_LIMIT_S)
                 if status:
                     failed = DEFECT if status == KERNEL_DEFECT else f"vm/run ended with exit status {status}"
             except (TimeoutError, subprocess.TimeoutExpired):
                 failed = "no answer"
-            finally:
-                if process.poll() is None:
-                    process.send_signal(signal.SIGTERM)
-                    process.wait()
-                process.stdout.close()
-            errors.seek(0)
-            text = errors.read().decode(errors="replace").strip()
-        for line in text.splitlines():
-            if line.startswith("# vm: "):
-                self.settings.setdefault("machine", line.removeprefix("# vm: "))
+        text = machine.complaints
+        if told := machine.described():
+            self.settings.setdefault("machine", told)
         if failed:
             self.explain(failed, text, steps)
         # A step that was begun and has no result is lost.  After an error the agent may have ended on purpose.
