@@ -13,7 +13,6 @@ when it is flushed.
 Goal: nothing damaged on tux3, and nothing out of order.
 """
 import json
-import os
 import random
 import shutil
 import statistics
@@ -26,7 +25,7 @@ from common import run as execute, sparse_file
 from vm_machine import VmRun, postgresql_disk
 
 FILESYSTEMS = ("tux3", "ext4", "xfs", "btrfs")
-PROGRAMS = ("rename", "sqlite", "sqlite-wal", "git", "dpkg", "postgresql")
+PROGRAMS = ("rename", "rename-new", "sqlite", "sqlite-wal", "git", "dpkg", "postgresql")
 DISK_SIZE, LOG_SIZE, COW_SIZE = 2 << 30, 8 << 30, 1 << 30
 GUEST_WORK = "/tmp/crash"
 BOOT_LIMIT_S, CUT_LIMIT_S = 300, 60
@@ -244,10 +243,11 @@ def run(args):
         for each in machines:
             each.run()
             each.keep()
+            # Up to a GB of memory.
+            each.close()
     finally:
         for each in machines:
             each.close()
-        for each in machines:
             config.update(each.settings)
             config.update({f"{name} mounted": said["mounted"] for name, said in each.recorded.items() if said["mounted"]})
         judged = goals(machines)

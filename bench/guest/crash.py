@@ -27,12 +27,12 @@ from crash_git import Git
 from crash_postgres import Postgres
 from crash_program import Damage
 from crash_record import START, Log, Progress, Recording, Replay, mount_cut
-from crash_rename import Rename
+from crash_rename import Rename, RenameNew
 from crash_sqlite import Sqlite, SqliteWal
 from filesystems import FILESYSTEMS, execute, mount_line
 
-PROGRAMS = {"rename": Rename, "sqlite": Sqlite, "sqlite-wal": SqliteWal, "git": Git, "dpkg": Dpkg,
-            "postgresql": Postgres}
+PROGRAMS = {"rename": Rename, "rename-new": RenameNew, "sqlite": Sqlite, "sqlite-wal": SqliteWal, "git": Git,
+            "dpkg": Dpkg, "postgresql": Postgres}
 SYSCTLS = ("dirty_background_ratio", "dirty_ratio", "dirty_expire_centisecs", "dirty_writeback_centisecs")
 
 
@@ -100,16 +100,20 @@ class Pair:
         try:
             mount_cut(self.fs, device, self.path)
         except RuntimeError as error:
-            return {"state": "damaged", "why": str(error)}
+            return damaged(error)
         try:
             found = self.program.check(acknowledged)
             order = self.program.in_order(found)
             return {"state": "whole" if found >= acknowledged else "stale", "found": found, "disorder": order}
         except (Damage, OSError, UnicodeError) as damage:
-            return {"state": "damaged", "why": str(damage)}
+            return damaged(damage)
         finally:
             self.program.stop()
             execute(["umount", self.path])
+
+
+def damaged(why):
+    return {"state": "damaged", "why": " ".join(str(why).split())[:300]}
 
 
 def load_pair(pair):

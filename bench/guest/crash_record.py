@@ -107,9 +107,12 @@ class Log:
                 "seconds": self.progress[-1][1], "done": self.progress[-1][2]}
 
     def cuts(self, count, seed):
-        """In the order of the log; every second one is of the other kind."""
+        """In the order of the log; every second one is of the other kind.  After the same write only if there are not enough."""
         chance = random.Random(seed)
-        chosen = sorted(chance.sample(self.writes, min(count, len(self.writes))))
+        chosen = chance.sample(self.writes, min(count, len(self.writes)))
+        if self.writes:
+            chosen += chance.choices(self.writes, k=count - len(chosen))
+        chosen.sort()
         return [Cut(number, entry, ("order", "cache")[number % 2], f"{seed}/{number}")
                 for number, entry in enumerate(chosen)]
 

@@ -8,27 +8,24 @@ from crash_program import Damage, Program, body_of, digest
 
 
 class Rename(Program):
-    """Saves files as editors do, without fsync: writes NAME.new, and renames it to NAME.
+    """Saves files as editors do, without fsync: writes NAME.new, and renames it over NAME."""
 
-    Three of four saves replace a file, the others make a new one (and remove the oldest of those).
-    """
-
-    REPLACED, NEW, PER_SECOND, SIZE_MAX = 100, 200, 100, 64 << 10
+    FILES, PER_SECOND, SIZE_MAX = 100, 100, 64 << 10
 
     @classmethod
     def describe(cls):
-        return (f"{cls.PER_SECOND} saves a second at most: of 4 the first 3 over one of {cls.REPLACED} files, the other to a new "
-                f"name of which the last {cls.NEW} stay; 1 byte to {cls.SIZE_MAX >> 10} KiB; no fsync")
+        return (f"{cls.PER_SECOND} saves a second at most, each over one of {cls.FILES} files; {cls.how()}")
+
+    @classmethod
+    def how(cls):
+        return (f"1 byte to {cls.SIZE_MAX >> 10} KiB, no fsync.  Afterwards: each file is as one of the saves wrote it, none that was "
+                "replaced is missing; and if a save is there, so are all before it")
 
     def plan(self, number):
         """Name, size and what goes of a save."""
         chance = random.Random(number)
-        size = chance.randrange(1, self.SIZE_MAX)
-        if number <= self.REPLACED:
-            return f"file{number}", size, None
-        if number % 4:
-            return f"file{chance.randrange(1, self.REPLACED + 1)}", size, None
-        return f"new{number}", size, f"new{number - 4 * self.NEW}" if number > 4 * self.NEW + self.REPLACED else None
+        size, file = chance.randrange(1, self.SIZE_MAX), chance.randrange(1, self.FILES + 1)
+        return f"file{number if number <= self.FILES else file}", size, None
 
     def save(self, number):
         name, size, removed = self.plan(number)
@@ -42,26 +39,28 @@ class Rename(Program):
             os.unlink(self.folder / removed)
 
     def setup(self):
-        for number in range(1, self.REPLACED + 1):
+        for number in range(1, self.FILES + 1):
             self.save(number)
 
     def load(self, progress):
-        number = self.REPLACED
+        number = self.FILES
         while not progress.over():
             number += 1
             self.save(number)
             progress.done(number)
-            time.sleep(max(0, (number - self.REPLACED) / self.PER_SECOND - progress.passed()))
+            time.sleep(max(0, (number - self.FILES) / self.PER_SECOND - progress.passed()))
 
     def check(self, _acknowledged):
-        found = {}
-        for path in self.folder.iterdir():
-            if path.suffix != ".new":
-                found[path.name] = self.read(path)
-        for number in range(1, self.REPLACED + 1):
-            if f"file{number}" not in found:
-                raise Damage(f"file{number} is missing")
+        found = {path.name: self.read(path) for path in self.folder.iterdir() if path.suffix != ".new"}
+        if not found:
+            raise Damage("no file is there any more")
+        if missing := sorted(self.always() - found.keys()):
+            raise Damage(f"{missing[0]} is missing")
         return max(found.values())
+
+    def always(self):
+        """Names that are there at any time."""
+        return {f"file{number}" for number in range(1, self.FILES + 1)}
 
     @staticmethod
     def read(path):
@@ -93,3 +92,20 @@ class Rename(Program):
             if not path.exists() or self.read(path) != number:
                 return f"save {found} is there, save {number} of {name} is not"
         return None
+
+
+class RenameNew(Rename):
+    """The same to a name that was not there before, as mail is delivered; after some time it is removed."""
+
+    STAY = 1000
+
+    @classmethod
+    def describe(cls):
+        return f"{cls.PER_SECOND} files a second at most, each renamed to a new name; the last {cls.STAY} stay; {cls.how()}"
+
+    def plan(self, number):
+        return f"mail{number}", random.Random(number).randrange(1, self.SIZE_MAX), (
+            f"mail{number - self.STAY}" if number > self.STAY else None)
+
+    def always(self):
+        return set()
