@@ -614,22 +614,23 @@ static noinline struct llist_node *commit_sort_digit(struct llist_node *list, u6
 }
 
 #define COMMIT_FEW 256u		/* inodes */
+#define COMMIT_FEW_RUNS 16u	/* in order */
 
 /*
- * By number, as they lie in the tree.  list: the newest first.  New ones are in order already, mostly.  Else few are merged;
- * many are sorted digit by digit, which goes to each of them but a few times, and not a CPU's cache full of them at each merge.
+ * By number, as they lie in the tree.  list: the newest first.  New ones are in order already, but for a directory now and then.
+ * Where there is little to merge that is done; many in any order are sorted digit by digit, which goes to each but a few times,
+ * where each merge would go to more of them than a CPU's cache has room for.
  */
 static struct llist_node *commit_sort(struct llist_node *list, u64 delta)
 {
 	struct llist_node *oldest = NULL, *next;
 	u64 low = U64_MAX, high = 0, above = U64_MAX;
-	bool in_order = true;
-	u32 count = 0, shift;
+	u32 count = 0, runs = 1, shift;
 
 	for (; list; list = next, count++) {
 		u64 ino = commit_ino(list, delta);
 
-		in_order &= ino <= above;
+		runs += ino > above;
 		above = ino;
 		low = min(low, ino);
 		high = max(high, ino);
@@ -637,9 +638,9 @@ static struct llist_node *commit_sort(struct llist_node *list, u64 delta)
 		list->next = oldest;
 		oldest = list;
 	}
-	if (in_order)
+	if (runs == 1)
 		return oldest;
-	if (count < COMMIT_FEW)
+	if (runs <= COMMIT_FEW_RUNS || count < COMMIT_FEW)
 		return commit_sort_few(oldest, delta);
 	for (shift = 0; shift < 64 && (high - low) >> shift; shift += COMMIT_DIGIT) {
 		oldest = commit_sort_digit(oldest, delta, low, shift);

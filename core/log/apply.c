@@ -679,19 +679,23 @@ static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, co
 	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX), next = from;
 	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
 	struct punch punch = { .vol = vol };
+	struct tree_spot spot;
 	struct disk_attr attr;
 	int n;
 
 	if (ino > TUX3_INO_MAX || ino <= TUX3_INO_ROOT)
 		return apply_bad(vol, type, "inode number");
-	n = tree_edit_lookup(vol, &key, &attr, sizeof(attr));
-	if (n == sizeof(attr)) {
+	n = tree_edit_find(vol, &key, &spot);
+	if (n)
+		return n;
+	if (spot.found) {
+		if (spot.len != sizeof(attr))
+			return apply_bad(vol, type, "attributes in the tree");
+		memcpy(&attr, spot.data, sizeof(attr));
 		n = quota_account(vol, &attr, -1);
 		if (n)
 			return n;
 		vol->tree_inodes--;
-	} else if (n != -ENOENT) {
-		return n < 0 ? n : apply_bad(vol, type, "attributes in the tree");
 	}
 	do {
 		n = tree_delete_range(vol, &from, &to, 4096, delete_item, &punch, &next);

@@ -115,6 +115,8 @@ int path_descend(struct volume *vol, struct tree_path *path, const struct node_k
 	path->top = link.level;
 	path->bottom = link.level + 1;
 	path->has_low = path->has_high = false;
+	path->low = low;
+	path->high = NODE_KEY_MAX;
 	if (link.level > TUX3_MAX_LEVEL) {
 		volume_warn(vol, "the root of the tree, block %llu, cannot have level %u",
 			    link.addr, link.level);

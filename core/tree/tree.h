@@ -201,7 +201,7 @@ struct tree_path {
 	u32 bottom;				/* node[bottom .. top] are there */
 	struct node_buffer *node[TUX3_MAX_LEVEL + 1];
 	u32 index[TUX3_MAX_LEVEL + 1];
-	/* Of this way, not only of the node reached: any key in [low, high) leads to node[0]. */
+	/* Of this way, not only of the node reached: any key in [low, high) leads to node[0].  Without has_low it is 0. */
 	struct node_key low, high;
 	bool has_low, has_high;
 	struct node_link miss;			/* with PATH_MISS: what to read */

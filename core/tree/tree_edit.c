@@ -553,6 +553,26 @@ struct delete_range {
 	void *ctx;
 };
 
+#define RANGE_NEAR 4u
+
+/* Behind the last item that is not above last, from this one on.  Of an inode or a file there are mostly few. */
+static u32 leaf_range_end(const struct disk_node *leaf, u32 from, const struct node_key *last)
+{
+	u32 end = min(from + RANGE_NEAR, node_count(leaf)), pos;
+	bool exact;
+
+	for (pos = from; pos < end; pos++) {
+		struct node_key here = leaf_key(leaf, pos);
+
+		if (node_key_less(last, &here))
+			return pos;
+	}
+	if (pos == node_count(leaf))
+		return pos;
+	pos = leaf_find(leaf, last, &exact);
+	return pos + exact;
+}
+
 /* Delete up to max items in the leaf that next leads to.  The number, or what went wrong. */
 static int delete_in_leaf(struct volume *vol, struct delete_range *del, u32 max, u32 *deleted)
 {
@@ -569,7 +589,7 @@ static int delete_in_leaf(struct volume *vol, struct delete_range *del, u32 max,
 		return err;
 	leaf = path_node(edit.path, 0);
 	range.from = way_find(edit.path, &del->next, &exact);
-	range.to = leaf_find(leaf, &del->last, &exact) + exact;
+	range.to = leaf_range_end(leaf, range.from, &del->last);
 	next = edit.path->high;
 	del->more = edit.path->has_high && !node_key_less(&del->last, &next);
 	if (range.to - range.from > max) {

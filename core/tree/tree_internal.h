@@ -180,7 +180,7 @@ void tree_path_put(struct volume *vol, struct tree_path *path);
 /* Does the key lead to the same leaf?  Of a path that was put, the answer may be old. */
 static inline bool path_leads(const struct tree_path *path, const struct node_key *key)
 {
-	return (!path->has_low || !node_key_less(key, &path->low)) && (!path->has_high || node_key_less(key, &path->high));
+	return !node_key_less(key, &path->low) && (node_key_less(key, &path->high) || !path->has_high);
 }
 
 /* The keys of a node below the root lie in [low, high), and it has some. */

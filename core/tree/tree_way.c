@@ -27,7 +27,7 @@ static bool way_kept(const struct tree_path *way)
 	return !way->bottom;
 }
 
-static bool way_leads(const struct tree_path *way, const struct node_key *key)
+static inline bool way_leads(const struct tree_path *way, const struct node_key *key)
 {
 	return way_kept(way) && path_leads(way, key);
 }
