@@ -86,6 +86,18 @@ enum fs_update_time {
 #define COMPAT_FAULT_MAPS_FOLIO false
 #endif
 
+/* mprotect(2) handles several pages of a folio at once: when one is dirty, all of them become dirty and writable. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
+#define COMPAT_PROTECTS_BATCHES true
+#else
+#define COMPAT_PROTECTS_BATCHES false
+#endif
+
+/* Mappings whose page tables fork copies; guard pages made some of files such ones with 6.19. */
+#ifndef VM_COPY_ON_FORK
+#define VM_COPY_ON_FORK (VM_PFNMAP | VM_MIXEDMAP | VM_UFFD_WP)
+#endif
+
 /*
  * IOCB_DONTCACHE came with 6.14.  From 6.18 on the filesystem can say when a folio may be dropped; before, that was tried at the
  * end of its writeback, where ours cannot go yet.

@@ -15,6 +15,8 @@
  * one entry of a page middle directory can map would be mapped by it, whole, for writing on kernels before 6.18 and for reading
  * ever again on later ones.  So there is none: node_set_ops() says how large they get.
  *
+ * Nor may the kernel make pages writable without a fault because their neighbours in the folio are: see unmap_pages().
+ *
  * Locking: mmap_lock or the VMA's is held by the fault; then freeze protection, invalidate_lock (shared: no truncate
  * or punch runs meanwhile), the delta, inside which the folio lock is only tried.
  */
@@ -205,7 +207,36 @@ static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 	return vmf_fs_error(err);
 }
 
+/*
+ * The kernel handles pages of a folio that lie side by side at once.  When it changes their protection (COMPAT_PROTECTS_BATCHES)
+ * or copies a page table for fork, all of them become writable if it finds one that is dirty or writable: stores to the others
+ * would never be announced, and lost.  So it shall find none.
+ */
+static void unmap_pages(struct vm_area_struct *vma, unsigned long start, unsigned long end)
+{
+	pgoff_t index = vma->vm_pgoff + ((start - vma->vm_start) >> PAGE_SHIFT);
+
+	if (vma->vm_flags & VM_SHARED)
+		unmap_mapping_pages(vma->vm_file->f_mapping, index, (end - start) >> PAGE_SHIFT, false);
+}
+
+static int file_mprotect(struct vm_area_struct *vma, unsigned long start, unsigned long end, unsigned long flags)
+{
+	if (COMPAT_PROTECTS_BATCHES && flags & VM_WRITE)
+		unmap_pages(vma, start, end);
+	return 0;
+}
+
+/* Fork comes here before it copies the page table, which it does for few mappings only: others are filled by faults. */
+static void file_vma_open(struct vm_area_struct *vma)
+{
+	if (vma->vm_flags & VM_COPY_ON_FORK)
+		unmap_pages(vma, vma->vm_start, vma->vm_end);
+}
+
 static const struct vm_operations_struct file_vm_ops = {
+	.open = file_vma_open,
+	.mprotect = file_mprotect,
 	.fault = filemap_fault,
 	.map_pages = filemap_map_pages,
 	.page_mkwrite = file_page_mkwrite,

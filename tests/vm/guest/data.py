@@ -29,6 +29,9 @@ libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_int64]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.mprotect.argtypes = libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.mremap.restype = ctypes.c_void_p
+libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
 
 
 def fallocate(fd, mode, offset, length):
@@ -440,6 +443,64 @@ def first_store(folder):
         assert [i for i, byte in enumerate(data) if byte != ord("x")] == [5 * BLOCK + 7, 37 * BLOCK + 7]
 
 
+NEIGHBOURS = 64 * BLOCK		# one folio
+
+
+def moved_protection(at):
+    """All pages count as changed for soft-dirty when they are moved: the kernel sees no difference between them."""
+    libc.mprotect(at, NEIGHBOURS, mmap.PROT_READ)
+    at = libc.mremap(at, NEIGHBOURS, NEIGHBOURS, 3, 0x230000007000)		# MAYMOVE | FIXED
+    libc.mprotect(at, NEIGHBOURS, mmap.PROT_READ | mmap.PROT_WRITE)
+    return at
+
+
+def cleared_refs(at):
+    """Likewise when none counts as changed; and then what is writable already becomes executable."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("4")
+    libc.mprotect(at, NEIGHBOURS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    return at
+
+
+def forked_guards(at):
+    """A mapping that may have guard pages is copied by fork.  The child stores."""
+    if libc.madvise(at + NEIGHBOURS, BLOCK, 102):		# MADV_GUARD_INSTALL: not for files everywhere
+        return at
+    child = os.fork()
+    if not child:
+        store(at, range(64))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    return None
+
+
+def store(at, blocks):
+    for block in blocks:
+        ctypes.memset(at + block * BLOCK + 7, ord("y"), 1)
+
+
+def neighbours(folder):
+    """One page of a folio is stored to; the kernel then handles all that are mapped at once.  Stores to the others are there."""
+    for change in moved_protection, cleared_refs, forked_guards:
+        with open(f"{folder}/neighbours", "wb+", buffering=0) as file:
+            file.write(b"x" * (NEIGHBOURS + BLOCK))
+            os.sync()
+            at = libc.mmap(0x220000000000, NEIGHBOURS + BLOCK, 3, mmap.MAP_SHARED | 0x10, file.fileno(), 0)
+            for block in range(64):
+                assert ctypes.string_at(at + block * BLOCK, 1) == b"x"
+            store(at, [3])
+            now = change(at)
+            if now:
+                store(now, range(64))
+                os.sync()
+                assert not libc.munmap(now, NEIGHBOURS)
+            assert not libc.munmap(at, NEIGHBOURS + BLOCK)
+            os.sync()
+            drop_caches()
+            data = os.pread(file.fileno(), NEIGHBOURS, 0)
+            assert data[7::BLOCK] == b"y" * 64, (change.__name__, data[7::BLOCK])
+
+
 def modes(folder):
     """What is and what is not supported, and what it does to size and blocks."""
     fd = os.open(f"{folder}/modes", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -711,7 +772,6 @@ def huge(folder):
     Stores to a mapping that the kernel may map 2 MiB at a time, where blocks are large: each of them is seen, ends, and is
     there afterwards.
     """
-    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     path, size, step = f"{folder}/huge", 4 << 20, 64 << 10
     data = bytearray(random.Random(9).randbytes(size))
     with open(path, "wb") as file:
@@ -740,7 +800,7 @@ def huge(folder):
 
 
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
-          "first-store": first_store, "modes": modes, "direct": direct, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
+          "first-store": first_store, "neighbours": neighbours, "modes": modes, "direct": direct, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
 
 
 def main():
