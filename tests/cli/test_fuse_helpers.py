@@ -159,6 +159,32 @@ umount $M
 """)
 
 
+def test_atime(script):
+    """The kernel leaves it to the daemon: noatime and nodiratime are not only shown."""
+    script("""
+old() { touch -a -d 2001-01-01 $M/d $M/f; echo x >$M/d/$1; echo x >>$M/f; }
+used() { cat $M/f >/dev/null; ls $M/d >/dev/null; echo $(stat -c %x $M/f | cut -c1-4) $(stat -c %x $M/d | cut -c1-4); }
+now=$(date +%Y)
+mount -t fuse.tux3 -o noatime $V $M
+mkdir $M/d
+old 1; [ "$(used)" = "2001 2001" ]
+mount -o remount,atime,nodiratime $M
+old 2; [ "$(used)" = "$now 2001" ]
+mount -o remount,diratime,relatime $M
+old 3; [ "$(used)" = "$now $now" ]
+mount -o remount,noatime $M
+old 4; [ "$(used)" = "2001 2001" ]
+umount $M
+$B/tux3-fuse -o noatime -o age=1 $V $M
+old 5; [ "$(used)" = "2001 2001" ]
+umount $M
+$B/fsck.tux3 -n $V
+mount -t fuse.tux3 -o nodiratime $V $M
+old 6; [ "$(used)" = "$now 2001" ]
+umount $M
+""")
+
+
 @pytest.mark.parametrize("options,said", [
     ("nonsense", "unknown mount option 'nonsense'"), ("age", "mount option age needs a value"), ("noatime=1", "takes no value"),
     ("threads=4", "mount option threads cannot be changed by a remount: unmount and mount again"),

@@ -297,8 +297,20 @@ static int parse_list(struct mount_options *options, const char *list, bool remo
 	return err;
 }
 
+/* The kernel leaves atime to the daemon, whatever flags it shows. */
+static uint32_t atime_of(const char *list)
+{
+	unsigned long flags = mount_flags_parse(list);
+
+	return flags & MS_NOATIME ? 3 : flags & MS_NODIRATIME ? 2 : 1;
+}
+
 int options_parse(struct mount_options *options, const char *list)
 {
+	uint32_t atime = atime_of(list);
+
+	if (atime > options->volume.atime)	/* -o may be given several times */
+		options->volume.atime = atime;
 	return parse_list(options, list, false);
 }
 
@@ -327,6 +339,7 @@ int options_remount(struct mount_options *now, const char *list, struct tux3_opt
 		memcpy((char *)changed + offset, (char *)&new + rows[i].offset, rows[i].size);
 		memcpy((char *)now + rows[i].offset, (char *)&new + rows[i].offset, rows[i].size);
 	}
+	now->volume.atime = changed->atime = atime_of(list);
 	return 0;
 }
 

@@ -360,16 +360,17 @@ static bool later_than(const struct tux3_time *a, const struct tux3_time *b)
 	return a->sec != b->sec ? a->sec > b->sec : a->nsec > b->nsec;
 }
 
-/* As with mount -o relatime: if it is not newer than the last change, or a day old. */
+/* As with mount -o relatime, if nothing else was asked for: if it is not newer than the last change, or a day old. */
 void node_touch_atime(struct tux3_node *node)
 {
 	struct volume *vol = node->volume->vol;
 	u64 cost = space_cost_items(vol, 1);
+	u32 atime = READ_ONCE(node->volume->atime);
 	struct tux3_attr attr, *live;
 	struct tux3_time now;
 	struct delta_op op;
 
-	if (vol->read_only || volume_error(vol))
+	if (vol->read_only || volume_error(vol) || atime >= 3 || (atime == 2 && S_ISDIR(node_type(node))))
 		return;
 	inode_get_attr(&node->inode, &attr);
 	if (attr.flags & (TUX3_ATTR_NOATIME | TUX3_ATTR_IMMUTABLE))

@@ -145,6 +145,7 @@ struct tux3 {
 	atomic_t lru_hand;
 	atomic64_t clean_blocks;	/* cached and clean */
 	u64 clean_limit;		/* blocks */
+	u32 atime;			/* as in tux3_options; atomic */
 	struct mutex fill_lock[FILL_LOCKS];
 };
 

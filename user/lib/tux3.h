@@ -65,6 +65,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	uint64_t data_cache_bytes;	/* clean file data kept in memory; 256 MiB */
 	uint64_t names_cached;	/* clean directory entries kept in memory; 1,000,000 */
 	uint32_t fsync;		/* 1: may put its file ahead of changes made before (the default); 2: never; 3: always, for tests */
+	uint32_t atime;		/* 1: reads change it as with mount -o relatime (the default); 2: not of directories; 3: never */
 	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
 };
 /* opts NULL: all defaults.  Starts threads unless opts say otherwise: not before a fork(). */

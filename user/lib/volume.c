@@ -132,6 +132,8 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 		err = tux3_open_device(dev, true, &core, opts->data_cache_bytes, volumep, why, why_size);
 	if (err)
 		dev->ops->close(dev);
+	else
+		(*volumep)->atime = opts->atime;
 	return err;
 }
 
@@ -183,6 +185,8 @@ void tux3_change_options(struct tux3 *volume, const struct tux3_options *options
 		WRITE_ONCE(core->fsync, options->fsync);
 	if (options->data_cache_bytes)
 		WRITE_ONCE(volume->clean_limit, options->data_cache_bytes >> volume->shift);
+	if (options->atime)
+		WRITE_ONCE(volume->atime, options->atime);
 }
 
 int tux3_let_mount(struct tux3 *volume)
