@@ -95,6 +95,36 @@ void futex_lock_slow(struct futex_lock *lock)
 		futex_wait(&lock->state, 2, 0);
 }
 
+/*
+ * The same for these, which are held longer: for an edit of the tree, or a look into it.  To sleep, and be woken, takes as
+ * long as several of those; and two who do that in turns get nothing else done.
+ */
+#define RWSEM_SPINS 400
+
+void rwsem_read_slow(struct rw_semaphore *sem)
+{
+	int i;
+
+	for (i = 0; i < RWSEM_SPINS; i++) {
+		__builtin_ia32_pause();
+		if (!pthread_rwlock_tryrdlock(&sem->lock))
+			return;
+	}
+	pthread_rwlock_rdlock(&sem->lock);
+}
+
+void rwsem_write_slow(struct rw_semaphore *sem)
+{
+	int i;
+
+	for (i = 0; i < RWSEM_SPINS; i++) {
+		__builtin_ia32_pause();
+		if (!pthread_rwlock_trywrlock(&sem->lock))
+			return;
+	}
+	pthread_rwlock_wrlock(&sem->lock);
+}
+
 void futex_unlock_slow(struct futex_lock *lock)
 {
 	syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

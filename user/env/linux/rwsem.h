@@ -29,10 +29,14 @@ struct rw_semaphore {
 #endif
 
 void init_rwsem(struct rw_semaphore *sem);
+/* Somebody has it. */
+void rwsem_read_slow(struct rw_semaphore *sem);
+void rwsem_write_slow(struct rw_semaphore *sem);
 
 static inline void down_read(struct rw_semaphore *sem)
 {
-	pthread_rwlock_rdlock(&sem->lock);
+	if (pthread_rwlock_tryrdlock(&sem->lock))
+		rwsem_read_slow(sem);
 	sem_note_readers(sem, 1);
 }
 
@@ -52,7 +56,8 @@ static inline void up_read(struct rw_semaphore *sem)
 
 static inline void down_write(struct rw_semaphore *sem)
 {
-	pthread_rwlock_wrlock(&sem->lock);
+	if (pthread_rwlock_trywrlock(&sem->lock))
+		rwsem_write_slow(sem);
 	sem_set_owner(sem, env_lock_self());
 }
 
