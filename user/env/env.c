@@ -101,28 +101,28 @@ void futex_lock_slow(struct futex_lock *lock)
  */
 #define RWSEM_SPINS 400
 
-void rwsem_read_slow(struct rw_semaphore *sem)
+static bool rwsem_spin(struct rw_semaphore *sem, int (*try)(pthread_rwlock_t *lock))
 {
 	int i;
 
 	for (i = 0; i < RWSEM_SPINS; i++) {
 		__builtin_ia32_pause();
-		if (!pthread_rwlock_tryrdlock(&sem->lock))
-			return;
+		if (!try(&sem->lock))
+			return true;
 	}
-	pthread_rwlock_rdlock(&sem->lock);
+	return false;
+}
+
+void rwsem_read_slow(struct rw_semaphore *sem)
+{
+	if (!rwsem_spin(sem, pthread_rwlock_tryrdlock))
+		pthread_rwlock_rdlock(&sem->lock);
 }
 
 void rwsem_write_slow(struct rw_semaphore *sem)
 {
-	int i;
-
-	for (i = 0; i < RWSEM_SPINS; i++) {
-		__builtin_ia32_pause();
-		if (!pthread_rwlock_trywrlock(&sem->lock))
-			return;
-	}
-	pthread_rwlock_wrlock(&sem->lock);
+	if (!rwsem_spin(sem, pthread_rwlock_trywrlock))
+		pthread_rwlock_wrlock(&sem->lock);
 }
 
 void futex_unlock_slow(struct futex_lock *lock)
