@@ -256,7 +256,7 @@ BENCH := $(patsubst bench/%.c,$(OUT)/bench/%,$(wildcard bench/*.c))
 bench-programs: $(BENCH)
 
 # As an embedding program is built: the public header and the library.
-$(OUT)/bench/%: bench/%.c bench/bench.h user/lib/tux3.h $(OUT)/libtux3.a
+$(OUT)/bench/%: bench/%.c $(wildcard bench/*.h) user/lib/tux3.h $(OUT)/libtux3.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -D_GNU_SOURCE $(FLAGS_$(VARIANT)) -Iuser/lib \

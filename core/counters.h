@@ -12,6 +12,7 @@
 	X(OPS,		  "ops",	    "operations",   "front-end operations entered") \
 	X(ENTER_WAITS,	  "enter_waits",    "operations",   "of these, had to wait for space or for the back end") \
 	X(ENOSPC,	  "enospc",	    "operations",   "refused for want of space") \
+	X(EDQUOT,	  "edquot",	    "operations",   "refused for a quota") \
 	X(OVERDRAFTS,	  "overdrafts",	    "deltas",	    "took more blocks than they were charged for: should be 0") \
 	X(DELTAS,	  "deltas",	    "deltas",	    "committed") \
 	X(DELTAS_EMPTY,	  "deltas_empty",   "deltas",	    "had no net change and cost no write") \

@@ -64,7 +64,7 @@
 				   (set_bit, clear_bit, test_bit atomic; the __ forms not) */
 #include <linux/hash.h>		/* hash_64 */
 #include <linux/prefetch.h>	/* prefetch: of a cache line */
-#include <linux/log2.h>		/* ilog2 is_power_of_2 roundup_pow_of_two */
+#include <linux/log2.h>		/* ilog2 is_power_of_2 roundup_pow_of_two rounddown_pow_of_two */
 #include <asm/byteorder.h>	/* le16/32/64_to_cpu cpu_to_le16/32/64 le32_add_cpu */
 #include <linux/unaligned.h>	/* get_unaligned_le16/32/64 put_unaligned_le16/32/64 */
 #include <linux/random.h>	/* get_random_bytes get_random_u32 get_random_u64 */

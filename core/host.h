@@ -68,6 +68,11 @@ struct tux3_host_ops {
 	void (*data_let)(struct tux3_inode *inode);
 	bool (*data_peek)(struct tux3_inode *inode, u64 block, void *data);
 
+	/* Outside a delta: may the caller exceed quotas?  NULL: nobody may. */
+	bool (*quota_exempt)(struct volume *vol);
+	/* Outside: the caller was refused, for inodes or for blocks, by a hard limit or since grace is over.  May be NULL. */
+	void (*quota_refused)(struct volume *vol, u32 type, u32 id, bool inodes, bool hard);
+
 	/* The clock of inode_now(), if it is another than the coarse one.  May be NULL. */
 	void (*now)(struct volume *vol, struct timespec64 *now);
 };

@@ -10,6 +10,7 @@
 #include "core/blocks/balloc.h"
 #include "core/blocks/trim.h"
 #include "core/tree/tree.h"
+#include "core/quota/quota.h"
 #include "core/log/apply.h"
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
@@ -170,6 +171,9 @@ static int volume_init_parts(struct volume *vol)
 	tree_init(vol);
 	ialloc_init(vol);
 	name_cache_init(vol);
+	err = quota_init(vol);
+	if (err)
+		return err;
 	err = balloc_init(vol, le64_to_cpu(vol->anchor.used_blocks));
 	if (!err)
 		err = log_init(vol);
@@ -197,6 +201,7 @@ void volume_release(struct volume *vol)
 	prefetch_free(vol->ahead);
 	if (vol->balloc.chunks)
 		balloc_exit(vol);
+	quota_exit(vol);
 	if (vol->cache.shards[0].buckets) {
 		ialloc_exit(vol);
 		tree_discard(vol);
@@ -245,11 +250,13 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 static int volume_start_writing(struct volume *vol)
 {
 	/* What was replayed may be in the device's cache only; from now on it counts as durable. */
-	int err = device_flush(vol->dev);
+	int err = device_flush(vol->dev), n;
 
 	/* Once: what is found later is of inodes that are in use, but for those that were put off. */
 	if (!err)
 		err = intent_commit_recovered(vol);
+	for (n = 0; n < 2; n++)		/* what that has moved; nobody is inside */
+		quota_settle(vol, n);
 	delta_lock(vol);
 	if (!err)
 		err = vol->orphans_queued ? delete_begin_later(vol) : delete_orphans(vol);

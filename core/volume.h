@@ -8,7 +8,7 @@
  *	host's directory and file locks
  *	  > inside a delta (delta_enter .. delta_leave: never wait for a commit here)
  *	delta.commit_mutex (the back end's role; host locks must not be wanted by its holder)
- *	  > tree.sem > inode->xattr_mutex, dir->lock > inode->lock > ialloc.lock > balloc.lock > cache shard lock
+ *	  > tree.sem > inode->xattr_mutex, inode->lock > dir->lock, a quota's lock > ialloc.lock > balloc.lock > cache shard lock
  */
 #ifndef TUX3_VOLUME_H
 #define TUX3_VOLUME_H
@@ -19,6 +19,7 @@
 #include "core/host.h"
 #include "core/counters.h"
 #include "core/tree/tree.h"
+#include "core/quota/quota.h"
 #include "core/blocks/balloc.h"
 #include "core/inode/ialloc.h"
 #include "core/log/log.h"
@@ -55,6 +56,7 @@ struct volume_options {
 	bool verify;		/* after each commit and unify, see whether the state in memory can be right */
 	u32 fsync;		/* enum tux3_fsync: may an fsync put its file ahead of the delta? */
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
+	bool no_quota;		/* limits of quotas are not enforced; usage is kept all the same */
 	bool discard;		/* tell the device of blocks that commits have freed, in the background */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
 };
@@ -85,6 +87,7 @@ struct volume {
 
 	struct node_cache cache;
 	struct tree tree;
+	struct quota_table quota;
 	struct balloc balloc;
 	struct ialloc ialloc;
 	struct log log;

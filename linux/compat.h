@@ -86,11 +86,19 @@ enum fs_update_time {
 #define COMPAT_FAULT_MAPS_FOLIO false
 #endif
 
-/* mprotect(2) handles several pages of a folio at once: when one is dirty, all of them become dirty and writable. */
+/*
+ * mprotect(2) and userfaultfd handle several pages of a folio at once: when one is dirty, all of them become dirty and writable.
+ * compat_protect_pages() takes both from pages of a mapping and returns from how many.
+ */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
 #define COMPAT_PROTECTS_BATCHES true
+#define compat_protect_pages mapping_wrprotect_range
 #else
 #define COMPAT_PROTECTS_BATCHES false
+static inline int compat_protect_pages(struct address_space *mapping, pgoff_t index, unsigned long pfn, unsigned long count)
+{
+	return 0;
+}
 #endif
 
 /* Mappings whose page tables fork copies; guard pages made some of files such ones with 6.19. */

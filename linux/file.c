@@ -22,7 +22,7 @@ static int file_open(struct inode *inode, struct file *file)
 
 /*
  * Pages that are written to through a mapping are dirty in a delta from the fault on; those that a device wrote to behind
- * our back are looked for.
+ * our back are looked for.  If it did while the volume is frozen, they are durable when it was thawed.
  *
  * After the volume has stopped: what was not committed is lost.  Each file that was open before is told by -EIO, once,
  * as everywhere in Linux; whoever asks again, or has opened it since, gets -EROFS: it is not durable, and never
@@ -31,9 +31,12 @@ static int file_open(struct inode *inode, struct file *file)
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 {
 	struct tux3_node *node = node_of(file_inode(file));
-	bool strays = unlikely(test_bit(NODE_STRAYS, &node->flags));
-	int err = strays ? file_redirty_strays(node) : 0, seen;
+	int err, seen;
 
+	while ((err = file_redirty_strays(node)) == -EBUSY) {
+		sb_start_intwrite(node->vfs.i_sb);	/* the thaw */
+		sb_end_intwrite(node->vfs.i_sb);
+	}
 	if (!err)
 		err = fsync_inode(&node->core);
 	else if (volume_error(node->core.vol))

@@ -43,16 +43,27 @@ void folio_state_free(struct folio_state *state)
 	kmem_cache_free(tux3_folio_state_cache, state);
 }
 
-/* The folio is locked.  0: it has a state now. */
+/*
+ * A folio that is larger than the mapping allows.  Kernels that have CONFIG_READ_ONLY_THP_FOR_FS put one in place of clean ones
+ * while nobody has the file open for writing (khugepaged, MADV_COLLAPSE), and do not ask.  It goes, and who wants to change it
+ * looks anew.
+ */
+static int drop_huge_folio(struct folio *folio)
+{
+	int err = WARN_ON_ONCE(folio_test_dirty(folio)) ? -EIO : generic_error_remove_folio(folio->mapping, folio);
+
+	return err ? err : -ESTALE;
+}
+
+/* The folio is locked.  0: it has a state now; -ESTALE: it is not in the page cache (any more). */
 static int state_attach(struct tux3_node *node, struct folio *folio, gfp_t gfp)
 {
 	struct folio_state *state;
 
 	if (folio->mapping != node->vfs.i_mapping)
 		return -ESTALE;
-	/* Larger than the mapping allows: made by somebody who does not ask (CONFIG_READ_ONLY_THP_FOR_FS). */
-	if (WARN_ON_ONCE(folio_blocks(node, folio) > FOLIO_BLOCKS_MAX))
-		return -EIO;
+	if (unlikely(folio_blocks(node, folio) > FOLIO_BLOCKS_MAX))
+		return drop_huge_folio(folio);
 	state = kmem_cache_zalloc(tux3_folio_state_cache, gfp);
 	if (!state)
 		return -ENOMEM;
@@ -634,20 +645,24 @@ bool folio_state_release(struct folio *folio, gfp_t gfp)
 /*
  * Dirtied by others than folio_change_end(): page tables that are taken down, whose stores page_mkwrite has
  * announced; or devices and debuggers that have written to the page, announced too, but perhaps taken by the back end since:
- * it leaves a folio PG_dirty that it has taken a snapshot of, or that the front delta has changed, too.
+ * it leaves a folio PG_dirty that it has taken a snapshot of, or that the front delta has changed, too.  If stores may come
+ * unannounced (NODE_UNTOLD), any block that the back end will not take as it is now may have got one.
  */
 static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 {
 	struct tux3_node *node = node_of(mapping->host);
+	bool untold = unlikely(test_bit(NODE_UNTOLD, &node->flags));
 	struct folio_state *state;
+	u64 told;
 
-	if (folio_test_dirty(folio) && !READ_ONCE(node->sorted))
+	if (folio_test_dirty(folio) && !READ_ONCE(node->sorted) && !untold)
 		return false;
 	spin_lock(&node->data_lock);
 	state = folio_get_private(folio);
-	if (!state || !((state->dirty[0] | state->dirty[1]) & ~state->sent & ~state->copied)) {
+	told = state ? (state->dirty[0] | state->dirty[1]) & ~state->sent & ~state->copied : 0;
+	if (!told || untold) {
 		if (state)
-			state->stray = folio_mask(0, state->blocks);
+			state->stray |= folio_mask(0, state->blocks) & ~told;
 		set_bit(NODE_STRAYS, &node->flags);
 	}
 	spin_unlock(&node->data_lock);

@@ -30,8 +30,8 @@
  * of the front delta is there.  So the kernel's accounting and throttling of dirty pages work as for any filesystem.
  *
  * A *stray* is a block that somebody changed without telling: a device that was given the page to read into
- * (get_user_pages) may do so when the back end has long taken it.  Such a folio stays PG_dirty; file_redirty_strays()
- * brings it into a delta.
+ * (get_user_pages) may do so when the back end has long taken it, and the kernel may have made a page writable without a
+ * fault (mmap.c).  Such a folio stays PG_dirty; file_redirty_strays() brings it into a delta.
  *
  * Locking: node->data_lock for everything in the state.  Who changes contents keeps the folio from leaving the page
  * cache (i_rwsem exclusively, or the folio lock), and has called folio_change_begin() in his delta: then it stays there.
@@ -187,7 +187,10 @@ int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u
 void host_data_aborted(struct tux3_inode *inode, u64 delta, int err);
 void host_data_done(struct tux3_inode *inode, u64 delta, int err);
 int file_writepages(struct address_space *mapping, struct writeback_control *wbc);
-/* Strays become dirty in the front delta: for who wants all of a file to be durable, before its commit. */
+/*
+ * Strays are looked for and become dirty in the front delta: for who wants all of a file to be durable, before its commit.  -EBUSY:
+ * there are some, and the volume is frozen.
+ */
 int file_redirty_strays(struct tux3_node *node);
 
 /* ---- mmap.c, write.c ---- */
@@ -199,6 +202,7 @@ int file_mmap(struct file *file, struct vm_area_struct *vma);
  * -ENOSPC ...
  */
 int folio_make_dirty(struct tux3_node *node, struct folio *folio, u64 mask);
+void folio_find_strays(struct tux3_node *node, struct folio *folio);	/* the folio locked, and PG_dirty */
 ssize_t file_write_iter(struct kiocb *iocb, struct iov_iter *from);
 ssize_t file_read_iter(struct kiocb *iocb, struct iov_iter *to);
 

@@ -15,13 +15,15 @@
  * one entry of a page middle directory can map would be mapped by it, whole, for writing on kernels before 6.18 and for reading
  * ever again on later ones.  So there is none: node_set_ops() says how large they get.
  *
- * Nor may the kernel make pages writable without a fault because their neighbours in the folio are: see unmap_pages().
+ * Nor may the kernel make pages writable without a fault because their neighbours in the folio are: see unmap_pages(), and
+ * folio_find_strays() for where it asks nobody.
  *
  * Locking: mmap_lock or the VMA's is held by the fault; then freeze protection, invalidate_lock (shared: no truncate
  * or punch runs meanwhile), the delta, inside which the folio lock is only tried.
  */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/rmap.h>
 #include <linux/userfaultfd_k.h>
 #include "core/data/data_change.h"
 #include "linux/folio.h"
@@ -122,7 +124,7 @@ static int try_once(struct make_dirty *make)
 	int newly, err = prepare(make);
 
 	if (!err)
-		err = delta_enter(make->node->core.vol, &op, make->change.cost, make->change.enter);
+		err = data_change_enter(&make->change, &op);
 	if (err)
 		return err;
 	locked = folio_trylock(folio);
@@ -185,6 +187,62 @@ static vm_fault_t map_for_reading(struct folio *folio, struct vm_fault *vmf)
 	return VM_FAULT_NOPAGE;
 }
 
+/* ---- pages that become writable with their neighbours ---- */
+
+/*
+ * userfaultfd write-protects pages and takes that back as mprotect does (below), and asks nobody.  So on kernels where that matters
+ * (COMPAT_PROTECTS_BATCHES) the pages of blocks that are in no delta are looked at before the back end takes something of the
+ * folio, and before a file becomes durable.  What is dirty or writable there is write-protected now, and its blocks are strays.
+ *
+ * Page tables may be taken down before that.  Then we are told of the folio only, and all of it is stray, in a file for which
+ * NODE_UNTOLD is set: as it is after a fault in a mapping that userfaultfd watches, and when such pages were found.  Not seen is
+ * who registers a mapping, protects, unprotects and leaves it again without one fault, stores, and unmaps before the next commit.
+ *
+ * Fork with userfaultfd is seen by file_vma_open().  NUMA balancing passes over folios that are dirty; mremap() and migration
+ * leave each page what it had.
+ *
+ * The folio is locked: so no fault is between its announcement and the page table entry.  Inside the folio lock come, as in
+ * folio_mkclean(), i_mmap_rwsem and the locks of page tables; data_lock is not held meanwhile.
+ */
+void folio_find_strays(struct tux3_node *node, struct folio *folio)
+{
+	struct address_space *mapping = node->vfs.i_mapping;
+	u32 shift = node->core.vol->block_shift - PAGE_SHIFT;
+	struct folio_state *state;
+	u64 rest = 0, found = 0;
+
+	if (!COMPAT_PROTECTS_BATCHES || !mapping_writably_mapped(mapping) || !folio_mapped(folio) || folio->mapping != mapping)
+		return;
+	spin_lock(&node->data_lock);
+	state = folio_get_private(folio);
+	if (state && state->blocks > 1)
+		rest = folio_mask(0, state->blocks) & ~(state->dirty[0] | state->dirty[1] | state->stray);
+	spin_unlock(&node->data_lock);
+	while (rest) {
+		u32 from = __ffs64(rest), count = ~(rest >> from) ? __ffs64(~(rest >> from)) : 64;
+		unsigned long page = (unsigned long)from << shift;
+
+		if (compat_protect_pages(mapping, folio->index + page, folio_pfn(folio) + page, (unsigned long)count << shift) > 0)
+			found |= folio_mask(from, count);
+		rest &= ~folio_mask(from, count);
+	}
+	if (!found)
+		return;
+	spin_lock(&node->data_lock);
+	state->stray |= found & ~(state->dirty[0] | state->dirty[1]);	/* by write(2) since we looked */
+	set_bit(NODE_UNTOLD, &node->flags);
+	set_bit(NODE_STRAYS, &node->flags);
+	spin_unlock(&node->data_lock);
+}
+
+static void note_userfaultfd(struct tux3_node *node, struct vm_area_struct *vma)
+{
+	if (COMPAT_PROTECTS_BATCHES && unlikely(userfaultfd_armed(vma)) && !test_bit(NODE_UNTOLD, &node->flags))
+		set_bit(NODE_UNTOLD, &node->flags);
+}
+
+/* ---- operations of a mapping ---- */
+
 static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 {
 	struct inode *inode = file_inode(vmf->vma->vm_file);
@@ -195,6 +253,7 @@ static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 
 	if (maps_folio(node, folio, vmf))
 		return map_for_reading(folio, vmf);
+	note_userfaultfd(node, vmf->vma);
 	sb_start_pagefault(inode->i_sb);
 	file_update_time(vmf->vma->vm_file);
 	filemap_invalidate_lock_shared(inode->i_mapping);
@@ -207,10 +266,19 @@ static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 	return vmf_fs_error(err);
 }
 
+static vm_fault_t file_fault(struct vm_fault *vmf)
+{
+	note_userfaultfd(node_of(file_inode(vmf->vma->vm_file)), vmf->vma);
+	return filemap_fault(vmf);
+}
+
 /*
  * The kernel handles pages of a folio that lie side by side at once.  When it changes their protection (COMPAT_PROTECTS_BATCHES)
  * or copies a page table for fork, all of them become writable if it finds one that is dirty or writable: stores to the others
  * would never be announced, and lost.  So it shall find none.
+ *
+ * mmap_lock is held for writing, and no i_mmap_rwsem: mprotect takes it later, and who copies or splits a mapping does when he
+ * has called ->open.  So i_mmap_rwsem, page table locks and data_lock (file_dirty_folio()) come here in the kernel's order.
  */
 static void unmap_pages(struct vm_area_struct *vma, unsigned long start, unsigned long end)
 {
@@ -222,12 +290,17 @@ static void unmap_pages(struct vm_area_struct *vma, unsigned long start, unsigne
 
 static int file_mprotect(struct vm_area_struct *vma, unsigned long start, unsigned long end, unsigned long flags)
 {
-	if (COMPAT_PROTECTS_BATCHES && flags & VM_WRITE)
-		unmap_pages(vma, start, end);
+	if (!COMPAT_PROTECTS_BATCHES || !(flags & VM_WRITE))
+		return 0;
+	vma_start_write(vma);	/* as the kernel will: no fault maps pages again in between */
+	unmap_pages(vma, start, end);
 	return 0;
 }
 
-/* Fork comes here before it copies the page table, which it does for few mappings only: others are filled by faults. */
+/*
+ * Fork comes here before it copies the page table, which it does for few mappings only: others are filled by faults.  It keeps
+ * faults away from the mapping that it copies.
+ */
 static void file_vma_open(struct vm_area_struct *vma)
 {
 	if (vma->vm_flags & VM_COPY_ON_FORK)
@@ -237,7 +310,7 @@ static void file_vma_open(struct vm_area_struct *vma)
 static const struct vm_operations_struct file_vm_ops = {
 	.open = file_vma_open,
 	.mprotect = file_mprotect,
-	.fault = filemap_fault,
+	.fault = file_fault,
 	.map_pages = filemap_map_pages,
 	.page_mkwrite = file_page_mkwrite,
 };

@@ -23,6 +23,10 @@
 	X(CUTLOG,     "cutlog",	    OPTION_FLAG,       cutlog,	     NULL) \
 	X(DISCARD,    "discard",    OPTION_SWITCH,     discard,	     NULL) \
 	X(ACL,	      "acl",	    OPTION_SWITCH_OFF, noacl,	     NULL) \
+	X(QUOTA,      "quota",	    OPTION_SWITCH_OFF, noquota,	     NULL) \
+	X(USRQUOTA,   "usrquota",   OPTION_SO_ANYWAY,  noquota,	     NULL) \
+	X(GRPQUOTA,   "grpquota",   OPTION_SO_ANYWAY,  noquota,	     NULL) \
+	X(PRJQUOTA,   "prjquota",   OPTION_SO_ANYWAY,  noquota,	     NULL) \
 	X(USER_XATTR, "user_xattr", OPTION_SO_ANYWAY,  noacl,	     NULL) \
 	X(ERRORS,     "errors",	    OPTION_SO_ANYWAY,  noacl,	     "remount-ro") \
 	X(EMERGENCY_RO, "emergency_ro", OPTION_SO_ANYWAY, noacl,     NULL)
@@ -161,6 +165,9 @@ int options_show(struct seq_file *seq, struct dentry *root)
 
 	for (i = 0; i < ARRAY_SIZE(mount_options); i++)
 		show_option(seq, &mount_options[i], options + mount_options[i].offset);
+	/* What the quota tools look for. */
+	if (quota_kept(&sb_of(root->d_sb)->vol->quota) && !sb_of(root->d_sb)->options.noquota)
+		seq_puts(seq, ",usrquota,grpquota,prjquota");
 	/* As ext4 shows it: changes are refused, though nobody has remounted.  mount(8) gives it back in a remount. */
 	if (sb_of(root->d_sb)->vol && volume_error(sb_of(root->d_sb)->vol))
 		seq_puts(seq, ",emergency_ro");

@@ -167,6 +167,7 @@ static int super_statfs(struct dentry *dentry, struct kstatfs *stat)
 	stat->f_files = atomic64_read(&vol->inodes) + available;
 	stat->f_fsid = uuid_to_fsid(vol->uuid);
 	stat->f_namelen = TUX3_NAME_MAX;
+	quota_statfs(d_inode(dentry), stat);
 	return 0;
 }
 
@@ -202,6 +203,7 @@ static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 		.names_cached = options->names_cached,
 		.fsync = options->fsync,
 		.discard = options->discard,
+		.no_quota = options->noquota,
 	};
 	struct tux3_device *dev;
 	int err;
@@ -248,6 +250,7 @@ static void super_set_fields(struct tux3_sb *sbi)
 	sb->s_export_op = &export_ops;
 	sb->s_flags |= SB_NOSEC;
 	super_set_acl(sb, sbi->options.noacl);
+	super_set_quota(sbi);
 	super_set_uuid(sb, vol->uuid, sizeof(vol->uuid));
 	super_set_sysfs_name_id(sb);
 	sb->s_iflags |= SB_I_CGROUPWB;	/* dirty pages are counted, and writers held up, for each memory cgroup */
@@ -352,6 +355,7 @@ static void super_apply_options(struct tux3_sb *sbi, const struct tux3_options *
 	if (options->fsync)
 		WRITE_ONCE(core->fsync, options->fsync);
 	WRITE_ONCE(core->discard, options->discard);
+	WRITE_ONCE(core->no_quota, options->noquota);
 	super_set_acl(sbi->sb, options->noacl);
 	sbi->options = *options;
 }

@@ -15,6 +15,7 @@
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
  *	device.c	the block device as the core wants it (device.h)
  *	compat.h	differences between kernel versions			trace.c	   trace points
+ *	quota.c		quotactl, df of a project's directory
  *
  * Two views of an inode.  core.attr is the truth: operations change it, inside a delta.  The VFS's
  * own fields (i_mode, i_size, times, nlink ...) are a copy for the VFS and for generic code, brought up to date by whoever
@@ -74,11 +75,12 @@
  * Lock order, outermost first:
  *	sb_start_write, s_vfs_rename_mutex
  *	i_rwsem (parents before children, as the VFS says)
- *	mapping->invalidate_lock
+ *	mapping->invalidate_lock.  Inside it sb_start_intwrite is only tried (strays; a frozen volume is waited for without)
  *	mmap_lock, where a page fault comes in (its own side: sb_start_pagefault)
  *	folio lock of a folio that is being filled for the first time: nobody else waits for it inside a delta
  *	>>> delta_enter .. delta_leave: nothing is waited for here: folio locks are only tried <<<
  *	delta.commit_mutex; below it the back end takes folio locks
+ *	i_mmap_rwsem and page table locks, where pages are write-protected or unmapped (mmap.c; from mprotect and fork, too)
  *	node->data_lock, core.lock, i_lock, i_pages lock
  *
  * So with a folio lock held of a folio that is dirty in some delta, never call delta_enter() or wait for a commit.  Nor for its
@@ -132,6 +134,7 @@ enum node_flags {
 	NODE_REAP,		/* on tux3_sb.reap */
 	NODE_SWAP,		/* a swap file: no block is or gets dirty (swap.c); set with i_rwsem and invalidate_lock */
 	NODE_STRAYS,		/* has folios that file_redirty_strays() must look at */
+	NODE_UNTOLD,		/* stores may come to pages that no fault has announced: see folio_find_strays() */
 	NODE_LOST,		/* node_lost() was called */
 	NODE_PUTS_OFF_MODE,	/* i_rwsem: node_setattr() is called by node_remove_privs() */
 	NODE_MODE_TO_COME,	/* i_rwsem: what it has put off: core.attr.mode is to become i_mode */
@@ -170,6 +173,7 @@ struct tux3_options {		/* options.c; numbers as in struct volume_options, 0: its
 	bool acceptlast, cutlog;	/* for this mount: see core/log/log_end.c */
 	bool discard;
 	bool noacl;
+	bool noquota;
 };
 
 struct tux3_sb {
@@ -345,5 +349,12 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa);
 int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa);
+
+/* quota.c */
+struct kstatfs;
+void super_set_quota(struct tux3_sb *sbi);
+void quota_statfs(struct inode *inode, struct kstatfs *stat);
+bool host_quota_exempt(struct volume *vol);
+void host_quota_refused(struct volume *vol, u32 type, u32 id, bool inodes, bool hard);
 
 #endif

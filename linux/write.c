@@ -441,14 +441,13 @@ static int batch_enter(struct write_batch *batch, struct delta_op *op)
 	for (;;) {
 		got = batch_prepare(batch, thoroughly);
 		if (!got)
-			got = delta_enter(node->core.vol, op, batch->change.cost, batch->change.enter);
+			got = data_change_enter(&batch->change, op);
 		if (got)
 			return got;
 		got = folio_change_begin(op, node, batch->parts, batch->count);
 		if (likely(got >= 0))
 			return got;
-		delta_refund(op, batch->change.cost, 0);
-		delta_leave(op);
+		data_change_undone(&batch->change, op);
 		if (got != -EAGAIN || (thoroughly && batch->mode & WRITE_NOWAIT))
 			return got;
 		thoroughly = true;

@@ -362,6 +362,7 @@ static void state_take(struct data_run *run, struct folio_state *state)
 	taken = state_is_taken(state, run->slot);
 	spin_unlock(&node->data_lock);
 	if (!taken) {
+		folio_find_strays(node, folio);
 		if (folio_maybe_dma_pinned(folio))
 			taken = take_by_copy(run, state);
 		else
@@ -741,6 +742,8 @@ const struct tux3_host_ops vfs_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
 	.inode_kill = host_inode_kill,
+	.quota_exempt = host_quota_exempt,
+	.quota_refused = host_quota_refused,
 	.data_next = host_data_next,
 	.data_write = host_data_write,
 	.data_copy = host_data_copy,
@@ -776,18 +779,30 @@ static u64 stray_blocks(struct tux3_node *node, struct folio *folio)
 
 static int redirty_folio(struct tux3_node *node, struct folio *folio)
 {
-	u64 mask = folio_test_dirty(folio) ? stray_blocks(node, folio) : 0;
-	int err = 0;
+	u64 mask;
+	int err;
 
-	if (mask)
+	folio_lock(folio);
+	folio_find_strays(node, folio);
+	mask = folio_test_dirty(folio) ? stray_blocks(node, folio) : 0;
+	if (mask) {
+		folio_unlock(folio);
+		if (!sb_start_intwrite_trylock(node->vfs.i_sb))
+			return -EBUSY;
 		err = folio_make_dirty(node, folio, mask);
-	else
-		folio_lock(folio);
-	if (err)
-		return err == -EFAULT ? 0 : err;
+		sb_end_intwrite(node->vfs.i_sb);
+		if (err)
+			return err == -EFAULT ? 0 : err;
+	}
 	folio_clean(node, folio);
 	folio_unlock(folio);
 	return 0;
+}
+
+/* Known ones, or such that are to be found in what is dirty. */
+static bool may_have_strays(struct tux3_node *node)
+{
+	return test_bit(NODE_STRAYS, &node->flags) || (COMPAT_PROTECTS_BATCHES && mapping_writably_mapped(node->vfs.i_mapping));
 }
 
 /* With a reference: see file_redirty_strays(). */
@@ -802,7 +817,9 @@ static int redirty_strays(struct tux3_node *node)
 	folio_batch_init(&batch);
 	filemap_invalidate_lock_shared(node->vfs.i_mapping);	/* as a page fault */
 	/* While it is a swap file its blocks stay where they are: after that, then. */
-	wanted = !test_bit(NODE_SWAP, &node->flags) && test_and_clear_bit(NODE_STRAYS, &node->flags);
+	wanted = !test_bit(NODE_SWAP, &node->flags) && may_have_strays(node);
+	if (wanted)
+		clear_bit(NODE_STRAYS, &node->flags);
 	while (wanted && !err &&
 	       filemap_get_folios_tag(node->vfs.i_mapping, &index, ULONG_MAX, PAGECACHE_TAG_DIRTY, &batch)) {
 		for (i = 0; i < folio_batch_count(&batch) && !err; i++)
@@ -819,12 +836,14 @@ static int redirty_strays(struct tux3_node *node)
 /*
  * The flusher comes here without a reference, and the inode may be on its way out, waiting for the flusher alone: a
  * delta must not pin it any more.  What is dirty then goes with it.
+ *
+ * While the volume is frozen strays stay what they are: they came after that.  (Freezing syncs before the level of ours.)
  */
 int file_redirty_strays(struct tux3_node *node)
 {
 	int err;
 
-	if (likely(!test_bit(NODE_STRAYS, &node->flags)) || !node_grab_living(node))
+	if (likely(!may_have_strays(node)) || !node_grab_living(node))
 		return 0;
 	err = redirty_strays(node);
 	node_put_later(node);
@@ -833,11 +852,21 @@ int file_redirty_strays(struct tux3_node *node)
 
 /* ---- the VFS wants pages written ---- */
 
+#define FLUSHER_LEAVES_BYTES (64u << 10)
+
+static s64 front_bytes(struct volume *vol)
+{
+	return atomic64_read(&vol->delta.dirty_bytes[READ_ONCE(vol->delta.front) & 1]);
+}
+
 /*
  * There is one way to write a file's pages: a commit of everything.  Who waits for them (msync) gets one.  syncfs and umount
  * go on to ->sync_fs, which does it for all files at once; what they only begin before that is tagged.  The flusher, when
  * there is too much dirty memory or it got old, makes one itself: so it sees progress, and knows when to stop.  Others, and
- * sync(2) by way of the flusher, only want it to begin.
+ * sync(2) by way of the flusher, only want it to begin: sync_file_range(2), file by file, before an fsync or none.  For as little
+ * as an fsync commits with its file that is not worth a commit, and a flush.  Nor is it worth one for less still when the flusher
+ * thinks that there is too much: it looks each time when it has done something else, and a device that wrote little lately may, in
+ * its opinion, hold next to nothing.
  */
 int file_writepages(struct address_space *mapping, struct writeback_control *wbc)
 {
@@ -846,6 +875,8 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 	int err = file_redirty_strays(node);
 	u64 blocks = folio_dirty_blocks(node);
 
+	if (err == -EBUSY)
+		err = 0;
 	if (err && volume_error(vol))
 		node_lost(node);
 	else if (err && err != -EINTR)	/* that was a caller who was killed (sync_file_range): nothing is lost */
@@ -853,9 +884,12 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 	if (err || !blocks || wbc->for_sync || wbc->tagged_writepages)
 		return err;
 	if (wbc->sync_mode == WB_SYNC_NONE && !wbc->for_background && !wbc->for_kupdate) {
-		delta_request(vol);
+		if (front_bytes(vol) > DELTA_HEAVY_BYTES)
+			delta_request(vol);
 		return 0;
 	}
+	if (wbc->for_background && front_bytes(vol) <= FLUSHER_LEAVES_BYTES)
+		return 0;
 	err = delta_commit(vol);
 	if (!err)	/* else the flusher would come again at once */
 		wbc->nr_to_write -= min_t(u64, blocks << (vol->block_shift - PAGE_SHIFT), LONG_MAX / 2);

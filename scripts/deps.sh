@@ -4,7 +4,8 @@
 # Installs what this project needs and the machine lacks, from the distribution (Debian 12 or later, and
 # relatives).  Quiet, and without root, when there is nothing to do.
 #
-#	scripts/deps.sh [run|test]...	build and mount (default) | also: tests and benchmarks
+#	scripts/deps.sh [run|test|bench]...	build and mount (default) | also: tests and benchmarks | what
+#						bench/run full compares with
 set -euo pipefail
 
 RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev libblkid-dev)
@@ -14,13 +15,15 @@ RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev libb
 # The rest: tests.
 TEST=(libcmocka-dev python3 python3-pytest acl attr git graphviz mount util-linux procps
       dbench fsmark fuse2fs e2fsprogs python3-matplotlib gcc-12 libelf-dev xz-utils zstd dpkg)
+BENCH=(xfsprogs btrfs-progs)
 
 wanted=("${RUN[@]}")
 for what in "$@"; do
 	case $what in
 	run) ;;
 	test) wanted+=("${TEST[@]}") ;;
-	*) echo "deps.sh: \"$what\" is neither run nor test." >&2; exit 2 ;;
+	bench) wanted+=("${BENCH[@]}") ;;
+	*) echo "deps.sh: \"$what\" is neither run nor test nor bench." >&2; exit 2 ;;
 	esac
 done
 

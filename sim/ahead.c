@@ -58,6 +58,27 @@ bool run_was_ahead(const struct sim_run *run, u32 id)
 	return false;
 }
 
+/* Would a crash now leave the directory as it is, by what went ahead on top of the newest delta on the disk? */
+bool run_dir_is_ahead(const struct sim_run *run, u32 id, const struct boundary *boundary)
+{
+	struct ahead_range range;
+	bool same = true;
+	u32 i;
+
+	if (!S_ISDIR(run->state->inodes[id]->mode))
+		return false;
+	aheads_find(run, boundary->delta, U64_MAX, &range);
+	for (i = 0; i < boundary->count && same; i++) {
+		struct m_state *state = model_snapshot(boundary->states[i]);
+		const char *why;
+		u64 delta;
+
+		same = aheads_put(run, &range, range.issued, 0, state, &delta, &why) && model_same_dir(state, run->state, id);
+		model_put(state);
+	}
+	return same;
+}
+
 void aheads_find(const struct sim_run *run, u64 above, u64 acked_at, struct ahead_range *range)
 {
 	u32 i;

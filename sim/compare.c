@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "sim.h"
+#include "core/quota/quota.h"
 
 #define DIFFERENCES_MAX	8	/* told */
 #define HOLE_EDGE	8192	/* of a large hole, so much is read at both ends */
@@ -399,10 +400,34 @@ u32 compare_below(struct tux3 *volume, const struct m_state *state, u32 id, cons
 	return diff->count;
 }
 
+static void compare_limits(struct tux3 *volume, const struct m_state *state, struct difference *diff)
+{
+	struct tux3_quota quota;
+	struct tux3_statfs stat;
+	u32 type, id;
+
+	if (!quota_kept(&tux3_core(volume)->quota) || tux3_statfs(volume, &stat))
+		return;
+	for (type = 0; type < SIM_QUOTA_TYPES; type++) {
+		for (id = 1; id < SIM_QUOTA_IDS; id++) {
+			const struct m_limits *want = &state->limits[type][id];
+			int err = tux3_quota_get(volume, type, id, &quota);
+			u64 soft = quota.bytes_soft / stat.block_size, hard = quota.bytes_hard / stat.block_size;
+
+			if (err)
+				note_difference(diff, "quota of type %u, id %u: %s", type, id, strerror(-err));
+			else if (soft != want->soft || hard != want->hard || quota.inodes_hard != want->inodes)
+				note_difference(diff, "quota of type %u, id %u: limits %llu, %llu, %llu instead of %llu, %llu, %llu", type, id,
+						soft, hard, (u64)quota.inodes_hard, want->soft, want->hard, want->inodes);
+		}
+	}
+}
+
 u32 compare_tree(struct tux3 *volume, const struct m_state *state, u8 *buffer, struct difference *diff)
 {
 	diff->count = 0;
 	diff->used = 0;
 	diff->text[0] = 0;
+	compare_limits(volume, state, diff);
 	return compare_below(volume, state, M_ROOT, "", buffer, diff);
 }

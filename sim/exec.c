@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "sim.h"
+#include "core/quota/quota.h"
 
 #define OP_SECONDS 1000000001ULL	/* the clock's step between operations, in ns */
 
@@ -197,6 +198,17 @@ static s64 exec_on_node(struct sim_run *run, const struct sim_op *op, struct tux
 	}
 }
 
+static int exec_quota(struct sim_run *run, const struct sim_op *op)
+{
+	struct tux3_quota quota = {
+		.bytes_soft = op->limits.soft * run->params->block_size, .bytes_hard = op->limits.hard * run->params->block_size,
+		.inodes_hard = op->limits.inodes,
+	};
+
+	return tux3_quota_set(run->volume, op->flags, op->uid, &quota,
+			      TUX3_QUOTA_BYTES_SOFT | TUX3_QUOTA_BYTES_HARD | TUX3_QUOTA_INODES_HARD);
+}
+
 static void exec_op(struct sim_run *run, const struct sim_op *op, struct result *result)
 {
 	struct tux3_node *node;
@@ -225,6 +237,9 @@ static void exec_op(struct sim_run *run, const struct sim_op *op, struct result 
 		return;
 	case SIM_SYNC:
 		result->err = tux3_sync(run->volume);
+		return;
+	case SIM_QUOTA:
+		result->err = exec_quota(run, op);
 		return;
 	case SIM_COMPARE:
 	case SIM_NONE:
@@ -274,6 +289,73 @@ static void check_full(struct sim_run *run, const struct sim_op *op, const struc
 		 op->len < stat.blocks / 8 * stat.block_size)
 		sim_fail(run, "%s: ENOSPC with %llu of %llu blocks available", text,
 			 (unsigned long long)stat.available_blocks, (unsigned long long)stat.blocks);
+}
+
+/* A quota may only be what refuses if there are limits. */
+static void check_quota_refusal(struct sim_run *run, const struct sim_op *op, const struct m_state *before, const char *text)
+{
+	static const struct m_limits none;
+	u32 type, id;
+
+	for (type = 0; type < SIM_QUOTA_TYPES; type++)
+		for (id = 1; id < SIM_QUOTA_IDS; id++)
+			if (memcmp(&before->limits[type][id], &none, sizeof(none)) && may_be_full(op, before))
+				return;
+	sim_fail(run, "%s: refused for a quota", text);
+}
+
+/* What was granted to each user and group: 0 to who has no limits. */
+struct granted {
+	s64 blocks[SIM_QUOTA_TYPES][SIM_QUOTA_IDS], inodes[SIM_QUOTA_TYPES][SIM_QUOTA_IDS];
+};
+
+static struct quota *limited_quota(struct sim_run *run, u32 type, u32 id)
+{
+	struct volume *vol = tux3_core(run->volume);
+	struct quota *quota = quota_hold(vol, type, id);
+
+	if (quota && !quota_load(vol, quota) && READ_ONCE(quota->mode) == QUOTA_LIMITED)
+		return quota;
+	quota_put(vol, quota);
+	return NULL;
+}
+
+static bool is_above(s64 now, s64 before, u64 limit)
+{
+	return limit && now > max_t(s64, before, limit);
+}
+
+static void tell_above(struct sim_run *run, const struct sim_op *op, u32 type, u32 id, s64 blocks, s64 inodes,
+		       const struct quota_limits *limits)
+{
+	sim_fail(run, "%s: quota of type %u, id %u: %lld blocks, %lld inodes, above the limits %llu, %llu", sim_op_name(op->kind), type,
+		 id, blocks, inodes, limits->blocks_hard, limits->inodes_hard);
+}
+
+/* after: nobody got more than he had, or may have. */
+static void note_granted(struct sim_run *run, struct granted *granted, const struct sim_op *after)
+{
+	u32 type, id;
+
+	if (!run->params->weights[SIM_QUOTA] || run->faulty)
+		return;
+	for (type = 0; type < SIM_QUOTA_TYPES; type++) {
+		for (id = 1; id < SIM_QUOTA_IDS; id++) {
+			s64 *blocks = &granted->blocks[type][id], *inodes = &granted->inodes[type][id];
+			s64 had_blocks = *blocks, had_inodes = *inodes;
+			struct quota *quota = limited_quota(run, type, id);
+			struct quota_limits limits;
+
+			*blocks = *inodes = 0;
+			if (!quota)
+				continue;
+			quota_granted(quota, blocks, inodes, &limits);
+			quota_put(tux3_core(run->volume), quota);
+			if (after && (is_above(*blocks, had_blocks, limits.blocks_hard) ||
+				      is_above(*inodes, had_inodes, limits.inodes_hard)))
+				tell_above(run, after, type, id, *blocks, *inodes, &limits);
+		}
+	}
 }
 
 /* The state with the first part of a fallocate done, as far as size and contents of the file tell; or NULL. */
@@ -398,6 +480,13 @@ static void check_result(struct sim_run *run, const struct sim_op *op, struct m_
 		note_failed_batches(run, op, before);
 		return;
 	}
+	if (result->err == -EDQUOT) {
+		check_quota_refusal(run, op, before, text);
+		run->totals->edquot++;
+		run->reach.refused++;
+		note_failed_batches(run, op, before);
+		return;
+	}
 	if (run->faulty && (result->err == -EIO || result->err == -ENOMEM || result->err == -EROFS)) {
 		settle_failed(run, op, before);
 		return;
@@ -456,6 +545,7 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 					 run_fsyncs_ahead(run) };
 	struct m_state *before = model_snapshot(run->state), *after = NULL;
 	struct result result = { 0 };
+	struct granted granted = { };
 	int expected;
 
 	run->op_index++;
@@ -472,7 +562,10 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 	expected = model_apply(run->state, op, run->clock);
 	if (run->faulty)
 		after = model_snapshot(run->state);
+	note_granted(run, &granted, NULL);
 	exec_op(run, op, &result);
+	if (op->kind != SIM_QUOTA)
+		note_granted(run, &granted, op);
 	fault_pause(run, true);
 	check_result(run, op, before, expected, &result);
 	if (!result.err)

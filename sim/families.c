@@ -725,6 +725,73 @@ static void ahead_live(struct life *life)
 	}
 }
 
+/* ---- dirs: new files that are synced, and then their directory ---- */
+
+static void dirs_params(struct sim_params *params, struct rng *rng)
+{
+	ahead_params(params, rng);
+	params->tight = false;
+	params->lives = 2;
+}
+
+/* After which not all that is new in the directory went ahead with a file; mostly. */
+static void dirs_change(struct life *life, const char *dir, const char *path)
+{
+	struct sim_op xattr = { .kind = SIM_SETXATTR, .b = "user.x", .len = rng_below(life->rng, 200) };
+	char other[SIM_PATH_MAX];
+
+	snprintf(xattr.a, sizeof(xattr.a), "%s", dir);
+	snprintf(other, sizeof(other), "%.20s/other%u", dir, (u32)rng_below(life->rng, 4));
+	switch (rng_below(life->rng, 7)) {
+	case 0:
+		op_on(life, SIM_UNLINK, path, 0, 0);
+		break;
+	case 1:
+		op_on(life, SIM_UNLINK, other, 0, 0);
+		break;
+	case 2:
+		op_on(life, SIM_CREATE, other, 0, 0);
+		break;
+	case 3:
+		op_on(life, SIM_MKDIR, other, 0, 0);
+		break;
+	case 4:
+		set_attr(life, dir);
+		break;
+	case 5:
+		make_op(life, &xattr);
+		break;
+	default:
+		ahead_change(life, path);
+	}
+}
+
+static void dirs_live(struct life *life)
+{
+	char dir[SIM_PATH_MAX], path[SIM_PATH_MAX];
+	u32 i, n;
+
+	if (!life->run->life) {
+		make_dirs(life, 4);
+		sync_all(life);
+	}
+	run_first_ahead(life->run);
+	for (i = 0; i < 150; i++) {
+		snprintf(dir, sizeof(dir), "d%u", (u32)rng_below(life->rng, 4));
+		for (n = 1 + rng_below(life->rng, 3); n; n--) {
+			snprintf(path, sizeof(path), "%.20s/l%u-n%u-%u", dir, life->run->life, i, n);
+			op_on(life, SIM_CREATE, path, 0, 0);
+			op_on(life, SIM_WRITE, path, 0, rng_log(life->rng, 14));
+			if (!rng_one_in(life->rng, 10))
+				fsync_file(life, path);
+		}
+		if (rng_one_in(life->rng, 3))
+			dirs_change(life, dir, path);
+		if (!rng_one_in(life->rng, 3))
+			fsync_file(life, dir);
+	}
+}
+
 /* ---- pages: a database that writes no page twice to be safe ---- */
 
 #define PAGES_FILES	3u
@@ -781,6 +848,61 @@ static void pages_live(struct life *life)
 	}
 }
 
+/* ---- quota: users at their limits, which change ---- */
+
+#define QUOTA_FILES 8u
+
+static void quota_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = (8 + rng_below(rng, 9)) * MIB;
+	params->quota = true;
+	params->lives = 3;
+	params->cuts = 8;
+	params->options.log_blocks = 1 + rng_below(rng, 60);
+	params->options.overlay_entries = rng_one_in(rng, 2) ? 0 : 1 + rng_below(rng, 30);
+	params->options.slice_extents = rng_one_in(rng, 2) ? 2 : 0;
+	params->weights[SIM_WRITE] = 30;
+	params->weights[SIM_QUOTA] = params->weights[SIM_CREATE] = params->weights[SIM_FALLOCATE] = 6;
+	params->weights[SIM_SETATTR] = 12;
+	params->weights[SIM_TRUNCATE] = params->weights[SIM_APPEND] = params->weights[SIM_UNLINK] = 8;
+	params->weights[SIM_SETXATTR] = params->weights[SIM_RENAME] = params->weights[SIM_FSYNC] = params->weights[SIM_SYNC] = 4;
+	params->weights[SIM_OPEN] = params->weights[SIM_CLOSE] = params->weights[SIM_TMPFILE] = 2;
+}
+
+/* Files that belong to somebody, and hardly any room for more. */
+static void quota_make(struct life *life)
+{
+	char path[SIM_PATH_MAX];
+	u32 i;
+
+	for (i = 0; i < QUOTA_FILES; i++) {
+		struct sim_op owner = { .kind = SIM_SETATTR, .flags = TUX3_SET_UID | TUX3_SET_GID, .uid = i % SIM_QUOTA_IDS,
+					.gid = i / 2 % SIM_QUOTA_IDS };
+
+		snprintf(path, sizeof(path), "q%u", i);
+		op_on(life, SIM_CREATE, path, 0, 0);
+		snprintf(owner.a, sizeof(owner.a), "%s", path);
+		make_op(life, &owner);
+		op_on(life, SIM_WRITE, path, rng_below(life->rng, 40000), 1 + rng_below(life->rng, 30000));
+	}
+	for (i = 1; i < SIM_QUOTA_IDS; i++) {
+		struct sim_op limit = { .kind = SIM_QUOTA, .flags = i % SIM_QUOTA_TYPES, .uid = i,
+					.limits = { .hard = 5 + rng_below(life->rng, 30) } };
+
+		make_op(life, &limit);
+	}
+}
+
+static void quota_live(struct life *life)
+{
+	u32 i;
+
+	if (!life->run->life)
+		quota_make(life);
+	for (i = 0; i < 160 && !life->run->failed; i++)
+		run_random_op(life->run, life->rng);
+}
+
 /* A mount that has to finish a truncate takes as long as that; all others have this limit. */
 #define MOUNT_MS .most.mount_ms = 5000
 
@@ -801,8 +923,11 @@ static const struct family families[] = {
 	  { .least.replay_nodes = 400, MOUNT_MS } },
 	{ "ahead", "fsyncs of single files, many of them on top of one commit", ahead_params, ahead_live,
 	  { .least.intents = 4, MOUNT_MS } },
+	{ "dirs", "new files that are synced, then their directories", dirs_params, dirs_live,
+	  { .least.intents = 1, MOUNT_MS } },
 	{ "pages", "pages of databases, written whole or not at all, with fsyncs", pages_params, pages_live,
 	  { .least.intents = 2, MOUNT_MS } },
+	{ "quota", "users and groups at their limits, which change", quota_params, quota_live, { MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */

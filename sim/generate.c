@@ -217,8 +217,27 @@ static bool draw_setattr(struct generator *gen)
 	op->mode = rng_below(gen->rng, 01000);
 	op->uid = rng_one_in(gen->rng, 4) ? rng_next(gen->rng) % 0xfffffffe : rng_below(gen->rng, 4);
 	op->gid = rng_below(gen->rng, 4);
+	if (gen->params->weights[SIM_QUOTA])
+		op->uid %= SIM_QUOTA_IDS;
 	op->mtime = rng_next(gen->rng) % (1ULL << 62);
 	return rng_one_in(gen->rng, 3) ? pick(gen, S_IFDIR, op->a) : pick(gen, ANY_TYPE, op->a);
+}
+
+/* Mostly tight. */
+static bool draw_quota(struct generator *gen)
+{
+	struct m_limits *limits = &gen->op->limits;
+
+	gen->op->flags = rng_below(gen->rng, SIM_QUOTA_TYPES);
+	gen->op->uid = 1 + rng_below(gen->rng, SIM_QUOTA_IDS - 1);
+	*limits = (struct m_limits){};
+	if (!rng_one_in(gen->rng, 4))
+		limits->hard = rng_log(gen->rng, 7);
+	if (rng_one_in(gen->rng, 4))
+		limits->soft = rng_log(gen->rng, 5);
+	if (rng_one_in(gen->rng, 2))
+		limits->inodes = rng_below(gen->rng, 5);
+	return true;
 }
 
 /* Fill in the operands for the kind; false: it does not fit now. */
@@ -259,6 +278,8 @@ static bool draw_operands(struct generator *gen)
 	case SIM_FDATASYNC:
 		return rng_one_in(gen->rng, 4) ? pick(gen, S_IFDIR, op->a) : pick_file(gen, op->a);
 	case SIM_SYNC:
+	case SIM_QUOTA:
+		return draw_quota(gen);
 	case SIM_COMPARE:
 	case SIM_NONE:
 		return true;

@@ -216,10 +216,10 @@ static void wait_for_workers(const struct sim_config *config, unit_fn fn, u64 fi
 static void print_totals(const struct sim_totals *totals, double spent)
 {
 	printf("%llu operations, %llu commits, %llu writes, %llu cuts, %llu images (%llu of them second-level), "
-	       "%llu checks, %llu comparisons, %llu out of space, %llu faults, %llu recoveries, %llu cuts in recoveries, "
+	       "%llu checks, %llu comparisons, %llu out of space, %llu over quota, %llu faults, %llu recoveries, %llu cuts in recoveries, "
 	       "%llu overdrafts, %llu fsyncs ahead, %llu intents recovered; %.1f s\n",
 	       totals->ops, totals->commits, totals->writes, totals->cuts, totals->images, totals->second_images,
-	       totals->checks, totals->compares, totals->enospc, totals->faults, totals->recoveries,
+	       totals->checks, totals->compares, totals->enospc, totals->edquot, totals->faults, totals->recoveries,
 	       totals->recovery_cuts, totals->overdrafts, totals->ahead, totals->intents, spent);
 	printf("%llu passed, %llu failed\n", totals->passed, totals->failed);
 }

@@ -462,6 +462,23 @@ static const char *put_new(struct m_state *state, const struct m_state *then, u3
 	return NULL;
 }
 
+bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id)
+{
+	const struct m_inode *dir = id < a->count ? a->inodes[id] : NULL, *other = b->inodes[id];
+	u32 i;
+
+	if (!dir || dir->mode != other->mode || dir->uid != other->uid || dir->gid != other->gid || dir->mtime != other->mtime ||
+	    dir->ctime != other->ctime || dir->entry_count != other->entry_count || !same_xattrs(dir, other))
+		return false;
+	for (i = 0; i < other->entry_count; i++) {
+		const struct m_entry *entry = model_entry(dir, other->entries[i].name);
+
+		if (!entry || entry->id != other->entries[i].id)
+			return false;
+	}
+	return true;
+}
+
 const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id)
 {
 	bool is_there = id < state->count && state->inodes[id];

@@ -54,11 +54,20 @@ struct m_inode {
 	u32 xattr_count;
 };
 
+/* Limits of users and groups, by type and id; those of id 0 are not used. */
+#define SIM_QUOTA_TYPES	2u
+#define SIM_QUOTA_IDS	4u
+
+struct m_limits {
+	u64 soft, hard, inodes;		/* in blocks; 0: none */
+};
+
 struct m_state {
 	u32 refs;
 	u32 count;
 	struct m_inode **inodes;	/* by id; NULL: gone */
 	u32 slots[SIM_SLOTS];		/* open files: ids or M_NONE */
+	struct m_limits limits[SIM_QUOTA_TYPES][SIM_QUOTA_IDS];
 	u64 version;			/* changes with every successful change */
 };
 
@@ -68,7 +77,7 @@ struct m_state {
 	X(UNLINK, "unlink") X(RMDIR, "rmdir") X(RENAME, "rename") X(WRITE, "write") X(APPEND, "append") \
 	X(TRUNCATE, "truncate") X(FALLOCATE, "fallocate") X(SETATTR, "setattr") X(SETXATTR, "setxattr") \
 	X(REMOVEXATTR, "removexattr") X(OPEN, "open") X(CLOSE, "close") X(TMPFILE, "tmpfile") \
-	X(FSYNC, "fsync") X(FDATASYNC, "fdatasync") X(SYNC, "sync") X(COMPARE, "compare") X(NONE, "none")
+	X(FSYNC, "fsync") X(FDATASYNC, "fdatasync") X(SYNC, "sync") X(COMPARE, "compare") X(NONE, "none") X(QUOTA, "quota")
 
 enum sim_op_kind {
 #define X(NAME, name) SIM_##NAME,
@@ -85,7 +94,8 @@ struct sim_op {
 	u64 offset, len;	/* len: also size of truncate, length of an xattr value */
 	u64 seed;		/* what is written */
 	u32 mode;		/* permission bits, or type and permissions (mknod), fallocate's mode, slot */
-	u32 flags;		/* rename, setxattr, TUX3_SET_... of setattr, SIM_ATOMIC of write */
+	u32 flags;		/* rename, setxattr, TUX3_SET_... of setattr, SIM_ATOMIC of write, type of a quota */
+	struct m_limits limits;	/* of a quota, for uid */
 	u32 uid, gid, major, minor;
 	u64 mtime;
 };
@@ -119,6 +129,8 @@ bool model_ino_taken(const struct m_state *state, u64 ino, u32 but);
  * NULL, or why that cannot be; what is left of the state then is of no use.
  */
 const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id);
+/* The same names, attributes and xattrs, but for the times of access and birth. */
+bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id);
 /* The volume was closed or crashed: nothing is open, what has no name is gone. */
 void model_forget_open(struct m_state *state);
 

@@ -32,6 +32,12 @@ const char *sim_op_name(enum sim_op_kind kind)
 
 void sim_op_print(const struct sim_op *op, char *text, size_t size)
 {
+	if (op->kind == SIM_QUOTA) {
+		snprintf(text, size, "quota of type %u, id %u: soft %llu, hard %llu blocks, %llu inodes", op->flags, op->uid,
+			 (unsigned long long)op->limits.soft, (unsigned long long)op->limits.hard,
+			 (unsigned long long)op->limits.inodes);
+		return;
+	}
 	snprintf(text, size, "%s \"%s\" \"%s\" offset %llu len %llu mode %#o flags %#x", sim_op_name(op->kind),
 		 op->a, op->b, (unsigned long long)op->offset, (unsigned long long)op->len, op->mode, op->flags);
 }
@@ -422,6 +428,10 @@ int model_apply(struct m_state *state, const struct sim_op *op, u64 now)
 	case SIM_OPEN:
 	case SIM_CLOSE:
 		return apply_open(state, op);
+	case SIM_QUOTA:
+		state->limits[op->flags][op->uid] = op->limits;
+		state->version++;
+		return 0;
 	case SIM_SYNC:
 	case SIM_COMPARE:
 	case SIM_NONE:

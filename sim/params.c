@@ -17,7 +17,7 @@ static void draw_weights(struct sim_params *params, struct rng *rng)
 	};
 	u32 i;
 
-	for (i = 0; i < SIM_OP_KINDS; i++)
+	for (i = 0; i < SIM_QUOTA; i++)		/* that one is for volumes with quotas */
 		params->weights[i] = usual[i] * (rng_one_in(rng, 5) ? 0 : rng_log(rng, 4));
 	params->weights[SIM_CREATE] += 10;
 	params->weights[SIM_SYNC] += 5;
@@ -111,6 +111,12 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 	params->disk.seed = rng_next(&rng);
 	params->options.discard = rng_one_in(&rng, 3);
 	params_fsync(params, config, seed);
+	if (params->quota && rng_hash(seed, 11) % 4) {
+		params->weights[SIM_QUOTA] = 12;
+		params->weights[SIM_SETATTR] += 30;
+		params->weights[SIM_WRITE] += 20;
+		params->ops += params->ops / 2;
+	}
 	if (params->options.fsync == TUX3_FSYNC_AHEAD && rng_hash(seed, 7) % 2)
 		draw_ahead(params);
 	params_canary(params, config);

@@ -269,7 +269,7 @@ void run_note_fsync(struct sim_run *run, const struct sim_op *op)
 			count++;
 		}
 	}
-	if (!count && run_was_ahead(run, id))
+	if (!count && (run_was_ahead(run, id) || run_dir_is_ahead(run, id, boundary)))
 		return;
 	if (!count) {
 		sim_fail(run, "fsync of \"%s\" returned, but delta %llu, the newest on the disk, does not have its "

@@ -54,7 +54,7 @@ struct sim_config {
 
 #define SIM_TOTALS(X) \
 	X(passed) X(failed) X(ops) X(commits) X(writes) X(cuts) X(images) X(second_images) X(checks) \
-	X(compares) X(enospc) X(faults) X(recoveries) X(recovery_cuts) X(overdrafts) \
+	X(compares) X(enospc) X(edquot) X(faults) X(recoveries) X(recovery_cuts) X(overdrafts) \
 	X(ahead) X(intents)
 
 /* How far workloads got: of each the largest value seen.  X(name, "what", "unit"). */
@@ -69,6 +69,7 @@ struct sim_config {
 	X(groups,	"groups in memory",		"groups") \
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \
+	X(refused,	"refused for quotas",		"operations") \
 	X(mount_ms,	"slowest mount after a crash",	"ms, at 8 ms for a read") \
 	X(clean_ms,	"slowest clean mount",		"ms") \
 	X(mount_kib,	"memory of a mount after a crash", "KiB") \
@@ -84,7 +85,7 @@ struct sim_goal {
 	struct sim_reach least, most;	/* 0: no matter */
 };
 
-#define SIM_KINDS 12u	/* of workloads that are counted apart: random ones and the families */
+#define SIM_KINDS 16u	/* of workloads that are counted apart: random ones and the families */
 
 struct sim_totals {
 #define X(name) u64 name;
@@ -215,6 +216,7 @@ u64 run_fsyncs_ahead(struct sim_run *run);	/* so far */
 void run_note_ahead(struct sim_run *run, const struct sim_op *op, u64 delta, bool sure);
 void run_forget_aheads(struct sim_run *run);
 /* Is the newest change of the inode one that went ahead? */
+bool run_dir_is_ahead(const struct sim_run *run, u32 id, const struct boundary *boundary);
 bool run_was_ahead(const struct sim_run *run, u32 id);
 
 /* Those that come in question on top of a delta: from run->aheads[first] on. */

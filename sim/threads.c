@@ -363,6 +363,7 @@ static void crew_params(struct crew *crew, const struct sim_config *config, u64 
 	struct rng rng = { rng_hash(seed, 4) };
 
 	params_draw(params, config, seed);
+	params->weights[SIM_QUOTA] = 0;		/* limits are the volume's, and each member has an oracle of its own */
 	params->volume_bytes = params->disk.size_bytes = 64 << 20;
 	params->block_size = 4096;
 	params->tight = false;

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import dbench
 from databases import DATABASES
 from filesystems import FILESYSTEMS, execute, mount_line
-from measure import MEASUREMENTS, Setting
+from measure import MEASUREMENTS, Setting, drop_caches
 
 MOUNT_POINT = Path("/tmp/bench-mnt")
 SYSCTLS = ("dirty_background_ratio", "dirty_ratio", "dirty_expire_centisecs", "dirty_writeback_centisecs",
@@ -94,8 +94,7 @@ def write_to(path, text):
 
 def calm_down():
     """As little as possible of what was before: nothing dirty, no caches, memory in one piece."""
-    os.sync()
-    write_to("/proc/sys/vm/drop_caches", "3\n")
+    drop_caches()
     write_to("/proc/sys/vm/compact_memory", "1\n")
 
 

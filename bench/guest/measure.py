@@ -36,6 +36,12 @@ class Setting:
         return Snapshot(self.disk, self.own_folder)
 
 
+def drop_caches():
+    os.sync()
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("3\n")
+
+
 class Syncer(threading.Thread):
     """sync(2) every so many seconds."""
 
@@ -231,4 +237,24 @@ def measure_fsync(setting):
     yield "CPU machine", "us/operation", "lower", usage.busy_s * 1e6 / operations
 
 
-MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync}
+# ---- mappings ----
+
+def measure_mmap(setting):
+    """params: program, way (of the program), mib"""
+    params, path = setting.params, setting.path / "file"
+    begin = setting.snapshot()
+    stored_ns, durable_ns, pieces = map(int, execute([params["program"], path, "fill", params["way"], params["mib"]]).split())
+    usage = Usage(begin, setting.snapshot())
+    drop_caches()
+    read_ns = int(execute([params["program"], path, "read", params["mib"]]))
+    yield "", "s", "lower", durable_ns / 1e9
+    yield "stores alone", "s", "lower", stored_ns / 1e9
+    yield "pieces", "runs", "lower", None if pieces < 0 else pieces
+    yield "cold read", "s", "lower", setting.disk and read_ns / 1e9
+    yield from counts_of_disk(usage.disk, params["mib"], "per MiB")
+    yield "CPU machine", "ms/MiB", "lower", usage.busy_s * 1e3 / params["mib"]
+    setting.details["usage"] = {"kernel_threads_s": usage.busiest(), "disk": usage.disk, "own_counters": usage.own}
+
+
+MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync,
+                "mmap": measure_mmap}

@@ -286,6 +286,24 @@ static int balloc_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 
 	}
 }
 
+/* What was found is in use. */
+static void balloc_taken(struct volume *vol, enum balloc_kind kind, u64 goal, const struct placement *place, u64 *addr, u32 *len)
+{
+	struct balloc *balloc = &vol->balloc;
+
+	group_set_busy(balloc, place->group, place->from, place->len);
+	if (kind == BALLOC_LOG)
+		place->group->extra += place->len;
+	else
+		group_set_disk(balloc, place->group, kind, place->from, place->len);
+	group_place(balloc, place->group);
+	atomic64_inc(&balloc->extents_allocated);
+	balloc->taken[kind] += place->len;
+	*addr = place->group->start + place->from;
+	*len = place->len;
+	trace_tux3_balloc(vol, kind, goal, *addr, *len);
+}
+
 int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
 		 u64 *addr, u32 *len)
 {
@@ -301,21 +319,48 @@ int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u
 	want = min_t(u64, want, free);
 	mutex_lock(&balloc->lock);
 	err = balloc_find(vol, kind, goal, min, want, &place);
-	if (err)
-		goto out;
-	group_set_busy(balloc, place.group, place.from, place.len);
-	if (kind == BALLOC_LOG)
-		place.group->extra += place.len;
-	else
-		group_set_disk(balloc, place.group, kind, place.from, place.len);
-	group_place(balloc, place.group);
-	atomic64_inc(&balloc->extents_allocated);
-	balloc->taken[kind] += place.len;
-	*addr = place.group->start + place.from;
-	*len = place.len;
-	trace_tux3_balloc(vol, kind, goal, *addr, *len);
-out:
+	if (!err)
+		balloc_taken(vol, kind, goal, &place, addr, len);
 	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+int balloc_window_take(struct volume *vol, u64 ino, u64 block, u32 want, u64 *addr, u32 *len)
+{
+	struct balloc *balloc = &vol->balloc;
+	s64 free = atomic64_read(&balloc->free_blocks);
+	struct placement place;
+	int err;
+
+	if (free < 1)
+		return -ENOSPC;
+	mutex_lock(&balloc->lock);
+	err = placement_in_window(vol, ino, block, min_t(u64, want, free), &place);
+	if (!err) {
+		atomic64_inc(&balloc->allocs);
+		balloc_taken(vol, BALLOC_DATA, place.group->start + place.from, &place, addr, len);
+	}
+	mutex_unlock(&balloc->lock);
+	return err;
+}
+
+int balloc_window_open(struct volume *vol, const struct balloc_window *window, u64 hint)
+{
+	int err;
+
+	mutex_lock(&vol->balloc.lock);
+	err = placement_window_open(vol, window, hint);
+	mutex_unlock(&vol->balloc.lock);
+	return err;
+}
+
+int balloc_window_again(struct volume *vol, const struct balloc_window *window, u64 addr, u64 wanted)
+{
+	int err;
+
+	mutex_lock(&vol->balloc.lock);
+	err = placement_window_again(vol, window, addr, wanted);
+	mutex_unlock(&vol->balloc.lock);
 	return err;
 }
 

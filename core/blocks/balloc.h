@@ -48,12 +48,13 @@ enum balloc_kind { BALLOC_DATA, BALLOC_NODE, BALLOC_LOG, BALLOC_KINDS };	/* LOG:
 struct balloc_stretch {
 	u64 next, end;		/* not taken yet; next >= end: none */
 	u32 size;		/* blocks it had at first */
+	u64 ino, block;		/* a window of this file, for its blocks from there on: next stays.  ino 0: no window */
 	u64 used;		/* balloc->clock when last taken from */
 };
 
 /* One for each kind (DATA's stays empty), then those of files that grow. */
 #define BALLOC_FILE_STRETCHES	3
-#define BALLOC_STRETCHES	32
+#define BALLOC_STRETCHES	64
 
 struct balloc_chunk;		/* freemap.h */
 
@@ -68,7 +69,7 @@ struct balloc {
 	u64 node_goal, log_goal, data_goal;	/* lock: where the last of that kind ended */
 	u64 large_goal;			/* lock: the same for the first blocks of large files */
 	struct balloc_stretch stretches[BALLOC_STRETCHES];	/* lock */
-	u32 stretched;			/* lock: a bit for each stretch that there may be; the others are none */
+	u64 stretched;			/* lock: a bit for each stretch that there may be; the others are none */
 	u64 clock;			/* lock: counts use of stretches */
 	struct list_head changed;	/* lock: groups whose disk bits changed since the last snapshot */
 	struct list_head pinned;	/* lock: other groups that cannot be read again as they are */
@@ -112,6 +113,25 @@ void balloc_exit(struct volume *vol);
  */
 int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
 		 u64 *addr, u32 *len);
+
+/*
+ * Windows, for files that are filled out of order: file blocks from block on have their places in a run of len disk
+ * blocks, which others leave alone while there are others.  open: free blocks, at hint if they are free there (0: no
+ * hint).  again: at addr, for a window that was forgotten, without what other windows have of it; if the place of wanted
+ * is free and others have hardly any of the part that was looked at.  Both: -ENOSPC.  take: data blocks for up to want
+ * file blocks, at their places; -ENOENT: the block has no window, -ENOSPC: its place is in use.  Windows have at most
+ * balloc_window_max() blocks, a power of 2 or (space is short) 0; the least recently used is forgotten.
+ */
+struct balloc_window {
+	u64 ino, block;
+	u32 len;
+	u32 blocks;		/* again: of the file blocks [low, high) so many have places */
+	u64 low, high;
+};
+int balloc_window_open(struct volume *vol, const struct balloc_window *window, u64 hint);
+int balloc_window_again(struct volume *vol, const struct balloc_window *window, u64 addr, u64 wanted);
+int balloc_window_take(struct volume *vol, u64 ino, u64 block, u32 want, u64 *addr, u32 *len);
+u32 balloc_window_max(struct volume *vol);
 
 /*
  * Blocks for tree nodes in memory.  promise: so many free blocks are kept for nodes that are not written yet;

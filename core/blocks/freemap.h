@@ -119,6 +119,10 @@ void placement_init(struct volume *vol);
 /* Choose a free run, which the caller marks busy at once.  0, -ENOSPC, -EIO, -ENOMEM. */
 int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
 		   struct placement *place);
+/* For balloc_window_open() and so on. */
+int placement_window_open(struct volume *vol, const struct balloc_window *window, u64 hint);
+int placement_window_again(struct volume *vol, const struct balloc_window *window, u64 addr, u64 wanted);
+int placement_in_window(struct volume *vol, u64 ino, u64 block, u32 want, struct placement *place);
 /* These blocks are not busy any more. */
 void placement_freed(struct balloc_group *group, u32 from, u32 len);
 

@@ -9,7 +9,8 @@
  * files elsewhere (large_goal).  A file that goes on gets the blocks behind its last ones.  If they are taken,
  * it is one of several that grow at the same time: it gets a stretch of its own, several times what it
  * asks for, twice as long each time; so do the others, and from then on they do not cut each other up.  Files
- * written at once never get a stretch, and leave no gaps.
+ * written at once never get a stretch, and leave no gaps.  A file that is filled out of order gets windows:
+ * stretches that are taken from anywhere, so that each block has its neighbours-to-be beside it.
  *
  * Stretches live in memory only, the least recently used goes, and all go when space is short: they never
  * cause -ENOSPC.  None are made when they would hold a notable part of what is free.
@@ -26,6 +27,7 @@
  *
  * Locking: balloc->lock, held by all callers.
  */
+#include "core/blocks/balloc.h"
 #include "core/blocks/freemap.h"
 #include "core/volume.h"
 
@@ -38,6 +40,8 @@
 #define FILE_STRETCH_MAX 8192u
 #define FILE_STRETCH_FACTOR 8u
 #define STRETCH_SHARE	64u	/* a stretch is at most this part of the free blocks */
+#define WINDOW_MAX	8192u
+#define WINDOW_OTHERS	16u	/* at most this part of what is seen of it may have gone to others */
 #define MEMO_RUNS	64u	/* a search that looked at more runs leaves a memo */
 
 struct search {
@@ -62,20 +66,29 @@ static bool stretch_has(const struct balloc_stretch *stretch, u64 addr)
 /* Go through the stretches that there may be: bits is what is left of balloc->stretched. */
 #define for_each_stretch(balloc, stretch, bits) \
 	for ((bits) = (balloc)->stretched; \
-	     (bits) && ((stretch) = &(balloc)->stretches[ilog2(bits)], true); (bits) &= ~(1u << ilog2(bits)))
+	     (bits) && ((stretch) = &(balloc)->stretches[ilog2(bits)], true); (bits) &= ~(1ULL << ilog2(bits)))
 
-/* The first part, of at least len blocks, of the free blocks [*low, *high) that no stretch (but own) holds. */
+/* The file's own: this stretch, or another window in which its blocks have the same places. */
+static bool stretch_is_own(const struct balloc_stretch *own, const struct balloc_stretch *stretch)
+{
+	if (!own)
+		return false;
+	return stretch == own || (own->ino && stretch->ino == own->ino &&
+				  stretch->next - stretch->block == own->next - own->block);
+}
+
+/* The first part, of at least len blocks, of the free blocks [*low, *high) that no stretch (but its own) holds. */
 static bool stretch_clip(const struct balloc *balloc, const struct balloc_stretch *own, u64 *low, u64 *high, u32 len)
 {
 	const struct balloc_stretch *first, *stretch;
-	u32 bits;
+	u64 bits;
 
 	for (;;) {
 		first = NULL;
 		for_each_stretch(balloc, stretch, bits) {
-			if (stretch->next >= stretch->end || stretch == own)
+			if (stretch->next >= stretch->end || stretch->next >= *high || stretch->end <= *low)
 				continue;
-			if (stretch->next < *high && stretch->end > *low && (!first || stretch->next < first->next))
+			if (!stretch_is_own(own, stretch) && (!first || stretch->next < first->next))
 				first = stretch;
 		}
 		if (!first)
@@ -92,8 +105,8 @@ static bool stretch_clip(const struct balloc *balloc, const struct balloc_stretc
 
 static void stretch_drop(struct balloc *balloc, struct balloc_stretch *stretch)
 {
-	stretch->next = stretch->end = 0;
-	balloc->stretched &= ~(1u << (stretch - balloc->stretches));
+	stretch->next = stretch->end = stretch->used = 0;
+	balloc->stretched &= ~(1ULL << (stretch - balloc->stretches));
 }
 
 /* Space is short: give up the stretches of files, the second time all.  False: there were none. */
@@ -124,8 +137,19 @@ static void stretch_begin(struct search *search, struct balloc_stretch *stretch,
 	stretch->next = place_end(search->place);
 	stretch->end = begin + size;
 	stretch->size = size;
+	stretch->ino = 0;
 	stretch->used = ++search->balloc->clock;
-	search->balloc->stretched |= 1u << (stretch - search->balloc->stretches);
+	search->balloc->stretched |= 1ULL << (stretch - search->balloc->stretches);
+}
+
+/* It goes on behind what was taken of it, as far as no other one begins there. */
+static void stretch_extend(struct balloc *balloc, struct balloc_stretch *stretch, u32 size)
+{
+	u64 low = stretch->next, high = stretch->next + size;
+
+	if (!stretch_clip(balloc, stretch, &low, &high, 1) || low != stretch->next)
+		high = stretch->next;
+	stretch->end = high;
 }
 
 /* ---- searching one group ---- */
@@ -390,11 +414,12 @@ static int place_new_file(struct search *search)
 static struct balloc_stretch *stretch_of_file(struct balloc *balloc, u64 goal)
 {
 	struct balloc_stretch *stretch;
-	u32 bits;
+	u64 bits;
 
 	lockdep_assert_held(&balloc->lock);
 	for_each_stretch(balloc, stretch, bits)
-		if (stretch->next < stretch->end && stretch->next == goal && stretch - balloc->stretches >= BALLOC_FILE_STRETCHES)
+		if (stretch->next < stretch->end && stretch->next == goal && !stretch->ino &&
+		    stretch - balloc->stretches >= BALLOC_FILE_STRETCHES)
 			return stretch;
 	return NULL;
 }
@@ -424,7 +449,7 @@ static int place_growing_file(struct search *search, u64 goal)
 		stretch->used = ++balloc->clock;
 		if (stretch->next >= stretch->end) {
 			stretch->size = stretch_limit(search, min(2 * stretch->size, FILE_STRETCH_MAX));
-			stretch->end = stretch->next + stretch->size;
+			stretch_extend(balloc, stretch, stretch->size);
 		}
 		return 0;
 	}
@@ -445,6 +470,172 @@ static int place_growing_file(struct search *search, u64 goal)
 	return search_best(search, goal);
 }
 
+/* ---- windows ---- */
+
+u32 balloc_window_max(struct volume *vol)
+{
+	struct search search = { .vol = vol, .balloc = &vol->balloc };
+	u32 limit = stretch_limit(&search, WINDOW_MAX);
+
+	return limit ? rounddown_pow_of_two(limit) : 0;
+}
+
+/* No block has two windows: what others of the file had of these blocks goes, and what they had behind them. */
+static void windows_cut(struct balloc *balloc, u64 ino, u64 block, u64 len)
+{
+	struct balloc_stretch *stretch;
+	u64 bits;
+
+	for_each_stretch(balloc, stretch, bits) {
+		u64 has = stretch->end - stretch->next;
+
+		if (stretch->ino != ino || stretch->block >= block + len || stretch->block + has <= block)
+			continue;
+		if (stretch->block < block)
+			stretch->end = stretch->next + (block - stretch->block);
+		else
+			stretch_drop(balloc, stretch);
+	}
+}
+
+static void window_begin(struct search *search, const struct balloc_stretch *window)
+{
+	struct balloc_stretch *stretch;
+
+	windows_cut(search->balloc, window->ino, window->block, window->end - window->next);
+	stretch = stretch_oldest(search->balloc);
+	stretch_begin(search, stretch, window->end - window->next);
+	stretch->ino = window->ino;
+	stretch->block = window->block;
+	stretch->next = window->next;
+	stretch->end = window->end;
+}
+
+int placement_window_open(struct volume *vol, const struct balloc_window *window, u64 hint)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct placement place;
+	struct search search = { .vol = vol, .balloc = balloc, .min = window->len, .want = window->len, .place = &place };
+	struct balloc_stretch opened = { .ino = window->ino, .block = window->block };
+	int found = hint && hint < vol->total_blocks && search_at(&search, hint, NULL, window->len);
+
+	lockdep_assert_held(&balloc->lock);
+	if (!found)
+		found = search_length(&search, balloc->large_goal, window->len, 0);
+	if (found <= 0)
+		return found ? found : -ENOSPC;
+	opened.next = place.group->start + place.from;
+	opened.end = opened.next + window->len;
+	window_begin(&search, &opened);
+	balloc->large_goal = min(place_end(&place), vol->total_blocks - 1);
+	return 0;
+}
+
+/* How many blocks of the range are in use, if it is not more than max. */
+static u32 count_busy(struct volume *vol, u64 addr, u64 end, u32 max)
+{
+	u32 busy = 0;
+
+	while (addr < end && busy <= max) {
+		u64 index = addr / vol->group_blocks;
+		u32 from = addr % vol->group_blocks, to, next;
+		struct balloc_info *info = group_info(vol, index);
+		struct balloc_group *group;
+
+		if (!info || info->state == GROUP_BAD || group_get(vol, index, &group))
+			return U32_MAX;
+		to = min_t(u64, group->blocks, from + (end - addr));
+		addr += to - from;
+		for (from = find_next_bit(group->busy, to, from); from < to; from = find_next_bit(group->busy, to, next)) {
+			next = find_next_zero_bit(group->busy, to, from);
+			busy += next - from;
+		}
+	}
+	return busy;
+}
+
+/*
+ * What no other stretch holds of [*low, *high) around this place, and for which file blocks there is no other window of the same
+ * file.  False: one holds the place.
+ */
+static bool window_clip(const struct balloc *balloc, const struct balloc_stretch *own, u64 place, u64 *low, u64 *high)
+{
+	u64 block = own->block + (place - own->next), bits;
+	const struct balloc_stretch *stretch;
+
+	for_each_stretch(balloc, stretch, bits) {
+		u64 len = stretch->end - stretch->next;
+
+		if (stretch->next >= stretch->end || stretch_is_own(own, stretch))
+			continue;
+		if (stretch_has(stretch, place))
+			return false;
+		if (stretch->end <= place)
+			*low = max(*low, stretch->end);
+		else
+			*high = min(*high, stretch->next);
+		if (stretch->ino != own->ino)
+			continue;
+		if (stretch->block > block)
+			*high = place + min(*high - place, stretch->block - block);
+		else if (stretch->block + len <= block)
+			*low = place - min(place - *low, block - stretch->block - len);
+		else
+			return false;
+	}
+	return true;
+}
+
+int placement_window_again(struct volume *vol, const struct balloc_window *window, u64 addr, u64 wanted)
+{
+	struct balloc_stretch own = { .ino = window->ino, .block = window->block, .next = addr };
+	u64 low = addr, high = addr + window->len, place = addr + (wanted - window->block);
+	u32 allowed = window->blocks + (window->high - window->low) / WINDOW_OTHERS;
+	struct placement found;
+	struct search search = { .vol = vol, .balloc = &vol->balloc, .min = 1, .want = 1, .place = &found };
+
+	lockdep_assert_held(&vol->balloc.lock);
+	if (!addr || addr >= vol->total_blocks || window->len > vol->total_blocks - addr ||
+	    !window_clip(&vol->balloc, &own, place, &low, &high) || !search_at(&search, place, &own, 1) ||
+	    count_busy(vol, addr + (window->low - window->block), addr + (window->high - window->block), allowed) > allowed)
+		return -ENOSPC;
+	own.block += low - addr;
+	own.next = low;
+	own.end = high;
+	window_begin(&search, &own);
+	return 0;
+}
+
+static struct balloc_stretch *window_of(struct balloc *balloc, u64 ino, u64 block)
+{
+	struct balloc_stretch *stretch;
+	u64 bits;
+
+	lockdep_assert_held(&balloc->lock);
+	for_each_stretch(balloc, stretch, bits)
+		if (stretch->ino == ino && block >= stretch->block && block - stretch->block < stretch->end - stretch->next)
+			return stretch;
+	return NULL;
+}
+
+int placement_in_window(struct volume *vol, u64 ino, u64 block, u32 want, struct placement *place)
+{
+	struct search search = { .vol = vol, .balloc = &vol->balloc, .min = 1, .place = place };
+	struct balloc_stretch *stretch = window_of(&vol->balloc, ino, block);
+	u64 addr;
+
+	if (!stretch)
+		return -ENOENT;
+	addr = stretch->next + (block - stretch->block);
+	search.want = min_t(u64, want, stretch->end - addr);
+	if (!search_at(&search, addr, stretch, 1))
+		return -ENOSPC;
+	stretch->used = ++vol->balloc.clock;
+	return 0;
+}
+
+/* ---- nodes and log ---- */
+
 static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 {
 	struct balloc *balloc = search->balloc;
@@ -456,10 +647,12 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 	int found, err;
 
 	if (goal && search_at(search, goal, stretch, search->min)) {
-		if (stretch_has(stretch, goal))
+		if (stretch_has(stretch, goal)) {
 			stretch->next = place_end(search->place);
-		else if (empty)		/* as after a mount: go on from there */
+		} else if (empty) {	/* as after a mount: go on from there */
 			stretch_begin(search, stretch, size);
+			stretch_extend(balloc, stretch, size);
+		}
 		return 0;
 	}
 	if (!empty && search_at(search, stretch->next, stretch, search->min)) {

@@ -26,6 +26,7 @@
 #include "core/blocks/balloc.h"
 #include "core/blocks/trim.h"
 #include "core/tree/tree.h"
+#include "core/quota/quota.h"
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
 #include "core/delta/delta.h"
@@ -45,6 +46,7 @@
 
 #define DATA_FIRST_BYTES (4u << 20)
 #define COMMIT_SMALL_BLOCKS 1024u
+#define COMMIT_SYNCED_S 1u
 #define COMMIT_LINE 64u		/* bytes that come into a CPU's cache together; a guess does no harm */
 
 /* Read the inode's state at the end of the delta.  Returns its dirty bits. */
@@ -86,10 +88,16 @@ static int commit_names_of(struct commit_dirs *dirs, u64 ino)
 	return err;
 }
 
+/* Mostly there are none: the inode came and went within the delta, or this one's own turn is later.  Then without the lock. */
 static int commit_names(struct volume *vol, struct commit_dirs *dirs, u64 ino)
 {
+	u32 n = dirs ? dirs->count : 0;
 	int err;
 
+	while (n && !name_cursor_is_at(&dirs->names[n - 1], ino))
+		n--;
+	if (!n)
+		return 0;
 	tree_edit_begin(vol);
 	err = commit_names_of(dirs, ino);
 	tree_edit_end(vol);
@@ -102,7 +110,7 @@ static int commit_names_left(struct name_cursor *names)
 	struct volume *vol = names->dir->vol;
 	int err;
 
-	if (names->pos == names->end)
+	if (!name_cursor_is_at(names, 0))
 		return 0;
 	tree_edit_begin(vol);
 	err = name_commit(names, 0);
@@ -206,6 +214,25 @@ static int commit_refresh_blocks(struct tux3_inode *inode)
 	return 0;
 }
 
+/* Who syncs a file again and again does so soon, too, when a commit that is due comes first. */
+static bool commit_synced_lately(const struct tux3_inode *inode)
+{
+	u32 synced_s = READ_ONCE(inode->synced_s);
+
+	return synced_s && (u32)(ktime_get_ns() / NSEC_PER_SEC) - synced_s <= COMMIT_SYNCED_S;
+}
+
+static int commit_data(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait)
+{
+	struct volume *vol = inode->vol;
+	u64 before = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
+	int err = data_commit(inode, delta, attr, wait);
+
+	if (READ_ONCE(inode->slot[delta & 1].awaited) || commit_synced_lately(inode))
+		vol->delta.awaited += atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - before;
+	return err;
+}
+
 /* names: of a directory, where to go on with its names, if they changed.  dirs: of others, where their own may come next. */
 static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor *names, struct commit_dirs *dirs,
 			struct io_wait *wait)
@@ -239,7 +266,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	if (!err)
 		err = commit_orphan(inode, !attr.nlink);
 	if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
-		err = data_commit(inode, delta, &attr, wait);
+		err = commit_data(inode, delta, &attr, wait);
 	if (err)
 		return err;
 	if (vol->log.blocks_delta) {
@@ -490,7 +517,9 @@ static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta
 		cond_resched();
 	}
 	err = commit_close_dirs(&dirs, delta, wait);
-	return err ? err : delete_continue(vol, charged);
+	if (!err)
+		err = delete_continue(vol, charged);
+	return err ? err : quota_commit(vol, delta);
 }
 
 /* The inodes stay dirty in their slot, where commit_give_up() finds them: the front delta has the other one. */
@@ -516,6 +545,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	atomic64_set(&state->changes[delta & 1], 0);
 	atomic64_set(&state->leaves[delta & 1], 0);
 	atomic64_set(&state->first_change_ns[delta & 1], 0);
+	WRITE_ONCE(state->others[delta & 1], false);
 	if (err) {
 		commit_keep_aborted(vol, inodes, delta, err);
 	} else {
@@ -527,6 +557,9 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	}
 	/* But this one last: an inode that is dirty in the delta may still be let go of, and changes it (data_give_back). */
 	atomic64_set(&state->extra[delta & 1], 0);
+	if (!err)
+		quota_settle(vol, delta);
+	space_commit_over(vol);
 	delete_done(vol, err);
 	ialloc_settle_all(vol);
 	parent_done(vol, delta);
@@ -669,6 +702,7 @@ int commit_delta(struct volume *vol)
 	load = atomic64_read(&vol->delta.dirty_bytes[delta & 1]) +
 	       atomic64_read(&vol->delta.changes[delta & 1]) * PACE_CHANGE_BYTES;
 	WRITE_ONCE(vol->delta.committing, load);
+	vol->delta.awaited = 0;
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
 	log = vol->log.length;
 	blocks = atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]);
@@ -702,7 +736,7 @@ int commit_delta(struct volume *vol)
 	trace_tux3_commit(vol, delta, atomic64_read(&vol->delta.changes[delta & 1]), data, vol->log.length - log,
 			  ktime_get_ns() - start, err);
 	commit_done(vol, inodes, delta, err);
-	if (load > DELTA_HEAVY_BYTES)
+	if (load > DELTA_HEAVY_BYTES + (vol->delta.awaited << vol->block_shift))
 		WRITE_ONCE(vol->delta.heavy_ns, ktime_get_ns());
 	WRITE_ONCE(vol->delta.committing, 0);
 	blocks = data + atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]) - blocks;

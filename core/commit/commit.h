@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A delta from frozen to durable: commit.c is its course, data_commit.c what becomes of file data.
+ * A delta from frozen to durable: commit.c is its course, data_commit.c what becomes of file data, data_place.c where it goes.
  */
 #ifndef TUX3_COMMIT_H
 #define TUX3_COMMIT_H
@@ -21,5 +21,21 @@ void commit_give_up(struct volume *vol, unsigned int slot);
  * logged; the flags that say how the file is stored are changed in it.
  */
 int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait);
+/* quota_commit.c: log the limits that were changed in delta, and grace that has begun.  Behind all that moves usage. */
+int quota_commit(struct volume *vol, u64 delta);
+
+/*
+ * data_place.c: blocks for file blocks from block on, that get dirty data: *run of them, at most count, at *addr.  In ascending
+ * order; the places are for all data of an inode in one commit.
+ */
+struct data_places {
+	struct tux3_inode *inode;
+	u64 delta;
+	const struct tux3_attr *attr;
+	u32 span;		/* so many file blocks get room together, a power of 2; 0: none do */
+	bool known;		/* what is above and below */
+	bool filled;		/* at the end of the delta the file has no holes */
+};
+int data_place(struct data_places *places, u64 block, u64 count, u64 *addr, u32 *run);
 
 #endif

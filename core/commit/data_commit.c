@@ -32,6 +32,7 @@ struct data_commit {
 	struct tux3_attr *attr;
 	struct io_wait *wait;
 	bool was_inline;	/* the tree has an INLINE item */
+	struct data_places places;
 };
 
 static int data_record(struct data_commit *dc, enum tux3_record_type type, const void *payload, u32 len,
@@ -93,6 +94,14 @@ static int inline_store(struct data_commit *dc, u64 at, const void *data, u32 le
 	return data_record(dc, TUX3_RECORD_ITEM_SET, &record, sizeof(record), data, len, TUX3_ITEM_INLINE, at);
 }
 
+/* The file's data: a block was charged for it. */
+static int inline_store_data(struct data_commit *dc, const void *data)
+{
+	dc->vol->log.inlined++;
+	dc->vol->log.inlined_bytes += dc->attr->size;
+	return inline_store(dc, 0, data, dc->attr->size);
+}
+
 static int inline_delete(struct data_commit *dc)
 {
 	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_INLINE, 0);
@@ -151,30 +160,6 @@ static u32 data_csum_flag(struct volume *vol)
 	return vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM ? TUX3_EXTENT_CSUM : 0;
 }
 
-/* Blocks for up to count file blocks from block on: those of an unwritten extent, or new ones. */
-static int data_place(struct data_commit *dc, u64 block, u64 count, u64 *addr, u32 *run)
-{
-	struct data_extent extent = { .block = block, .count = count };
-	int err;
-
-	if (dc->attr->flags & TUX3_ATTR_PREALLOC) {
-		err = data_map_tree(dc->inode, &extent, NULL, 0);
-		if (err)
-			return err;
-		if (extent.kind == DATA_UNWRITTEN) {
-			*addr = extent.addr;
-			*run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS);
-			return 0;
-		}
-		if (extent.kind == DATA_HOLE || extent.kind == DATA_MAPPED)
-			count = min(count, extent.count);
-	}
-	err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, min_t(u64, count, LOG_EXTENT_BLOCKS), addr, run);
-	if (!err)
-		dc->inode->goal = *addr + *run;
-	return err;
-}
-
 /* So many bytes more are in flight; more than max may not be. */
 static int data_submitted(struct data_commit *dc, u64 bytes, u64 max)
 {
@@ -199,7 +184,7 @@ static int data_write_run(struct data_commit *dc, u64 block, u64 count)
 	int err = 0;
 
 	while (count && !err) {
-		err = data_place(dc, block, min(count, max >> dc->vol->block_shift), &addr, &run);
+		err = data_place(&dc->places, block, min(count, max >> dc->vol->block_shift), &addr, &run);
 		if (!err)
 			err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
 							flags ? dc->vol->log.extent->csum : NULL, dc->wait);
@@ -367,7 +352,7 @@ static int data_commit_inline(struct data_commit *dc)
 	if (!err && dc->inode->in_tree && dc->inode->blocks)
 		err = data_punch(dc, 0, DATA_END);
 	if (!err)
-		err = inline_store(dc, 0, data, dc->attr->size);
+		err = inline_store_data(dc, data);
 	if (!err)
 		data_set_flag(dc, TUX3_ATTR_INLINE, true);
 	return err;
@@ -387,7 +372,7 @@ static int data_keep_inline(struct data_commit *dc, bool others_dirty)
 	if (len < 0)
 		return len;
 	if (data_fits_inline(dc, !others_dirty))
-		return len == dc->attr->size ? 0 : inline_store(dc, 0, data, dc->attr->size);
+		return len == dc->attr->size ? 0 : inline_store_data(dc, data);
 	len = min_t(u64, len, dc->attr->size);
 	if (len) {
 		int err = inline_to_extent(dc, len);
@@ -426,6 +411,7 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	struct data_commit dc = {
 		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .wait = wait,
 		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE,
+		.places = { .inode = inode, .delta = delta, .attr = attr },
 	};
 	int err;
 

@@ -13,6 +13,7 @@
 #include "core/delta/space.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
 
@@ -135,6 +136,84 @@ int data_map_tree(struct tux3_inode *inode, struct data_extent *out, __le32 *csu
 	return err;
 }
 
+#define LAYOUT_EXTENTS 32u	/* looked at behind a block */
+
+struct layout_look {
+	struct data_layout *layout;
+	u64 from, end, block;
+	u32 left;
+};
+
+/* The vote of an extent; a majority stays (Boyer and Moore). */
+static void layout_vote(struct data_layout *layout, u64 base, u64 blocks)
+{
+	if (base == layout->base) {
+		layout->votes += blocks;
+	} else if (blocks > layout->votes) {
+		layout->votes = blocks - layout->votes;
+		layout->base = base;
+	} else {
+		layout->votes -= blocks;
+	}
+}
+
+/* An extent at this file block, which may begin before from and end behind end. */
+static void layout_add(struct layout_look *look, u64 block, const struct disk_extent *extent)
+{
+	struct data_layout *layout = look->layout;
+	u64 addr = le64_to_cpu(extent->addr), high = min(block + le32_to_cpu(extent->len), look->end);
+	u64 low = max(block, look->from);
+
+	if (high <= low)
+		return;
+	if (high <= look->block)
+		layout->hole = max(layout->hole, high);
+	else
+		layout->hole_end = min(layout->hole_end, low);
+	layout->low = min(layout->low, low);
+	layout->high = max(layout->high, high);
+	layout->blocks += high - low;
+	if (block < look->from)
+		layout_vote(layout, addr + (look->from - block), high - low);
+	else if (addr > block - look->from)
+		layout_vote(layout, addr - (block - look->from), high - low);
+}
+
+static int layout_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct layout_look *look = ctx;
+	struct disk_extent extent;
+
+	if (len < sizeof(extent))
+		return -EIO;
+	memcpy(&extent, data, sizeof(extent));	/* items are not aligned */
+	layout_add(look, key->offset, &extent);
+	return !--look->left;
+}
+
+int data_layout(struct tux3_inode *inode, u64 from, u64 end, u64 block, struct data_layout *layout)
+{
+	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_EXTENT, 0), at = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
+	struct tree_key last = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1), found;
+	struct layout_look look = { .layout = layout, .from = from, .end = end, .block = block, .left = LAYOUT_EXTENTS };
+	struct disk_extent extent;
+	int err;
+
+	*layout = (struct data_layout){ .hole = from, .hole_end = end, .low = block, .high = block + 1 };
+	err = tree_lookup_before(inode->vol, &at, &first, &found, &extent, sizeof(extent));
+	if (err >= (int)sizeof(extent)) {
+		layout->mapped = block - found.offset < le32_to_cpu(extent.len);
+		if (layout->mapped)
+			return 0;
+		layout_add(&look, found.offset, &extent);
+		layout->hole_addr = le64_to_cpu(extent.addr) + (layout->hole - found.offset);
+	} else if (err != -ENOENT) {
+		return err < 0 ? err : -EIO;
+	}
+	err = tree_scan(inode->vol, &at, &last, layout_item, &look);
+	return min(err, 0);
+}
+
 int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max)
 {
 	u64 count;
@@ -234,6 +313,7 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
 		WRITE_ONCE(inode->cutting, true);
 	}
 	data_remove_extra(op, inode, block, count);
+	inode_quota_frees_locked(op, inode);
 	add = file_ranges_add(&slot->removed, block, count, add);
 	if (!add)
 		delta_add_change(op, sizeof(*add));
@@ -300,6 +380,7 @@ void data_give_back(struct delta_op *op, struct tux3_inode *inode, u64 dirty)
 	s64 blocks;
 
 	spin_lock(&inode->lock);
+	inode_quota_frees_locked(op, inode);
 	if (!inode->given_back) {
 		inode->given_back = true;
 		if (!inode->slot[slot].dirty && inode->slot[!slot].dirty)
@@ -316,7 +397,7 @@ void data_forget(struct tux3_inode *inode, u64 dirty)
 {
 	struct volume *vol = inode->vol;
 	struct delta_op op;
-	int err = delta_enter(vol, &op, space_cost_items(vol, 3), DELTA_FREES | DELTA_MUST);
+	int err = delta_enter(vol, &op, space_cost_items(vol, SPACE_ITEMS_FORGET), DELTA_FREES | DELTA_MUST);
 
 	if (err) {		/* its orphan item stands: the next mount deletes it, or a remount */
 		if (err == -EROFS)
@@ -330,15 +411,17 @@ void data_forget(struct tux3_inode *inode, u64 dirty)
 
 u64 data_blocks(struct tux3_inode *inode, u64 dirty)
 {
-	s64 placed, extra, most;
+	s64 placed, extra, most, least;
 	u64 paid;
 
 	spin_lock(&inode->lock);
+	/* What is inline has none, but had one until its commit: so that du says the same then, and after a remount. */
+	least = inode_attr(inode)->flags & TUX3_ATTR_INLINE && inode_attr(inode)->size;
 	placed = inode->blocks;
 	extra = inode_slot_of(inode, 0)->extra + inode_slot_of(inode, 1)->extra;
 	paid = inode_slot_of(inode, 0)->paid + inode_slot_of(inode, 1)->paid;
 	most = (inode_attr(inode)->size + inode->vol->block_size - 1) >> inode->vol->block_shift;
 	spin_unlock(&inode->lock);
 	most = max(most + max(extra, (s64)0), placed + min(extra, (s64)0));
-	return clamp(placed + (s64)(dirty - min(dirty, paid)) + extra, (s64)0, max(most, (s64)0));
+	return clamp(placed + (s64)(dirty - min(dirty, paid)) + extra, least, max(most, least));
 }

@@ -38,6 +38,20 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 	     __le32 *csum, u32 csum_max);
 /* The same from the tree alone, for extent->count blocks from extent->block on: for the back end. */
 int data_map_tree(struct tux3_inode *inode, struct data_extent *extent, __le32 *csum, u32 csum_max);
+/*
+ * For the back end: how file blocks [from, end) lie on the disk around one of them, as the tree has them.  Looks at a few extents
+ * only: what a file of many pieces has there may fill many leaves.
+ */
+struct data_layout {
+	bool mapped;		/* the block has a place: then nothing else is known */
+	u64 hole, hole_end;	/* the hole that it is in, within from and end */
+	u64 hole_addr;		/* where the hole would begin if it followed the extent before it; 0: there is none */
+	u64 low, high;		/* the file blocks looked at, within from and end */
+	u64 blocks;		/* of these have a place */
+	u64 base;		/* where from would be if it were as far from most of them as it is in the file, or 0 */
+	u64 votes;		/* of them for base, less those against */
+};
+int data_layout(struct tux3_inode *inode, u64 from, u64 end, u64 block, struct data_layout *layout);
 /* Inline data: copies up to size bytes, returns the length. */
 int data_read_inline(struct tux3_inode *inode, void *data, u32 size);
 /* Check one block read from disk; on mismatch prints file, block, address, expected and found; -EIO. */

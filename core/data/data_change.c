@@ -8,6 +8,7 @@
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
 #include "core/names/ops.h"
 
 /* ---- plans ---- */
@@ -58,8 +59,93 @@ static u64 change_cost(const struct data_change *change, u32 blocks)
 	return change->base + space_cost_data(change->inode->vol, blocks, min(blocks, change->new_blocks));
 }
 
+/* ---- quotas ---- */
+
+/* May the file be inline still? */
+static bool stays_inline(const struct data_change *change)
+{
+	return change->new_size <= data_inline_max(change->inode->vol->block_size) && !(change->flags & TUX3_ATTR_PREALLOC) &&
+	       !change->fill_count;
+}
+
+/*
+ * A file that was inline, or may be in the delta that is committed, gets a block: perhaps it was dirty, and not charged for.  One
+ * that is longer already has paid, though the tree may have it inline until that is committed.
+ */
+static bool inline_ends(const struct data_change *change)
+{
+	struct volume *vol = change->inode->vol;
+
+	return !(change->flags & TUX3_ATTR_PREALLOC) && !stays_inline(change) &&
+	       change->size <= data_inline_max(vol->block_size) && data_maybe_inline(vol, change->flags, change->size);
+}
+
+/* Of an inline file that ends: is block 0 a hole, and stays one, or is counted among what is filled?  1, 0, or -errno. */
+static int first_is_hole(const struct data_change *change)
+{
+	struct data_look look;
+	int got;
+	u32 i;
+
+	if (change->count && !change->first)
+		return 0;
+	for (i = 0; i < change->edges; i++)
+		if (!change->edge[i].block)
+			return 0;
+	data_look_begin(&look, change->inode, 0, 1);
+	got = data_look_next(&look);
+	return got < 0 ? got : !got || look.kind == DATA_HOLE;
+}
+
+/* How many blocks of those that are written to are holes, besides those counted otherwise. */
+static int charge_look(struct quota_charge *charge)
+{
+	struct data_change *change = container_of(charge, struct data_change, quota);
+	bool skip_first = stays_inline(change) || inline_ends(change);
+	struct data_look look;
+	s64 holes = 0;
+	int got = inline_ends(change) ? first_is_hole(change) : 0;
+
+	if (got < 0)
+		return got;
+	holes -= got;
+
+	data_look_begin(&look, change->inode, change->first, change->first + change->count);
+	while ((got = data_look_next(&look)) > 0) {
+		if (look.kind == DATA_HOLE)
+			holes += look.count - (skip_first && !look.block);
+		cond_resched();
+	}
+	charge->amount.blocks = holes + inline_ends(change) + change->holes;
+	return got;
+}
+
+int data_change_charge(struct data_change *change, struct delta_op *op)
+{
+	change->quota = (struct quota_charge){
+		.amount = { .blocks = change->new_blocks + inline_ends(change) + change->holes,
+			    .unsure = change->new_blocks || inline_ends(change) },
+		.look = charge_look,
+	};
+	return inode_quota_charge(change->inode, op, change->cost, change->enter, &change->quota);
+}
+
+static void settle_quota(struct data_change *change, struct delta_op *op, u32 newly)
+{
+	inode_quota_settle(change->inode, op, &change->quota, newly + inline_ends(change) + change->holes);
+}
+
+void data_change_undone(struct data_change *change, struct delta_op *op)
+{
+	inode_quota_settle(change->inode, op, &change->quota, 0);
+	delta_refund(op, change->cost, 0);
+	delta_leave(op);
+}
+
 void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly)
 {
+	if (unlikely(change->inode->owner))
+		settle_quota(change, op, newly);
 	if (unlikely(change->unwritten))
 		data_paid(op, change->inode, min(newly, change->unwritten));
 	if (newly < change->blocks)
@@ -91,6 +177,8 @@ int data_price_write(struct data_change *change, u64 from, u64 to)
 	int err;
 
 	change->blocks = change->new_blocks = count + change->edges;
+	change->first = first;
+	change->count = count;
 	if (unlikely(change->flags & TUX3_ATTR_PREALLOC)) {
 		err = data_look_count(inode, first, count, &counts);
 		if (err)
@@ -119,7 +207,7 @@ void data_plan_store(struct data_change *change, struct tux3_inode *inode)
 	change->flags = attr.flags;
 	change->size = change->new_size = attr.size;
 	change->edges = change->unwritten = change->enter = 0;
-	change->base = 0;
+	change->base = change->holes = change->fill_count = 0;
 	plan_edges(change);
 }
 
@@ -131,6 +219,8 @@ int data_price_store(struct data_change *change, u64 block, u32 count, bool dirt
 	int err = 0;
 
 	change->blocks = change->new_blocks = count + change->edges;
+	change->first = block;
+	change->count = count;
 	if (unlikely(change->flags & TUX3_ATTR_PREALLOC) && change->blocks == 1 && !dirty) {
 		err = data_map(inode, block, 1, &extent, NULL, 0);
 		if (!err && extent.kind == DATA_UNWRITTEN) {
@@ -146,10 +236,12 @@ int data_price_store(struct data_change *change, u64 block, u32 count, bool dirt
 /* The times were set in a change of their own: where nothing got dirty all comes back. */
 void data_settle_store(struct data_change *change, struct delta_op *op, int newly)
 {
-	if (newly > 0)
+	if (newly > 0) {
 		data_change_settle(change, op, newly);
-	else
+	} else {
+		inode_quota_settle(change->inode, op, &change->quota, 0);
 		delta_refund(op, change->cost, 0);
+	}
 }
 
 /* ---- sizes and allocation: the delta ---- */
@@ -162,7 +254,7 @@ static int change_begin(struct data_change *change, struct delta_op *op)
 	for (;;) {
 		got = change->ops->prepare ? change->ops->prepare(change) : 0;
 		if (!got)
-			got = delta_enter(change->inode->vol, op, change->cost, change->enter);
+			got = data_change_enter(change, op);
 		if (got)
 			return got;
 		got = change->ops->begin(change, op);
@@ -170,8 +262,7 @@ static int change_begin(struct data_change *change, struct delta_op *op)
 			data_change_settle(change, op, got);
 			return 0;
 		}
-		delta_refund(op, change->cost, 0);
-		delta_leave(op);
+		data_change_undone(change, op);
 		if (got != -EAGAIN)
 			return got;
 	}
@@ -209,6 +300,16 @@ static int change_inside(struct data_change *change, struct delta_op *op)
 	return 0;
 }
 
+/* Data that was inline may get a block. */
+static bool change_moves_inline(const struct data_change *change)
+{
+	u32 i;
+
+	for (i = 0; i < change->edges && !change->edge[i].even_hole; i++)
+		;
+	return i < change->edges;
+}
+
 /* base: what it costs besides edges and attributes. */
 static int change_run(struct data_change *change, u64 base)
 {
@@ -216,6 +317,8 @@ static int change_run(struct data_change *change, u64 base)
 	struct delta_op op;
 	int err = change->ops->open(change);
 
+	if (change->enter == DELTA_KEEPS && change_moves_inline(change))
+		change->enter = 0;
 	change->blocks = change->new_blocks = change->edges;
 	change->base = base + attr_apply_cost(vol, change->set);
 	change->cost = change_cost(change, change->blocks);
@@ -239,19 +342,34 @@ static int change_run_freeing(struct data_change *change)
 	u32 records = DATA_PUNCH_PARTS * (sizeof(struct disk_record) + sizeof(struct record_extent));
 
 	change->enter = DELTA_FREES;
-	return change_run(change, space_cost_items(change->inode->vol, 3) + space_cost_records(records));
+	return change_run(change, space_cost_items(change->inode->vol, SPACE_ITEMS_REMOVE) + space_cost_records(records));
+}
+
+/* An owner is not changed with the size by any system call; if it is to be, then before. */
+static int change_owner(struct data_change *change)
+{
+	u32 set = change->set & OP_ATTR_OWNER;
+	int err = op_setattr(change->inode, change->attr, set);
+
+	change->set &= ~set;
+	return err;
 }
 
 int data_truncate(struct data_change *change, u64 size)
 {
 	struct volume *vol = change->inode->vol;
-	int err;
+	int err = unlikely(change->inode->owner) && change->set & OP_ATTR_OWNER ? change_owner(change) : 0;
 
+	if (err)
+		return err;
 	change->new_size = size;
-	plan_edges(change);
+	if (size != change->size)
+		plan_edges(change);
 	/* To the size it has: what is preallocated behind it goes, as with other file systems. */
-	if (size > change->size || (size == change->size && !(change->flags & TUX3_ATTR_PREALLOC)))
-		return change_run(change, space_cost_items(vol, 1));
+	if (size > change->size || (size == change->size && !(change->flags & TUX3_ATTR_PREALLOC))) {
+		change->enter = DELTA_KEEPS;
+		return change_run(change, space_cost_items(vol, SPACE_ITEMS_GROW));
+	}
 	change->hole = (size + vol->block_size - 1) >> vol->block_shift;
 	change->hole_count = DATA_END;
 	err = change_run_freeing(change);
@@ -300,11 +418,40 @@ static int change_fill(struct data_change *change, u64 block, u64 count, u64 new
 	return change_run(change, space_cost_prealloc(change->inode->vol, counts.holes));
 }
 
-int data_fallocate(struct data_change *change, unsigned int what, u64 from, u64 to)
+/*
+ * A fill for which there is no room is not begun: it would take all there is before it fails.  What the file has is only looked for
+ * where it matters, and no further than until it is too much.  A punch before it gives no room to it in the end, and makes
+ * everything preallocated.
+ */
+static int change_ask(struct data_change *change, unsigned int what, u64 from, u64 to)
 {
 	struct volume *vol = change->inode->vol;
-	int err = what & DATA_PUNCH ? change_punch(change, from, to) : 0;
-	u32 max = DATA_BATCH_MAX, shift = vol->block_shift;
+	u64 block = from >> vol->block_shift, end = ((to - 1) >> vol->block_shift) + 1, holes = 0, promised = 0;
+	struct data_look look;
+	int got;
+
+	if (space_has(vol, end - block, end - block))
+		return 0;
+	data_look_begin(&look, change->inode, block, end);
+	while ((got = data_look_next(&look)) > 0 && !space_never_has(vol, holes, promised)) {
+		if (look.kind == DATA_HOLE)
+			holes += look.count;
+		if (look.kind == DATA_HOLE || (what & DATA_PUNCH && look.kind != DATA_UNWRITTEN))
+			promised += look.count;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return got < 0 ? got : holes ? space_ask(vol, holes, promised) : 0;
+}
+
+int data_fallocate(struct data_change *change, unsigned int what, u64 from, u64 to)
+{
+	u32 max = DATA_BATCH_MAX, shift = change->inode->vol->block_shift;
+	int err = what & DATA_FILL && from < to ? change_ask(change, what, from, to) : 0;
+
+	if (!err && what & DATA_PUNCH)
+		err = change_punch(change, from, to);
 
 	while (!err && what & DATA_FILL && from < to) {
 		u64 block = from >> shift, last = (to - 1) >> shift, count = min_t(u64, max, last - block + 1);

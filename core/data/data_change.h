@@ -23,7 +23,7 @@
  *	data_plan_write(&change, from, to);		at most DATA_BATCH_MAX blocks: see data_batch_end()
  *	data_change_edges(&change, get_edge);		and the blocks in [from, to) themselves, those that it covers in part read
  *	data_price_write(&change, from, to);
- *	delta_enter(vol, &op, change.cost, change.enter);
+ *	data_change_enter(&change, &op);
  *	copy; mark all blocks dirty in op.delta (private copies: see host.h); newly: those that were not;
  *	    data_dirty(&op, inode); delta_add_dirty_bytes(&op, newly << shift)
  *	data_change_settle(&change, &op, newly);
@@ -37,19 +37,23 @@
  *	data_plan_store(&change, inode);
  *	data_change_edges(&change, get_edge);		no edge, and so 0, if it is one of the blocks themselves
  *	data_price_store(&change, block, count, dirty);
- *	delta_enter(vol, &op, change.cost, change.enter);
+ *	data_change_enter(&change, &op);
  *	data_store_is_stale(&change, dirty)?  Then -EAGAIN: settle, leave, and from the beginning; else
  *	mark all blocks dirty in op.delta, as above
  *	data_settle_store(&change, &op, newly);		or what went wrong instead
  *	delta_leave(&op);
  *
  * What a block was charged when it got dirty is the delta's until its commit, also if the block is removed before that.
+ *
+ * Quotas are charged for the same blocks, as if each were a hole; if that is too much, for those that are.  Block 0 of a file that
+ * may be inline takes nothing as long as it may stay so; the change after which it may not is charged for it (inline_ends()).
  */
 #ifndef TUX3_DATA_CHANGE_H
 #define TUX3_DATA_CHANGE_H
 
 #include "core/volume.h"
 #include "core/data/data.h"
+#include "core/inode/inode_quota.h"
 
 #define DATA_EDGES_MAX 3u
 
@@ -109,6 +113,8 @@ struct data_change {
 	u32 enter;				/* DELTA_... */
 	u64 base;				/* besides those blocks */
 	u64 cost;				/* all */
+	u64 first, count;			/* the blocks that are written to; for changes of hosts */
+	struct quota_charge quota;		/* from data_change_enter() on, if the inode has an owner */
 };
 
 /* The caller has the file's lock.  reset: for the next change by the same struct; attr and set remain. */
@@ -118,7 +124,7 @@ static inline void data_change_reset(struct data_change *change)
 	change->size = change->new_size = change->inode->attr.size;
 	change->hole_count = change->fill_count = change->holes = 0;
 	change->edges = change->unwritten = change->enter = 0;
-	change->base = 0;
+	change->base = change->count = 0;
 }
 
 static inline void data_change_init(struct data_change *change, struct tux3_inode *inode,
@@ -173,6 +179,20 @@ static inline bool data_change_removes(const struct data_change *change)
 	return change->enter == DELTA_FREES;
 }
 
+int data_change_charge(struct data_change *change, struct delta_op *op);
+/* delta_enter(); -EDQUOT. */
+static inline int data_change_enter(struct data_change *change, struct delta_op *op)
+{
+	int err = delta_enter(change->inode->vol, op, change->cost, change->enter);
+
+	if (likely(!change->inode->owner) || err)
+		return err;
+	return data_change_charge(change, op);
+}
+
+/* Nothing was changed: what was paid comes back, and the delta is left. */
+void data_change_undone(struct data_change *change, struct delta_op *op);
+
 /* Inside the delta: newly blocks were not dirty in it before.  What was paid for the others comes back. */
 void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly);
 
@@ -192,8 +212,8 @@ static inline void data_plan_write(struct data_change *change, u64 from, u64 to)
 int data_price_write(struct data_change *change, u64 from, u64 to);
 
 /*
- * Where the batch that starts at from ends: at to if that fits, else at a multiple of max blocks.  On a volume that is nearly
- * full smaller batches may fit where DATA_BATCH_MAX blocks do not: data_batch_smaller() says whether to try one.
+ * Where the batch that starts at from ends: at to if that fits, else at a multiple of max blocks.  On a volume (or a quota) that
+ * is nearly full smaller batches may fit where DATA_BATCH_MAX blocks do not: data_batch_smaller() says whether to try one.
  */
 static inline u64 data_batch_end(struct volume *vol, u64 from, u64 to, u32 max)
 {
@@ -204,7 +224,7 @@ static inline u64 data_batch_end(struct volume *vol, u64 from, u64 to, u32 max)
 
 static inline bool data_batch_smaller(u32 *max, int err)
 {
-	if (err != -ENOSPC || *max == 1)
+	if ((err != -ENOSPC && err != -EDQUOT) || *max == 1)
 		return false;
 	*max /= 2;
 	return true;
@@ -242,14 +262,15 @@ static inline bool data_store_is_stale(const struct data_change *change, bool di
 /* Inside: so many blocks were not dirty before; below 0: none became so. */
 void data_settle_store(struct data_change *change, struct delta_op *op, int newly);
 
-/* ---- sizes and allocation.  0, -ENOSPC, -EINTR: killed, -EIO, -ENOMEM ... ---- */
+/* ---- sizes and allocation.  0, -ENOSPC, -EDQUOT, -EINTR: killed, -EIO, -ENOMEM ... ---- */
 
 int data_truncate(struct data_change *change, u64 size);
 
 /*
  * Bytes [from, to), from < to <= TUX3_SIZE_MAX + 1.  PUNCH: they become zeros, whole blocks of them holes.  FILL: holes get
- * allocated, in several deltas; what was allocated when it fails stays, as with other file systems.  Both: first the one,
- * then the other.  FILL makes the file longer if need be, unless it keeps its size.
+ * allocated, in several deltas, if there is room for all of them; else nothing is done.  (If others take the room meanwhile, what
+ * was allocated by then stays, as with other file systems.)  Both: first the one, then the other.  FILL makes the file longer if
+ * need be, unless it keeps its size.
  */
 #define DATA_PUNCH	1u
 #define DATA_FILL	2u

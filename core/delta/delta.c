@@ -529,6 +529,16 @@ void delta_refund(struct delta_op *op, u64 cost, u64 now)
 	space_uncharge(op->vol, blocks);
 }
 
+void delta_note_other(struct delta_op *op)
+{
+	struct delta_state *delta = &op->vol->delta;
+	unsigned int n = op->delta & 1;
+
+	WRITE_ONCE(delta->others[n], true);
+	if (!atomic64_read(&delta->first_change_ns[n]))
+		atomic64_set(&delta->first_change_ns[n], ktime_get_ns());
+}
+
 void delta_add_dirty_bytes(struct delta_op *op, s64 bytes)
 {
 	atomic64_add(bytes, &op->vol->delta.dirty_bytes[op->delta & 1]);
@@ -591,7 +601,7 @@ int delta_verify(struct volume *vol, char *why, size_t why_size)
 		snprintf(why, why_size, "delta %llu is the newest durable one, %llu is open, %llu is being applied",
 			 (unsigned long long)delta->committed, (unsigned long long)delta->front,
 			 (unsigned long long)delta->applying);
-	else if (!llist_empty(&delta->dirty[slot]) || atomic64_read(&delta->changes[slot]) ||
+	else if (!llist_empty(&delta->dirty[slot]) || delta->others[slot] || atomic64_read(&delta->changes[slot]) ||
 		 atomic64_read(&delta->dirty_bytes[slot]) || atomic64_read(&delta->extra[slot]) ||
 		 vol->space.standing[slot])
 		snprintf(why, why_size, "delta %llu is durable, but counts %lld changes, %lld bytes, %lld blocks charged for the tree",
@@ -604,7 +614,9 @@ int delta_verify(struct volume *vol, char *why, size_t why_size)
 
 static bool delta_has_dirty(struct delta_state *delta)
 {
-	return !llist_empty(&delta->dirty[READ_ONCE(delta->front) & 1]);
+	unsigned int n = READ_ONCE(delta->front) & 1;
+
+	return !llist_empty(&delta->dirty[n]) || READ_ONCE(delta->others[n]);
 }
 
 bool delta_has_changes(struct volume *vol)
@@ -691,6 +703,8 @@ int delta_commit_inode(struct tux3_inode *inode)
 	front = READ_ONCE(vol->delta.front);
 	in_front = inode->slot[front & 1].dirty;
 	in_back = inode->slot[~front & 1].dirty;
+	if (in_front)
+		WRITE_ONCE(inode->slot[front & 1].awaited, true);
 	spin_unlock(&inode->lock);
 	if (!in_front && !in_back)
 		return volume_error(vol);
@@ -909,7 +923,7 @@ static u64 delta_sleep_ms(struct volume *vol)
 		return POLL_MS;
 	if (delete_under_way(vol) || trim_pending(vol))
 		return 1;
-	if (!llist_empty(&delta->dirty[delta->front & 1])) {
+	if (delta_has_dirty(delta)) {
 		u64 age_ms = delta_age_ns(vol) / 1000000, limit_ms = READ_ONCE(vol->opts.age_ms);
 
 		/* Who syncs does not wake us, but leaves a commit to be confirmed. */

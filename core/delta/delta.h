@@ -63,11 +63,13 @@ struct delta_state {
 	u64 committed;		/* likewise; the newest durable delta */
 	u64 applying;		/* delta whose records go to the tree now; commit_mutex */
 	u64 committing;		/* a hint: what the commit under way writes, in bytes, by a guess; 0: there is none */
-	u64 heavy_ns;		/* a hint: ktime_get_ns() at the end of the last one with DELTA_HEAVY_BYTES */
+	u64 heavy_ns;		/* a hint: ktime_get_ns() at the end of the last with DELTA_HEAVY_BYTES that no fsync awaited */
+	u64 awaited;		/* blocks of data in the commit under way of files that are being synced; commit_mutex */
 	struct delta_cpu __percpu *cpu;
 	struct mutex commit_mutex;	/* by delta_lock() */
 	unsigned int nofs;	/* memalloc_nofs_save() of who holds it */
 	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
+	bool others[2];			/* set inside: something that is no inode was changed in the delta: limits of quotas */
 	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
 	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
 	atomic64_t value_bytes[2];	/* of these, values of xattrs that get blocks of their own: see xattr.c */
@@ -134,6 +136,8 @@ int delta_verify(struct volume *vol, char *why, size_t why_size);
 bool delta_groups_are_many(struct volume *vol, unsigned int share);
 /* Inside: the operation was charged for cost, but now turns out. */
 void delta_refund(struct delta_op *op, u64 cost, u64 now);
+/* Inside: the delta is to be committed though no inode was changed in it. */
+void delta_note_other(struct delta_op *op);
 /* Inside: memory was filled in op->delta that stays until it is durable.  Negative: replaced in the same delta. */
 void delta_add_dirty_bytes(struct delta_op *op, s64 bytes);
 /* The same, and it means a record more for the commit. */

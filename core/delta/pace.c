@@ -38,7 +38,8 @@
 #define PACE_SMALL_BYTES	(64u << 10)	/* a commit of so little takes what any commit takes */
 #define PACE_LEARN_BYTES	(512u << 10)	/* one of so much tells of the bandwidth */
 #define PACE_WINDOW_US		(3u * 1000 * 1000)	/* of I/O: over so much the average goes */
-#define PACE_BASE_SHARE		8u		/* of a larger time than before goes into base_ns */
+#define PACE_BASE_SHARE		8u		/* of a larger time than before goes into base_ns ... */
+#define PACE_BASE_GROWTH	8u		/* ... but of no more than so many times base_ns: the disk was suspended */
 #define PACE_BYTES_MAX		(1ULL << 36)	/* a commit's, and bytes per us, so that the sums fit */
 #define PACE_FASTEST		(1u << 17)
 #define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs come ... */
@@ -99,7 +100,7 @@ static void pace_learn_base(struct pace *pace, u64 ns)
 {
 	u64 base = pace->base_ns;
 
-	WRITE_ONCE(pace->base_ns, !base || ns < base ? ns : base + (ns - base) / PACE_BASE_SHARE);
+	WRITE_ONCE(pace->base_ns, !base || ns < base ? ns : base + min(ns - base, PACE_BASE_GROWTH * base) / PACE_BASE_SHARE);
 }
 
 /* Add to an average over time: what it covers is at most the window, and the rest fades by as much as is added. */

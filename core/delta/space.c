@@ -28,15 +28,28 @@
  * worst in leaves half full.  (The price counts it three times, see below.)
  *
  * Redirects can be bounded in two ways.  Either each operation is charged, for each item it changes,
- * the whole path to it redirected and split (a *tight* delta): that is many blocks for one file.  Or the delta as a
+ * the path to it redirected and split (a *tight* delta): that is many blocks for one file.  Or the delta as a
  * whole is charged, before it takes its first operation, for redirecting and splitting every node of
  * the tree: 2 x nodes; a node is redirected at most once in a delta, and an existing one has to be split
  * because of what it holds already at most once; further splits are growth.  While there is room that is the better
  * bargain: an operation then costs little more than what it adds.  space_open_delta() chooses.
  *
- * The tree may grow while the delta before is committed.  Then its standing charge must grow by twice as
- * much when that commit is settled.  That is why growth has three times its price: one part was used,
- * and the two others, which come back at that moment, pay for it.  So the balance does not shrink by it.
+ * In a tight delta the top of the tree is shared by all items, so the delta as a whole is charged for it: for the
+ * root, and for the level below if that has few nodes (space_levels).  An item pays for the levels under these: one
+ * redirect and one split for each, for each item set adds at most one node to a level.  Each of these splits brings
+ * the top a branch.  A node that is split in the middle has room for 63 more, one that is split behind its last
+ * branch leaves 1/16 of itself free: so a node that was full is split twice before it has room for so many, and 2/63
+ * of a block for each item, BRANCH_BYTES, pays for what comes then.
+ *
+ * If the root is split while the front delta is open, then its level becomes one of the top that has two nodes: what
+ * the standing charge has for splitting it pays for redirecting these, for neither needs to be split again.
+ *
+ * The tree may grow while the delta before is committed.  Then its standing charge must grow by twice as much when
+ * that commit is settled.  That is why growth has three times its price: one part was used, and the two others, which
+ * come back at that moment, pay for it.  So the balance does not shrink by growth. It may shrink by splits that are
+ * no growth, of leaves that were full: the charge becomes larger by these, too.  It would not have to, for what was
+ * accepted: there is one node more to be redirected, and one less that may have to be split for what it holds, since
+ * both halves have room.  So nothing that was accepted lacks a block; less is accepted until the next delta is open.
  *
  * What the back end does of its own accord: each slice of a long delete is charged when it begins, and the first one of a
  * commit may go below zero by a part of the slack that nobody else may touch.  So after a unify there is always room for
@@ -47,11 +60,16 @@
  *
  * Below zero go three kinds of operations, each only so far that the others still can:
  *
- *	keeps		what changes in place (chmod, rename, a truncate upwards): by a few operations.  A rename
- *			may make the tree grow a little, so what they took need not all come back
+ *	keeps		what changes in place (chmod, rename, a truncate upwards): by the largest of them, and a third
+ *			more, since a rename may make the tree grow a little, so what they took need not all come back
  *	frees		what frees in the end (unlink, truncate ...): by the reserve, so that a full volume can always be
- *			emptied.  Each, once committed and unified, leaves the volume with no less than before
+ *			emptied: that has room for the largest of these, too.  Each, once committed and unified, leaves the
+ *			volume with no less than before
  *	paid		writes to preallocated blocks: by what is set aside for them
+ *
+ * All of these are computed from the tree as it is after each commit (space_full_price).  Where its shape is about to
+ * change so that prices rise they are those of then (AHEAD_BRANCHES): or a volume that is full at that moment would
+ * not have what it takes to empty it.
  *
  * Preallocation is a promise.  Writing to an unwritten block takes no new data block, but it splits the extent, adds
  * a checksum, and so the tree grows.  Each write of a run of blocks adds two items at most, one to each side;
@@ -65,10 +83,15 @@
 #include "core/blocks/balloc.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
+#include "core/tree/tree.h"
 
-#define SLICE_ITEMS	8u	/* that a slice of a long delete can change */
+#define KEEPS_ITEMS	(SPACE_ITEMS_RENAME + SPACE_ITEMS_RENAME / 3)	/* and what some may make the tree grow by */
+#define FREES_ITEMS	SPACE_ITEMS_RENAME	/* over a file */
+#define SLICE_ITEMS	SPACE_ITEMS_SLICE
 #define ITEM_BYTES	640u	/* that an item can add to leaves, half full: 2 x (header 24, name 255, and what goes with it) */
 #define RECORD_BYTES	320u	/* that it can add to the log */
+#define BRANCH_BYTES	128u	/* that it can add to nodes above those for which it pays: a branch, and see below */
+#define STAT_TRIES	100u	/* for statfs, of which any is nearly right */
 #define QUOTA_ITEMS	6u	/* user, group, project; before and after a change of owner */
 #define UNWRITTEN_BYTES	(2 * SPACE_EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
 
@@ -79,12 +102,39 @@ static u32 space_room(struct volume *vol)
 }
 
 /*
- * Blocks that changing one item can take: the path to it redirected, split at each level, a new root; all of that in
- * a tree that has become one level higher by the time of the commit.
+ * Where the root has few branches the delta pays for the level below it, too: that is less than if each item did.  ahead: so few
+ * that with so many more there would be still.
  */
-static u64 space_path_blocks(struct volume *vol)
+#define FEW_BRANCHES	32u
+#define AHEAD_BRANCHES	8u
+
+static u32 space_levels(struct volume *vol, u32 ahead)
 {
-	return 2 * (READ_ONCE(vol->tree.root_level) + 2) + 1;
+	u32 top = min_t(u32, READ_ONCE(vol->tree.root_level), TUX3_MAX_LEVEL);
+	u32 branches = READ_ONCE(vol->space.root_branches);
+
+	if (!top)
+		return 0;
+	return branches && branches + ahead <= FEW_BRANCHES ? top - 1 : top;
+}
+
+/* Nodes at this level and above; where that is not known, no fewer than there are.  Of a damaged volume it may be anything. */
+static s64 space_nodes_from(struct volume *vol, u32 level)
+{
+	u32 top = min_t(u32, READ_ONCE(vol->tree.root_level), TUX3_MAX_LEVEL);
+	s64 here = max(READ_ONCE(vol->space.root_branches), 1u), nodes = 1;
+
+	while (top-- > level && nodes < (s64)vol->total_blocks) {
+		nodes += here;
+		here *= space_room(vol) / sizeof(struct disk_branch);
+	}
+	return min_t(s64, nodes, vol->total_blocks);
+}
+
+/* A node of each level redirected, and split. */
+static u64 space_path_blocks(u32 levels)
+{
+	return 2 * levels;
 }
 
 /* ---- costs ---- */
@@ -113,10 +163,10 @@ static u32 cost_items(struct volume *vol, u64 cost)
 	return items;
 }
 
-/* items: of this cost.  All but their paths. */
-static __always_inline u64 space_always(struct volume *vol, u64 cost, u32 items)
+/* items: of this cost, item_bytes: what each adds to tree and log.  All but their paths. */
+static __always_inline u64 space_always(struct volume *vol, u64 cost, u32 items, u32 item_bytes)
 {
-	u32 bytes = items * (3 * ITEM_BYTES + RECORD_BYTES), room = space_room(vol);
+	u32 bytes = items * item_bytes, room = space_room(vol);
 
 	if (!(cost << (64 - SPACE_ITEMS_SHIFT)))	/* nothing else, as mostly */
 		return DIV_ROUND_UP(bytes, room);
@@ -125,31 +175,47 @@ static __always_inline u64 space_always(struct volume *vol, u64 cost, u32 items)
 	return cost_field(cost, SPACE_DATA_SHIFT) + DIV_ROUND_UP(bytes, room);
 }
 
-u64 space_price(struct volume *vol, u64 delta, u64 cost)
+/* In a tight delta in which each item pays for so many levels. */
+static u64 space_tight_price(struct volume *vol, u64 cost, u32 levels)
 {
 	u32 items = cost_items(vol, cost);
-	u64 always = space_always(vol, cost, items);
 
-	return likely(!READ_ONCE(vol->space.tight[delta & 1])) ? always : always + items * space_path_blocks(vol);
+	return space_always(vol, cost, items, 3 * ITEM_BYTES + RECORD_BYTES + BRANCH_BYTES) +
+	       items * space_path_blocks(levels);
+}
+
+static u64 space_whole_price(struct volume *vol, u64 cost)
+{
+	return space_always(vol, cost, cost_items(vol, cost), 3 * ITEM_BYTES + RECORD_BYTES);
+}
+
+u64 space_price(struct volume *vol, u64 delta, u64 cost)
+{
+	if (unlikely(READ_ONCE(vol->space.tight[delta & 1])))
+		return space_tight_price(vol, cost, READ_ONCE(vol->space.levels[delta & 1]));
+	return space_whole_price(vol, cost);
 }
 
 u64 space_full_price(struct volume *vol, u64 cost)
 {
-	u32 items = cost_items(vol, cost);
-
-	return space_always(vol, cost, items) + items * space_path_blocks(vol);
+	return space_tight_price(vol, cost, READ_ONCE(vol->space.full_levels));
 }
 
-/* For operations that keep what there is: the largest, a rename, at least once. */
-static u64 space_keeps(struct volume *vol)
+/* For operations that keep what there is. */
+static u64 space_keeps(struct volume *vol, u32 levels)
 {
-	return space_full_price(vol, space_cost_items(vol, 16));
+	return space_tight_price(vol, space_cost_items(vol, KEEPS_ITEMS), levels);
 }
 
-/* And for those that free: a few of them at a time. */
-static u64 space_reserve(struct volume *vol)
+/* For those that free. */
+static u64 space_frees(struct volume *vol, u32 levels)
 {
-	return space_keeps(vol) + 2 * space_full_price(vol, space_cost_items(vol, 8));
+	return space_tight_price(vol, space_cost_items(vol, FREES_ITEMS), levels);
+}
+
+static u64 space_reserve(struct volume *vol, u32 levels)
+{
+	return space_keeps(vol, levels) + space_frees(vol, levels);
 }
 
 /* A damaged volume may count less than nothing, or more than there is. */
@@ -165,18 +231,24 @@ static u64 space_own_log(struct volume *vol)
 }
 
 /* A slice of a long delete: see delete_continue(). */
-static u64 space_own_slice(struct volume *vol)
+static u64 space_own_slice(struct volume *vol, u32 levels)
 {
-	return space_full_price(vol, space_cost_items(vol, SLICE_ITEMS));
+	return space_tight_price(vol, space_cost_items(vol, SLICE_ITEMS), levels);
+}
+
+/* Of the tree as it is, and as it was when the delta was opened. */
+static u32 space_slice_levels(struct volume *vol, u64 delta)
+{
+	return max(vol->space.levels[delta & 1], space_levels(vol, 0));
 }
 
 /*
  * Three times the log's own: two commits that were charged before the first of them was settled, and the one that a
  * unify may need, which then gives all of it back.
  */
-static u64 space_slack(struct volume *vol)
+static u64 space_slack(struct volume *vol, u32 levels)
 {
-	return space_own_slice(vol) + 3 * space_own_log(vol);
+	return space_own_slice(vol, levels) + 3 * space_own_log(vol);
 }
 
 /* ---- what was charged, and what was taken ---- */
@@ -184,13 +256,14 @@ static u64 space_slack(struct volume *vol)
 void space_note_kinds(struct volume *vol, u64 delta, u64 cost, s64 times)
 {
 	struct space_charges *charges = &vol->space.charges[delta & 1];
+	u32 levels = READ_ONCE(vol->space.levels[delta & 1]);
 
 	atomic64_add(times * cost_field(cost, SPACE_DATA_SHIFT), &charges->data);
 	atomic64_add(times * cost_field(cost, SPACE_EXTENTS_SHIFT), &charges->extents);
 	atomic64_add(times * cost_field(cost, SPACE_PROMISED_SHIFT), &charges->promised);
 	atomic64_add(times * cost_items(vol, cost), &charges->items);
 	if (READ_ONCE(vol->space.tight[delta & 1]))
-		atomic64_add(times * (s64)(cost_items(vol, cost) * space_path_blocks(vol)), &charges->paths);
+		atomic64_add(times * (s64)(cost_items(vol, cost) * space_path_blocks(levels)), &charges->paths);
 }
 
 void space_note_log(struct volume *vol, u64 delta, u64 blocks)
@@ -213,15 +286,17 @@ static void space_paid(struct volume *vol, u64 delta, s64 standing, s64 *paid)
 {
 	struct space_charges *charges = &vol->space.charges[delta & 1];
 	u64 items = atomic64_xchg(&charges->items, 0), extents = atomic64_xchg(&charges->extents, 0);
-	u32 room = space_room(vol);
+	u32 room = space_room(vol), item_bytes = ITEM_BYTES + (vol->space.tight[delta & 1] ? BRANCH_BYTES : 0);
 	/* Each merge saves a node, which pays for its record. */
 	s64 merges = DIV_ROUND_UP((u64)vol->log.merges * LOG_MERGE_BYTES, room);
 
-	paid[SPACE_DATA] = atomic64_xchg(&charges->data, 0);
-	paid[SPACE_LOG] = DIV_ROUND_UP(items * RECORD_BYTES + extents * SPACE_EXTENT_RECORD, room) +
+	/* What is inline was charged as a block: an eighth of one at most, it is in the log, and twice in leaves half full. */
+	paid[SPACE_DATA] = atomic64_xchg(&charges->data, 0) - vol->log.inlined;
+	paid[SPACE_LOG] = DIV_ROUND_UP(vol->log.inlined_bytes, room) +
+			  DIV_ROUND_UP(items * RECORD_BYTES + extents * SPACE_EXTENT_RECORD, room) +
 			  atomic64_xchg(&charges->log, 0) + space_own_log(vol) + merges;
-	paid[SPACE_NODES] = standing + atomic64_xchg(&charges->paths, 0) +
-			    DIV_ROUND_UP(items * ITEM_BYTES + extents * SPACE_EXTENT_BYTES, room) - merges;
+	paid[SPACE_NODES] = standing + atomic64_xchg(&charges->paths, 0) + DIV_ROUND_UP(2 * vol->log.inlined_bytes, room) +
+			    DIV_ROUND_UP(items * item_bytes + extents * SPACE_EXTENT_BYTES, room) - merges;
 	paid[SPACE_ASIDE] = space_prealloc_share(vol, atomic64_xchg(&charges->promised, 0));
 }
 
@@ -262,19 +337,46 @@ void space_check_commit(struct volume *vol, u64 delta, s64 charged)
 		count_add(vol, TUX3_COUNT_OVERDRAFTS, 1);
 }
 
+/* It has not changed since it was last seen if it is not in memory. */
+static void space_look_at_root(struct volume *vol, bool read)
+{
+	u32 branches = tree_root_branches(vol, read);
+
+	if (branches)
+		WRITE_ONCE(vol->space.root_branches, branches);
+	WRITE_ONCE(vol->space.full_levels, space_levels(vol, AHEAD_BRANCHES));
+}
+
+/*
+ * How far below zero who keeps and who frees may go.  Where more is kept than for the tree as it is, since its shape is about to
+ * change, that is not to be found yet on a volume that was full before: then only who adds has to wait for it.
+ */
+static void space_set_floors(struct volume *vol, u64 front)
+{
+	struct space *space = &vol->space;
+	u32 full = space->full_levels;
+	u32 now = min(full, max(space->levels[front & 1], space_levels(vol, 0)));
+	u64 ahead = space_reserve(vol, full) + space_slack(vol, full) - space_reserve(vol, now) - space_slack(vol, now);
+
+	WRITE_ONCE(space->keeps, space_keeps(vol, now) + ahead);
+	WRITE_ONCE(space->frees, space_reserve(vol, now) + ahead);
+}
+
 static s64 space_available(struct volume *vol)
 {
 	struct space *space = &vol->space;
 
-	WRITE_ONCE(space->keeps, space_keeps(vol));
-	WRITE_ONCE(space->reserve, space_reserve(vol));
+	space_look_at_root(vol, false);
+	WRITE_ONCE(space->reserve, space_reserve(vol, space->full_levels));
 	WRITE_ONCE(space->aside, space_aside(vol));
+	space_set_floors(vol, vol->delta.front);
 	return atomic64_read(&vol->balloc.free_blocks) - (s64)space->reserve - (s64)space->aside -
-	       (s64)space_slack(vol);
+	       (s64)space_slack(vol, space->full_levels);
 }
 
 void space_init(struct volume *vol)
 {
+	space_look_at_root(vol, true);
 	vol->space.available = space_available(vol);
 	atomic64_set(&vol->space.balance, vol->space.available);
 	atomic64_set(&vol->space.freed, 1);
@@ -290,22 +392,66 @@ static s64 space_nodes(struct volume *vol)
 }
 
 /* For redirecting and splitting every node there is. */
-static s64 space_standing(struct volume *vol)
+static s64 space_whole_standing(struct volume *vol)
 {
 	return 2 * clamp(space_nodes(vol), (s64)1, (s64)vol->total_blocks) + 2 * TUX3_MAX_LEVEL;
+}
+
+/* For those at this level and above; a second split of one of them; a new root, and the split that it comes from. */
+static s64 space_tight_standing(struct volume *vol, u32 levels)
+{
+	return 2 * space_nodes_from(vol, levels) + 3;
 }
 
 void space_open_delta(struct volume *vol, u64 delta)
 {
 	struct space *space = &vol->space;
-	s64 standing = space_standing(vol), left = atomic64_read(&space->balance) - standing;
+	s64 standing = space_whole_standing(vol), left = atomic64_read(&space->balance) - standing;
 	/* Where the number of nodes cannot be true, each operation pays for those that it changes. */
 	bool tight = space->want_tight || space_nodes(vol) < 1 || left < max_t(s64, standing, vol->total_blocks / 32);
+	u32 levels = space_levels(vol, 0);
 
 	space->want_tight = false;
-	space->standing[delta & 1] = tight ? 0 : standing;
+	space->standing[delta & 1] = tight ? space_tight_standing(vol, levels) : standing;
 	atomic64_sub(space->standing[delta & 1], &space->balance);
+	WRITE_ONCE(space->levels[delta & 1], levels);
 	WRITE_ONCE(space->tight[delta & 1], tight);
+	space_set_floors(vol, delta);
+}
+
+/* What a delta counts that is not in the tree yet: dirty data, and what was preallocated or goes. */
+static s64 space_pending(struct volume *vol, unsigned int slot)
+{
+	struct delta_state *delta = &vol->delta;
+
+	return (atomic64_read(&delta->dirty_bytes[slot]) >> vol->block_shift) + atomic64_read(&delta->extra[slot]);
+}
+
+/* From here on until space_commit_over() its data is placed, and what it removed is freed: statfs counts what was pending. */
+static void space_commit_begins(struct volume *vol, u64 delta)
+{
+	struct space *space = &vol->space;
+
+	atomic64_inc(&space->stat_seq);
+	smp_mb__after_atomic();
+	WRITE_ONCE(space->stat.data, atomic64_read(&vol->balloc.data_used));
+	WRITE_ONCE(space->stat.deleting, atomic64_read(&space->deleting));
+	WRITE_ONCE(space->stat.pending, space_pending(vol, delta & 1));
+	WRITE_ONCE(space->stat.slot, delta & 1);
+	WRITE_ONCE(space->stat.committing, true);
+	smp_mb__before_atomic();
+	atomic64_inc(&space->stat_seq);
+}
+
+void space_commit_over(struct volume *vol)
+{
+	struct space *space = &vol->space;
+
+	atomic64_inc(&space->stat_seq);
+	smp_mb__after_atomic();
+	WRITE_ONCE(space->stat.committing, false);
+	smp_mb__before_atomic();
+	atomic64_inc(&space->stat_seq);
 }
 
 s64 space_close_delta(struct volume *vol, u64 delta)
@@ -313,6 +459,7 @@ s64 space_close_delta(struct volume *vol, u64 delta)
 	s64 standing = vol->space.standing[delta & 1];
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
+	space_commit_begins(vol, delta);
 	space_taken(vol, vol->space.taken);
 	vol->space.closed = standing;
 	vol->space.standing[delta & 1] = 0;
@@ -324,9 +471,10 @@ static void space_raise_standing(struct volume *vol)
 {
 	struct space *space = &vol->space;
 	unsigned int front = vol->delta.front & 1;
-	s64 more = space_standing(vol) - space->standing[front];
+	s64 standing = space->tight[front] ? space_tight_standing(vol, space->levels[front]) : space_whole_standing(vol);
+	s64 more = standing - space->standing[front];
 
-	if (space->tight[front] || more <= 0)
+	if (more <= 0)
 		return;
 	space->standing[front] += more;
 	atomic64_sub(more, &space->balance);
@@ -339,9 +487,9 @@ static s64 space_floor(struct volume *vol, unsigned int flags)
 	if (likely(!flags))
 		return 0;
 	if (flags & DELTA_PAID)
-		return -(s64)(READ_ONCE(space->reserve) + READ_ONCE(space->aside));
+		return -(s64)(READ_ONCE(space->frees) + READ_ONCE(space->aside));
 	if (flags & DELTA_FREES)
-		return -(s64)READ_ONCE(space->reserve);
+		return -(s64)READ_ONCE(space->frees);
 	return flags & DELTA_KEEPS ? -(s64)READ_ONCE(space->keeps) : 0;
 }
 
@@ -367,17 +515,19 @@ static void space_note_slice(struct volume *vol)
 
 	space_note(vol, delta, cost, 1);
 	if (IS_ENABLED(CONFIG_PROVE_LOCKING) && !vol->space.tight[delta & 1])
-		atomic64_add(cost_items(vol, cost) * space_path_blocks(vol), &vol->space.charges[delta & 1].paths);
+		atomic64_add(cost_items(vol, cost) * space_path_blocks(space_slice_levels(vol, delta)),
+			     &vol->space.charges[delta & 1].paths);
 }
 
 bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 {
-	s64 price = space_own_slice(vol), left = atomic64_sub_return(price, &vol->space.balance);
+	s64 price = space_own_slice(vol, space_slice_levels(vol, vol->delta.applying));
+	s64 left = atomic64_sub_return(price, &vol->space.balance);
 	/* The counts of a damaged volume may be anything.  With nothing for a unify to give back it goes ahead. */
 	bool unified = !vol->tree.dirty_count && !vol->log.length;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (left >= 0 || (first && (left >= -(s64)vol->space.reserve - price || unified))) {
+	if (left >= 0 || (first && (left >= -(s64)vol->space.frees - price || unified))) {
 		*charged += price;
 		space_note_slice(vol);
 		return true;
@@ -389,11 +539,13 @@ bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 void space_settle(struct volume *vol, s64 charged)
 {
 	s64 available = space_available(vol), move = available - vol->space.available + charged;
+	/* A commit gives back the standing charge of its delta; that of the next one was taken for it. */
+	s64 taken = charged ? vol->space.standing[vol->delta.front & 1] : 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	vol->space.available = available;
 	atomic64_add(move, &vol->space.balance);
-	if (move > 0)
+	if (move > taken)
 		atomic64_inc(&vol->space.freed);
 	space_raise_standing(vol);
 }
@@ -436,30 +588,162 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	return space_refuse(vol, blocks);
 }
 
-/* For a tree as high as it is: more than what making a file, or writing one block of it, may take. */
-static u64 space_ordinary(struct volume *vol)
+/* More than what making a file, or writing one block of it, may take. */
+static u64 space_ordinary(struct volume *vol, u32 levels)
 {
-	return max(space_full_price(vol, space_cost_items(vol, 6)), space_full_price(vol, space_cost_data(vol, 1, 1)));
+	return max(space_tight_price(vol, space_cost_items(vol, SPACE_ITEMS_CREATE), levels),
+		   space_tight_price(vol, space_cost_data(vol, 1, 1), levels));
+}
+
+static s64 space_data_now(struct volume *vol)
+{
+	struct space *space = &vol->space;
+
+	if (READ_ONCE(space->stat.committing))
+		return READ_ONCE(space->stat.data) + READ_ONCE(space->stat.pending) - READ_ONCE(space->stat.deleting) +
+		       space_pending(vol, !READ_ONCE(space->stat.slot));
+	return atomic64_read(&vol->balloc.data_used) + space_pending(vol, 0) + space_pending(vol, 1) -
+	       atomic64_read(&space->deleting);
+}
+
+/*
+ * Blocks that are free, or will be when everything is committed and unified, if all that is dirty takes a new place, and of what
+ * was removed only whole files gave room.  A commit that begins or ends meanwhile does not make it wrong.
+ */
+static s64 space_left(struct volume *vol)
+{
+	u32 tries = 0;
+	s64 data, seq;
+
+	do {
+		seq = atomic64_read(&vol->space.stat_seq);
+		smp_rmb();
+		data = space_data_now(vol);
+		smp_rmb();
+	} while ((seq & 1 || atomic64_read(&vol->space.stat_seq) != seq) && tries++ < STAT_TRIES);
+	return (s64)vol->total_blocks - atomic64_read(&vol->balloc.disk_used) + atomic64_read(&vol->balloc.data_used) -
+	       atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - data;
+}
+
+/* More could not be had if all data were gone. */
+static s64 space_most(struct volume *vol)
+{
+	return (s64)vol->total_blocks - (s64)vol->balloc.fixed_blocks - (s64)READ_ONCE(vol->space.reserve);
+}
+
+/* Of these, what no ordinary write gets where the tree is like that.  Two blocks are chosen for the log already. */
+static s64 space_kept_of(struct volume *vol, u32 levels, s64 standing)
+{
+	return space_reserve(vol, levels) + space_slack(vol, levels) + READ_ONCE(vol->space.aside) + standing +
+	       space_ordinary(vol, levels) + 2;
+}
+
+/*
+ * And when so many blocks are full of data, whose checksums take nodes, of which more is kept: in extents as long as can be, three
+ * of which fill a leaf, of leaves that are a little less full.
+ */
+static s64 space_kept_later(struct volume *vol, s64 left)
+{
+	u32 fan = space_room(vol) / sizeof(struct disk_branch) / 8 * 7, data = space_room(vol) / 32 * 6, top = 0;
+	s64 more = vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM ? max(left, (s64)0) / data : 0, here, below = 1;
+	bool few;
+
+	if (more <= AHEAD_BRANCHES)
+		return 0;
+	for (here = clamp(space_nodes(vol), (s64)1, (s64)vol->total_blocks) + more; here > 1; top++) {
+		below = here;
+		here = DIV_ROUND_UP(here, fan);
+	}
+	few = top && below + AHEAD_BRANCHES <= FEW_BRANCHES;
+	return more + space_kept_of(vol, top - few, 2 * (few ? 1 + below : 1) + 3);
+}
+
+static s64 space_kept(struct volume *vol, s64 left)
+{
+	/* What is asked for next may split a leaf or two itself. */
+	s64 now = space_kept_of(vol, space_levels(vol, AHEAD_BRANCHES + 2), space_tight_standing(vol, space_levels(vol, 0)));
+
+	return max(now, space_kept_later(vol, left));
+}
+
+bool space_has(struct volume *vol, u64 blocks, u64 promised)
+{
+	s64 left = space_left(vol);
+
+	left -= space_kept(vol, left);
+	return left >= 0 && blocks + space_prealloc_share(vol, promised) <= (u64)left;
+}
+
+bool space_never_has(struct volume *vol, u64 blocks, u64 promised)
+{
+	s64 most = space_most(vol);
+
+	return most < 0 || blocks + space_prealloc_share(vol, promised) > (u64)most;
+}
+
+int space_ask(struct volume *vol, u64 blocks, u64 promised)
+{
+	struct space *space = &vol->space;
+	u64 price = blocks + space_ordinary(vol, READ_ONCE(vol->space.full_levels));	/* at least */
+	int err;
+
+	if (space_has(vol, blocks, promised))
+		return 0;
+	if (space_never_has(vol, blocks, promised) || space_known_full(vol, price))
+		return space_refuse(vol, price);
+	err = delta_commit_space(vol, 0, 2);
+	if (!err && !space_has(vol, blocks, promised)) {
+		atomic64_set(&space->full_cost, price);
+		atomic64_set(&space->full_at, atomic64_read(&space->freed));
+		err = space_refuse(vol, price);
+	}
+	return err;
+}
+
+/* ---- the table ---- */
+
+bool space_table_row(struct volume *vol, u32 i, struct space_row *row)
+{
+	static const struct space_row rows[] = {
+#define X(NAME, i, e, d, p, how_far, text) \
+		{ .name = #NAME, .how = how_far, .what = text, .items = i, .extents = e, .data = d, .promised = p },
+		SPACE_TABLE(X)
+#undef X
+	};
+	u64 cost;
+
+	if (i >= ARRAY_SIZE(rows))
+		return false;
+	*row = rows[i];
+	cost = ((u64)row->data << SPACE_DATA_SHIFT) + ((u64)row->extents << SPACE_EXTENTS_SHIFT) +
+	       ((u64)row->promised << SPACE_PROMISED_SHIFT) + space_cost_items(vol, row->items);
+	row->price = space_whole_price(vol, cost);
+	row->tight_price = space_full_price(vol, cost);
+	return true;
+}
+
+void space_get_kept(struct volume *vol, struct space_kept *kept)
+{
+	u32 levels = READ_ONCE(vol->space.full_levels);
+
+	*kept = (struct space_kept){
+		.item_bytes = ITEM_BYTES, .item_log_bytes = RECORD_BYTES, .levels = levels,
+		.standing = space_tight_standing(vol, space_levels(vol, 0)),
+		.whole_standing = space_whole_standing(vol), .keeps = space_keeps(vol, levels),
+		.frees = space_frees(vol, levels), .slice = space_own_slice(vol, levels), .log = 3 * space_own_log(vol),
+		.aside = READ_ONCE(vol->space.aside), .ordinary = space_ordinary(vol, levels),
+	};
 }
 
 /*
  * available: what the next ordinary write can get, when everything is committed and unified: so nothing where it would be
- * refused.  Two blocks are chosen for the log already.
+ * refused.
  */
 void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available)
 {
-	struct delta_state *delta = &vol->delta;
-	s64 pending = (atomic64_read(&delta->dirty_bytes[0]) + atomic64_read(&delta->dirty_bytes[1])) >>
-		      vol->block_shift;
-	s64 left = (s64)vol->total_blocks - atomic64_read(&vol->balloc.disk_used) -
-		   atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - pending -
-		   atomic64_read(&delta->extra[0]) - atomic64_read(&delta->extra[1]) +
-		   atomic64_read(&vol->space.deleting);
-	s64 keep = READ_ONCE(vol->space.reserve) + READ_ONCE(vol->space.aside) + space_slack(vol) +
-		   space_ordinary(vol) + 2;
+	s64 left = min_t(s64, space_left(vol), vol->total_blocks);
 
 	*total = vol->total_blocks;
-	left = min_t(s64, left, vol->total_blocks);
 	*free = max_t(s64, left, 0);
-	*available = max_t(s64, left - keep, 0);
+	*available = max_t(s64, left - space_kept(vol, left), 0);
 }

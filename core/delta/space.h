@@ -44,12 +44,24 @@ struct space {
 	s64 available;		/* what balance was derived from; commit_mutex */
 	/* How far below 0 the balance may go, by DELTA_ flags; written with commit_mutex. */
 	u64 keeps;		/* for operations that keep the same in the end */
-	u64 reserve;		/* keeps, and more for those that free */
-	u64 aside;		/* on top of reserve: for writing what is preallocated */
+	u64 frees;		/* keeps, and more for those that free */
+	u64 aside;		/* on top of frees: for writing what is preallocated */
+	u64 reserve;		/* what is kept for keeps and frees, by the price of full_levels; commit_mutex */
 	atomic64_t deleting;	/* blocks that long deletes under way have still to free; for statfs */
+	/* For statfs, while a delta is committed: what it saw when that began; stat_seq moves when this begins and ends. */
+	struct {
+		bool committing;
+		s64 data, deleting;	/* data blocks in the tree; deleting, above */
+		unsigned int slot;	/* of the delta that is committed */
+		s64 pending;		/* what that one counted */
+	} stat;
+	atomic64_t stat_seq;
 	s64 unwritten;		/* preallocated blocks in the tree that were not written yet; commit_mutex */
 	bool tight[2];		/* by delta & 1; set before the delta takes operations */
+	u32 levels[2];		/* of the tree, for which each item pays in such a delta; those above are the delta's */
 	s64 standing[2];	/* by delta & 1: charged for the delta as a whole; commit_mutex */
+	u32 root_branches;	/* of the tree, as last seen; commit_mutex */
+	u32 full_levels;	/* for which an item may have to pay by the time the volume is full; written with commit_mutex */
 	bool want_tight;	/* the next delta is to be tight; commit_mutex */
 	struct space_charges charges[2];	/* by delta & 1; only with CONFIG_PROVE_LOCKING */
 	s64 closed;		/* standing of the delta that is committed; commit_mutex */
@@ -58,6 +70,30 @@ struct space {
 	atomic64_t full_at;	/* generation at which full_cost blocks were refused; 0: none */
 	atomic64_t full_cost;
 };
+
+/*
+ * What each operation costs, at worst: items of the tree that it changes (of up to 300 bytes), and what each block that it is about
+ * adds: extents, data blocks, preallocated ones.  How far below zero it may bring the balance is said in space.c.  tux3 show space
+ * prints the table with the prices of a volume; tests/unit/test_charges.c has what each operation is charged.
+ */
+#define SPACE_TABLE(X) \
+	X(CREATE,	6, 0, 0, 0, "takes", "create, mkdir, mknod, symlink, link") \
+	X(TARGET,	2, 1, 0, 0, "takes", "in addition, for 34 bytes of a target longer than 255") \
+	X(TMPFILE,	4, 0, 0, 0, "takes", "a file without a name") \
+	X(UNLINK,	6, 0, 0, 0, "frees", "unlink, rmdir") \
+	X(FORGET,	3, 0, 0, 0, "frees", "the last use of an inode without a name") \
+	X(RENAME,	12, 0, 0, 0, "keeps", "rename, exchange; over a file: frees") \
+	X(SETATTR,	2, 0, 0, 0, "keeps", "chmod, chown, times, flags") \
+	X(XATTR,	3, 0, 1, 0, "takes", "setxattr, with a block of a large value; removal: frees") \
+	X(WRITE,	4, 1, 1, 0, "takes", "write, store through a mapping, for each block") \
+	X(ALLOCATE,	4, 1, 1, 1, "takes", "fallocate, for each block") \
+	X(WRITE_PAID,	4, 1, 0, 0, "paid", "write to a preallocated block") \
+	X(GROW,		1, 0, 0, 0, "keeps", "a truncate upwards") \
+	X(REMOVE,	3, 0, 0, 0, "frees", "truncate, punch; and 28 records") \
+	X(SLICE,	8, 0, 0, 0, "back end", "a slice of a long delete")
+#define X(name, items, ...) SPACE_ITEMS_##name = items,
+enum { SPACE_TABLE(X) };
+#undef X
 
 /* Worst-case cost of changing items tree items of up to 300 bytes each, and of their records. */
 static inline u64 space_cost_items(struct volume *vol, u32 items)
@@ -83,7 +119,7 @@ static inline u64 space_cost_records(u32 bytes)
  */
 static inline u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks)
 {
-	return (new_blocks << SPACE_DATA_SHIFT) + (blocks << SPACE_EXTENTS_SHIFT) + space_cost_items(vol, 4);
+	return (new_blocks << SPACE_DATA_SHIFT) + (blocks << SPACE_EXTENTS_SHIFT) + space_cost_items(vol, SPACE_ITEMS_WRITE);
 }
 
 /* Of preallocating blocks: with what writing to them may cost later. */
@@ -126,6 +162,39 @@ bool space_charge_slice(struct volume *vol, bool first, s64 *charged);
 void space_check_commit(struct volume *vol, u64 delta, s64 charged);
 /* Back end, before anything is taken for it: what was charged for the delta as a whole, to be added to what its operations were. */
 s64 space_close_delta(struct volume *vol, u64 delta);
+/* Can so many data blocks be had as things are, in however many deltas, and promised blocks become preallocated?  Or never? */
+bool space_has(struct volume *vol, u64 blocks, u64 promised);
+bool space_never_has(struct volume *vol, u64 blocks, u64 promised);
+/* The same for who needs all of them: 0, -ENOSPC, -EINTR, or the volume's error.  Where it takes a commit to know, there is one. */
+int space_ask(struct volume *vol, u64 blocks, u64 promised);
+/* Back end, when nothing of the delta is counted as pending any more. */
+void space_commit_over(struct volume *vol);
+/* The table, with the prices that rows have now: for one block, in blocks. */
+struct space_row {
+	const char *name, *how, *what;
+	u32 items, extents, data, promised;
+	u64 price, tight_price;
+};
+bool space_table_row(struct volume *vol, u32 i, struct space_row *row);	/* false: there are no more */
+/* What a full volume keeps, and for what; blocks, but for levels and bytes. */
+#define SPACE_KEPT(X) \
+	X(item_bytes,		"an item adds to nodes, three times: see core/delta/space.c") \
+	X(item_log_bytes,	"an item adds to the log") \
+	X(levels,		"of the tree for which an item pays on a full volume, two blocks each") \
+	X(standing,		"a delta pays for the rest of the tree then") \
+	X(whole_standing,	"and for the whole tree, while there is room") \
+	X(keeps,		"kept for changes in place") \
+	X(frees,		"kept for what frees") \
+	X(slice,		"kept for a slice of a long delete") \
+	X(log,			"kept for the log of commits") \
+	X(aside,		"kept for writing preallocated blocks") \
+	X(ordinary,		"an ordinary operation is refused below that")
+struct space_kept {
+#define X(name, what) s64 name;
+	SPACE_KEPT(X)
+#undef X
+};
+void space_get_kept(struct volume *vol, struct space_kept *kept);
 /* For statfs. blocks. */
 void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available);
 

@@ -9,6 +9,7 @@
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
 #include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
 #include "core/format/chain.h"
 #include "core/inode/xattr.h"
 #include "core/names/name.h"
@@ -23,6 +24,8 @@ static const char *slot_left(const struct inode_slot *slot)
 {
 	if (slot->frozen || slot->taken)
 		return "its attributes";
+	if (slot->awaited)
+		return "an fsync that waits";
 	if (slot->dirty)
 		return "dirty bits";
 	if (!RB_EMPTY_ROOT(&slot->removed) || !RB_EMPTY_ROOT(&slot->prealloc))
@@ -33,6 +36,8 @@ static const char *slot_left(const struct inode_slot *slot)
 		return "blocks without checksums";
 	if (slot->extra || slot->paid)
 		return "blocks that it takes besides its dirty ones, or that were paid before";
+	if (slot->charged)
+		return "blocks that were charged to quotas";
 	return NULL;
 }
 
@@ -72,6 +77,7 @@ void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
 void inode_exit(struct tux3_inode *inode)
 {
 	WARN_ON_ONCE(inode->slot[0].dirty || inode->slot[1].dirty);
+	inode_quota_detach(inode);
 	name_dir_free(inode);
 	xattr_free(inode);
 	kfree(inode->target);
@@ -227,7 +233,7 @@ int inode_read(struct tux3_inode *inode)
 			return err < 0 ? err : -EIO;
 		}
 	}
-	return 0;
+	return inode_quota_attach(inode, NULL);
 }
 
 /*

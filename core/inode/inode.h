@@ -17,6 +17,7 @@
 struct volume;
 struct name_dir;
 struct name_entry;
+struct quota_owner;
 
 struct tux3_time {
 	s64 sec;
@@ -37,6 +38,7 @@ struct tux3_attr {
 struct inode_slot {
 	bool frozen;		/* inode->frozen holds the attributes at the end of the delta */
 	bool taken;		/* the back end has read the attributes of the delta */
+	bool awaited;		/* an fsync of this inode waits for the commit of the delta */
 	u32 dirty;		/* INODE_DIRTY_... in the delta */
 	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
@@ -45,6 +47,7 @@ struct inode_slot {
 	/* For stat and statfs, in blocks: */
 	s64 extra;		/* what the delta will take (or give back) besides its dirty blocks */
 	u64 paid;		/* dirty blocks that take nothing: they were preallocated */
+	s64 charged;		/* blocks, to quotas; see inode_quota.h */
 };
 
 #define INODE_DIRTY_ATTR	1u
@@ -52,6 +55,7 @@ struct inode_slot {
 #define INODE_DIRTY_NAMES	4u
 #define INODE_DIRTY_XATTRS	8u
 #define INODE_DIRTY_DELETE	16u	/* no name and out of use */
+#define INODE_DIRTY_LISTING	64u	/* a directory's size, times and links, as its names have changed */
 #define INODE_DIRTY_ATIME	32u	/* alone: it was read; that is no change for who caches what it holds */
 
 struct tux3_inode {
@@ -66,8 +70,10 @@ struct tux3_inode {
 	 */
 	u64 blocks;
 	u32 blocks_epoch;
+	u32 synced_s;			/* ktime_get_ns() of the last fsync, in seconds; 0: never; a hint */
 	u64 parent;			/* directories: the inode number of .. */
 	struct inode_slot slot[2];
+	struct quota_owner *owner;	/* lock, and the host's of the inode; NULL: the volume has no quotas */
 	struct llist_node dirty_node[2];
 	/* For intents (core/intent/), under lock.  Of an inode read from the tree all are 0. */
 	u64 born_delta;			/* in which it was made */

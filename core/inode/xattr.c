@@ -18,6 +18,7 @@
 #include "core/log/log.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
+#include "core/inode/inode_quota.h"
 #include "core/inode/inode.h"
 #include "core/inode/xattr.h"
 
@@ -509,18 +510,41 @@ static struct xattr_change *change_set(struct delta_op *op, struct tux3_inode *i
 	return change == new ? NULL : new;
 }
 
+/* What the value takes besides, of blocks, than the one that it replaces. */
+static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s64 *more)
+{
+	struct volume *vol = inode->vol;
+	int old;
+
+	*more = 0;
+	if (!blocks)
+		return 0;
+	old = inode_quota_attach(inode, NULL);		/* a new one gets its ACL before its name */
+	if (old || !inode->owner)
+		return old;
+	old = xattr_get(inode, name, NULL, 0);
+	if (old < 0 && old != -ENODATA)
+		return old;
+	*more = blocks - (old > (int)TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(old, vol->block_size) : 0);
+	*more = max_t(s64, *more, 0);
+	return 0;
+}
+
 int xattr_set(struct tux3_inode *inode, const char *name, const void *value, size_t size, unsigned int flags,
 	      const u32 *new_mode)
 {
 	struct volume *vol = inode->vol;
 	struct tux3_time now = inode_now(vol);
 	u64 blocks = size > TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(size, vol->block_size) : 0;
+	struct quota_charge charge = {};
 	struct xattr_change *change;
 	struct tux3_attr *attr;
 	struct delta_op op;
 	u8 *data = NULL;
 	int err = set_check(inode, name, value, size, flags);
 
+	if (!err)
+		err = value_more(inode, name, blocks, &charge.amount.blocks);
 	if (!err && value)
 		err = set_room(inode, name, size);
 	if (!err && value)
@@ -530,13 +554,14 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	change = change_new(inode, name);
 	if (value)
 		data = value_copy(vol, value, size);
-	err = change && (data || !value) ? delta_enter(vol, &op, blocks + space_cost_items(vol, 3), value ? 0 : DELTA_FREES) :
-	      -ENOMEM;
+	err = change && (data || !value) ? inode_quota_enter(inode, &op, blocks + space_cost_items(vol, SPACE_ITEMS_XATTR),
+							     value ? 0 : DELTA_FREES, &charge) : -ENOMEM;
 	if (err) {
 		kvfree(data);
 		kfree(change);
 		return err;
 	}
+	inode_quota_frees(&op, inode);
 	change = change_set(&op, inode, change, data, value ? size : 0);
 	attr = inode_change_begin(&op, inode);
 	attr->ctime = now;

@@ -59,6 +59,7 @@ struct intent {
 	/* One at a time: the intents of an inode are queued in the order in which its states were. */
 	struct mutex capture;
 	u64 retired;			/* capture: the newest delta whose inodes are being let go, or were */
+	u64 ahead_delta, ahead_blocks;	/* what intents of the front delta, this one, have written: a hint, set with capture */
 	struct mutex write;		/* whoever has it writes what is queued, for all */
 	spinlock_t lock;		/* what follows */
 	struct list_head queue;		/* struct intent_request */

@@ -22,9 +22,9 @@
 #include "core/intent/intent_internal.h"
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
+#define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
 #define INTENT_BYTES	(sizeof(struct disk_intent) + INTENT_RUNS_MAX * (sizeof(struct disk_intent_run) + 4) + \
 			 (INTENT_DATA_BYTES >> TUX3_MIN_BLOCK_SHIFT) * sizeof(__le32) + TUX3_NAME_MAX)
-#define INTENT_ITEMS	6u		/* that it may change: as making a file does */
 #define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
 
 struct intent_request {
@@ -35,11 +35,12 @@ struct intent_request {
 	u32 blocks;			/* of data */
 	void *data;
 	bool first;			/* block 0 is among them */
+	bool named;			/* it has the inode's name */
 	bool done;			/* intent.write: err is what came of it */
 	bool taken;			/* intent.lock: not in the queue any more, but being written */
 	bool left;			/* intent.lock: who waited was killed, while others write it: they free it */
 	int err;
-	u8 intent[round_up(INTENT_BYTES, 8)];
+	u8 intent[round_up(INTENT_BYTES, 8)] __aligned(8);
 };
 
 static void request_free(struct intent_request *request)
@@ -166,11 +167,67 @@ static int capture_data(struct tux3_inode *inode, struct intent_request *request
 	return err;
 }
 
+/* ---- ahead, or by a commit? ---- */
+
+/* What committing the front delta takes, in bytes, by a guess. */
+static s64 front_load(struct volume *vol, u64 front)
+{
+	s64 changes = atomic64_read(&vol->delta.changes[front & 1]);
+
+	return atomic64_read(&vol->delta.dirty_bytes[front & 1]) + changes * PACE_CHANGE_BYTES;
+}
+
+static bool commit_is_heavy(struct volume *vol)
+{
+	return READ_ONCE(vol->delta.committing) > DELTA_HEAVY_BYTES;
+}
+
+/* So was one lately, and so the next one is likely to be. */
+static bool commits_were_heavy(struct volume *vol)
+{
+	u64 heavy_ns = READ_ONCE(vol->delta.heavy_ns);
+
+	return heavy_ns && ktime_get_ns() - heavy_ns < HEAVY_MEMORY_NS;
+}
+
+/* Before the file is looked at. */
+static bool fsync_may_go_ahead(struct volume *vol)
+{
+	u32 mode = READ_ONCE(vol->opts.fsync);
+
+	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
+		return false;
+	return mode == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) || commits_were_heavy(vol) ||
+	       front_load(vol, READ_ONCE(vol->delta.front)) > DELTA_HEAVY_BYTES;
+}
+
+/*
+ * What an intent writes the commit of its delta writes again.  For little, where commits are heavy by what others do, that is worth
+ * it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what others have changed, which
+ * a commit would write before this file is durable; and as long as that is more than what all intents of the delta will have
+ * written twice, this one with so many blocks among them.
+ */
+static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
+{
+	const struct intent *intent = &vol->intent;
+	u64 front = READ_ONCE(vol->delta.front), twice = blocks + 1;
+	s64 others = front_load(vol, front) - ((s64)blocks << vol->block_shift);
+	bool heavy = commits_were_heavy(vol);
+
+	if (READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) ||
+	    (heavy && (u64)blocks << vol->block_shift <= LITTLE_BYTES))
+		return true;
+	if (READ_ONCE(intent->ahead_delta) == front)
+		twice += READ_ONCE(intent->ahead_blocks);
+	return others > (s64)(twice << vol->block_shift) && (heavy || others > DELTA_HEAVY_BYTES);
+}
+
 /* ---- capture ---- */
 
+/* Carrying it out may change what making a file does. */
 static u64 capture_cost(struct volume *vol, u32 blocks)
 {
-	return space_cost_items(vol, INTENT_ITEMS) + space_cost_data(vol, blocks, 0);
+	return space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_data(vol, blocks, 0);
 }
 
 /* Inside the delta. */
@@ -188,11 +245,19 @@ static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_reques
 		return err;
 	memcpy(at, name, name_len);
 	at += name_len;
+	request->named = name_len;
 	intent->len = cpu_to_le32(at - request->intent);
 	request->len = round_up(at - request->intent, 8);
 	request->delta = delta;
 	request->base = READ_ONCE(inode->vol->intent.durable);
 	return 0;
+}
+
+static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
+{
+	lockdep_assert_held(&intent->capture);
+	WRITE_ONCE(intent->ahead_blocks, intent->ahead_delta == delta ? intent->ahead_blocks + blocks : blocks);
+	WRITE_ONCE(intent->ahead_delta, delta);
 }
 
 /* In the order in which inodes are captured they are queued, and written. */
@@ -207,6 +272,8 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 	err = delta_enter(vol, &op, capture_cost(vol, blocks), DELTA_NOWAIT | DELTA_ADDS_NOTHING);
 	if (!err) {
 		err = capture_all(inode, op.delta, request, blocks);
+		if (!err)
+			note_ahead(intent, op.delta, request->blocks + 1);
 		delta_leave(&op);
 	}
 	if (!err) {
@@ -228,7 +295,7 @@ static struct intent_request *capture(struct tux3_inode *inode)
 	if (!vol->host->data_hold(inode))
 		return NULL;
 	err = count_dirty(inode, &blocks);
-	if (!err)
+	if (!err && fsync_goes_ahead(vol, blocks))
 		request = kvzalloc(sizeof(*request), GFP_NOFS | __GFP_NOWARN);
 	if (request && blocks)
 		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
@@ -451,19 +518,35 @@ static void write_batch(struct volume *vol)
 
 /* ---- fsync ---- */
 
-/* Is there so much to commit before this inode would be durable that going ahead is less? */
-static bool fsync_goes_ahead(struct volume *vol)
+/* The intent with its name is durable: an fsync of the directory need not wait for the name. */
+static void name_is_durable(struct tux3_inode *inode)
 {
-	unsigned int slot = READ_ONCE(vol->delta.front) & 1;
-	s64 load = atomic64_read(&vol->delta.dirty_bytes[slot]) + atomic64_read(&vol->delta.changes[slot]) * PACE_CHANGE_BYTES;
-	u32 mode = READ_ONCE(vol->opts.fsync);
-	u64 heavy_ns;
+	struct intent *intent = &inode->vol->intent;
 
-	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
+	mutex_lock(&intent->capture);
+	spin_lock(&inode->lock);
+	if (inode->born_delta > intent->retired && inode->born_dir)
+		name_went_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta);
+	spin_unlock(&inode->lock);
+	mutex_unlock(&intent->capture);
+}
+
+/*
+ * Is nothing left to do for an fsync of a directory?  That is so if what has changed of it are names of new files, all of which
+ * went ahead with theirs.  A directory that is new itself has none such.
+ */
+static bool dir_is_ahead(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	u32 dirty;
+
+	if (!S_ISDIR(READ_ONCE(inode->attr.mode)) || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL)
 		return false;
-	heavy_ns = READ_ONCE(vol->delta.heavy_ns);
-	return mode == TUX3_FSYNC_AHEAD || load > DELTA_HEAVY_BYTES || READ_ONCE(vol->delta.committing) > DELTA_HEAVY_BYTES ||
-	       (heavy_ns && ktime_get_ns() - heavy_ns < HEAVY_MEMORY_NS);
+	spin_lock(&inode->lock);
+	dirty = inode->slot[0].dirty | inode->slot[1].dirty;
+	spin_unlock(&inode->lock);
+	return dirty & INODE_DIRTY_NAMES && !(dirty & ~(INODE_DIRTY_NAMES | INODE_DIRTY_LISTING | INODE_DIRTY_ATIME)) &&
+	       name_all_ahead(inode);
 }
 
 /* 0, or -EAGAIN: it needs a commit; -EINTR: the caller was killed while others wrote. */
@@ -476,7 +559,7 @@ static int fsync_ahead(struct tux3_inode *inode)
 
 	if (!READ_ONCE(intent->ready) && !READ_ONCE(intent->wanted))
 		WRITE_ONCE(intent->wanted, true);
-	if (!fsync_goes_ahead(vol) || !READ_ONCE(intent->ready))
+	if (!READ_ONCE(intent->ready) || !fsync_may_go_ahead(vol))
 		return -EAGAIN;
 	request = capture(inode);
 	if (!request)
@@ -489,6 +572,8 @@ static int fsync_ahead(struct tux3_inode *inode)
 		write_batch(vol);
 	mutex_unlock(&intent->write);
 	err = request->err;
+	if (!err && request->named)
+		name_is_durable(inode);
 	request_free(request);
 	return err;
 }
@@ -508,7 +593,10 @@ int fsync_inode(struct tux3_inode *inode)
 	struct volume *vol = inode->vol;
 	int err = -EAGAIN;
 
-	if (!volume_error(vol) && inode_is_dirty(inode)) {
+	WRITE_ONCE(inode->synced_s, ktime_get_ns() / NSEC_PER_SEC);
+	if (!volume_error(vol) && dir_is_ahead(inode)) {
+		err = 0;
+	} else if (!volume_error(vol) && inode_is_dirty(inode)) {
 		pace_sync(vol);
 		err = fsync_ahead(inode);
 		if (!err)

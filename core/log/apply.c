@@ -13,6 +13,7 @@
 #include "core/format/name_hash.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
+#include "core/quota/quota.h"
 #include "core/format/chain.h"
 #include "core/log/apply.h"
 
@@ -250,23 +251,48 @@ static int quota_adjust(struct volume *vol, u8 type, u32 id, s64 blocks, s64 ino
 	}
 	quota.blocks = cpu_to_le64(le64_to_cpu(quota.blocks) + blocks);
 	quota.inodes = cpu_to_le64(le64_to_cpu(quota.inodes) + inodes);
+	quota_item_settle(id, &quota);
+	quota_applied(vol, type, id, &quota);
 	if (!memchr_inv(&quota, 0, sizeof(quota)))	/* nothing used, no limits */
 		return len == -ENOENT ? 0 : tree_delete(vol, &key);
 	return tree_set(vol, &key, &quota, sizeof(quota));
 }
 
-static int quota_account(struct volume *vol, const struct disk_attr *attr, int sign)
+static void quota_ids(const struct disk_attr *attr, u32 *id)
 {
-	s64 blocks = sign * (s64)le64_to_cpu(attr->blocks);
-	int err;
+	id[QUOTA_USER] = le32_to_cpu(attr->uid);
+	id[QUOTA_GROUP] = le32_to_cpu(attr->gid);
+	id[QUOTA_PROJECT] = le32_to_cpu(attr->projid);
+}
+
+/*
+ * An inode had these attributes, and has those; NULL: it was not there, or is gone.  Of who keeps it only the difference moves: so
+ * his usage is never less for a moment, and his grace goes on.
+ */
+static int quota_account(struct volume *vol, const struct disk_attr *old, const struct disk_attr *new)
+{
+	s64 was = old ? le64_to_cpu(old->blocks) : 0, is = new ? le64_to_cpu(new->blocks) : 0;
+	u32 from[QUOTA_KINDS], to[QUOTA_KINDS];
+	int i, err = 0;
 
 	if (!(vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA))
 		return 0;
-	err = quota_adjust(vol, TUX3_ITEM_QUOTA_USER, le32_to_cpu(attr->uid), blocks, sign);
-	if (!err)
-		err = quota_adjust(vol, TUX3_ITEM_QUOTA_GROUP, le32_to_cpu(attr->gid), blocks, sign);
-	if (!err)
-		err = quota_adjust(vol, TUX3_ITEM_QUOTA_PROJECT, le32_to_cpu(attr->projid), blocks, sign);
+	if (old)
+		quota_ids(old, from);
+	if (new)
+		quota_ids(new, to);
+	for (i = 0; i < QUOTA_KINDS && !err; i++) {
+		u8 type = TUX3_ITEM_QUOTA_USER + i;
+
+		if (old && new && from[i] == to[i]) {
+			err = is != was ? quota_adjust(vol, type, to[i], is - was, 0) : 0;
+			continue;
+		}
+		if (old)
+			err = quota_adjust(vol, type, from[i], -was, -1);
+		if (!err && new)
+			err = quota_adjust(vol, type, to[i], is, 1);
+	}
 	return err;
 }
 
@@ -279,16 +305,14 @@ static bool quota_same(const struct disk_attr *a, const struct disk_attr *b)
 static int quota_move(struct volume *vol, const struct tree_key *key, struct tree_spot *spot, const struct disk_attr *attr)
 {
 	struct disk_attr old;
-	int err = 0;
+	int err;
 
 	if (spot->found) {
 		memcpy(&old, spot->data, sizeof(old));
 		if (quota_same(&old, attr))
 			return 0;
-		err = quota_account(vol, &old, -1);
 	}
-	if (!err)
-		err = quota_account(vol, attr, 1);
+	err = quota_account(vol, spot->found ? &old : NULL, attr);
 	return err ? err : tree_edit_find(vol, key, spot);
 }
 
@@ -692,7 +716,7 @@ static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, co
 		if (spot.len != sizeof(attr))
 			return apply_bad(vol, type, "attributes in the tree");
 		memcpy(&attr, spot.data, sizeof(attr));
-		n = quota_account(vol, &attr, -1);
+		n = quota_account(vol, &attr, NULL);
 		if (n)
 			return n;
 		vol->tree_inodes--;
@@ -727,6 +751,7 @@ static int apply_item(struct volume *vol, enum tux3_record_type type, const void
 	const struct record_item *record = payload;
 	struct tree_key key = tree_key_from_disk(&record->key);
 	u32 data_len = len - sizeof(*record);
+	struct disk_quota quota = {};
 	int err;
 
 	if (key.type != TUX3_ITEM_INLINE && (key.ino != TUX3_INO_VOLUME || key.type < TUX3_ITEM_QUOTA_USER ||
@@ -734,6 +759,12 @@ static int apply_item(struct volume *vol, enum tux3_record_type type, const void
 		return apply_bad(vol, type, "key");
 	if (data_len > TUX3_ITEM_MAX(vol->block_size))
 		return apply_bad(vol, type, "length");
+	if (key.type >= TUX3_ITEM_QUOTA_USER && key.type <= TUX3_ITEM_QUOTA_PROJECT) {
+		if (key.offset > U32_MAX || (type == TUX3_RECORD_ITEM_SET && data_len != sizeof(quota)))
+			return apply_bad(vol, type, "quota");
+		memcpy(&quota, record->data, data_len);
+		quota_applied(vol, key.type, key.offset, &quota);
+	}
 	if (type == TUX3_RECORD_ITEM_SET)
 		return tree_set(vol, &key, record->data, data_len);
 	err = tree_delete(vol, &key);

@@ -45,6 +45,8 @@ struct log {
 	u64 bytes;		/* of records */
 	u32 records;
 	u32 merges;		/* of these, records of merges: LOG_MERGE_BYTES each */
+	u32 inlined;		/* files whose block 0 went into it and into the tree, instead of among the data ... */
+	u64 inlined_bytes;	/* ... and what they have */
 	u32 crc;
 	u32 shift[8][16];	/* what 4 bits of a checksum become when a payload of zeros follows; constant */
 	void *record;		/* one record put together, log_record_max() bytes */

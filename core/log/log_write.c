@@ -256,7 +256,8 @@ void log_begin_commit(struct volume *vol)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	WARN_ON_ONCE(!list_empty(&log->chunks));
 	log->bytes = 0;
-	log->records = log->merges = 0;
+	log->records = log->merges = log->inlined = 0;
+	log->inlined_bytes = 0;
 	log->crc = ~0u;
 	log->blocks_delta = 0;
 }

@@ -125,7 +125,12 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 		prep->change = NULL;
 		(*slot)->entry = entry;
 		list_add_tail(&(*slot)->link, &dir->changed[op->delta & 1]);
+		dir->open[op->delta & 1]++;
 		atomic64_inc(&inode->vol->delta.changes[op->delta & 1]);
+	}
+	if ((*slot)->durable) {		/* that was another change */
+		(*slot)->durable = false;
+		dir->open[op->delta & 1]++;
 	}
 	(*slot)->ino = ino;
 	(*slot)->type = type;
@@ -153,6 +158,33 @@ unsigned int name_go_ahead(struct tux3_inode *inode, struct name_entry *entry, u
 	}
 	spin_unlock(&dir->lock);
 	return len;
+}
+
+void name_went_ahead(struct tux3_inode *inode, struct name_entry *entry, u64 ino, u64 born)
+{
+	struct name_dir *dir = name_dir_of(inode);
+	struct name_change *change;
+
+	spin_lock(&dir->lock);
+	change = *entry_slot(dir, entry, born);
+	if (change && change->ahead && change->ino == ino && !change->durable) {
+		change->durable = true;
+		dir->open[born & 1]--;
+	}
+	spin_unlock(&dir->lock);
+}
+
+bool name_all_ahead(struct tux3_inode *inode)
+{
+	struct name_dir *dir = name_dir_of(inode);
+	bool all;
+
+	if (!dir)
+		return false;
+	spin_lock(&dir->lock);
+	all = !dir->open[0] && !dir->open[1];
+	spin_unlock(&dir->lock);
+	return all;
 }
 
 /* ---- back end ---- */
@@ -254,11 +286,7 @@ static int name_commit_next(struct name_cursor *cursor)
 	return name_log_change(inode, change);
 }
 
-/*
- * Is there one left to log?  ino, unless it is 0: one that is about this inode, the first or, as when a name was changed into
- * another, the second.
- */
-static bool name_cursor_is_at(const struct name_cursor *cursor, u64 ino)
+bool name_cursor_is_at(const struct name_cursor *cursor, u64 ino)
 {
 	struct list_head *pos = cursor->pos;
 
@@ -316,6 +344,7 @@ void name_done(struct tux3_inode *inode, u64 delta)
 		struct name_entry *entry = change->entry;
 
 		list_del(&change->link);
+		dir->open[delta & 1] -= !change->durable;
 		*entry_slot(dir, entry, delta) = NULL;
 		kfree(change);
 		if (!entry->ino && name_entry_is_clean(entry))

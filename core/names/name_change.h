@@ -31,6 +31,10 @@ void name_change(struct delta_op *op, struct tux3_inode *dir, struct name_prepar
  * are not released yet, and its length.  0: it leads elsewhere now.
  */
 unsigned int name_go_ahead(struct tux3_inode *dir, struct name_entry *entry, u64 ino, u64 born, char *name);
+/* The same, when that intent is durable. */
+void name_went_ahead(struct tux3_inode *dir, struct name_entry *entry, u64 ino, u64 born);
+/* Of all names in dir that have changed since its newest durable delta, is it so? */
+bool name_all_ahead(struct tux3_inode *dir);
 
 /*
  * Back end.  The names of dir that changed in delta, one after the other; with the edit lock, which others may have meanwhile.
@@ -41,6 +45,11 @@ struct name_cursor {
 	struct list_head *pos, *end;
 };
 struct name_cursor name_cursor(struct tux3_inode *dir, u64 delta);
+/*
+ * Is there one left to log?  ino, unless it is 0: one that is about this inode, the first or, as when a name was changed into
+ * another, the second.  Without the edit lock, too.
+ */
+bool name_cursor_is_at(const struct name_cursor *cursor, u64 ino);
 int name_commit(struct name_cursor *cursor, u64 ino);
 /* The directory was made and removed in delta, and so was every name that was ever in it: counts them. */
 void name_vanish(struct tux3_inode *dir, u64 delta);

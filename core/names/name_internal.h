@@ -22,6 +22,7 @@ struct name_change {
 	u64 ino;			/* 0: absent */
 	u8 type;
 	bool ahead;			/* an intent gives the name to what had it in this delta */
+	bool durable;			/* and it is durable, and the name still there: not counted in dir->open[] */
 };
 
 struct name_entry {
@@ -47,13 +48,14 @@ struct name_dir {
 	bool complete;
 	u32 pins;			/* lock: of all entries; counted only with CONFIG_PROVE_LOCKING */
 	struct list_head changed[2];	/* name_change, by delta & 1 */
+	u32 open[2];			/* lock: of these so many are not durable ahead of their delta */
 	struct list_head link;		/* name_cache.dirs */
 };
 
 /* The directory's part of the inode.  Another thread may just try to make it, too. */
 static inline struct name_dir *name_dir_of(struct tux3_inode *inode)
 {
-	return READ_ONCE(inode->dir);
+	return smp_load_acquire(&inode->dir);	/* pairs with name_dir_get(): who sees it sees its lock */
 }
 
 /* The same, made when first needed.  NULL: no memory. */

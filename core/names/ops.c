@@ -10,6 +10,7 @@
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
 #include "core/names/name.h"
 #include "core/names/name_change.h"
 #include "core/names/ops.h"
@@ -19,8 +20,11 @@
 static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries, int subdirs,
 			const struct tux3_time *now)
 {
-	struct tux3_attr *attr = inode_change_begin(op, dir);
+	struct tux3_attr *attr;
 
+	spin_lock(&dir->lock);
+	inode_dirty_locked(op, dir, INODE_DIRTY_LISTING);
+	attr = inode_attr(dir);
 	attr->size += entries;
 	WRITE_ONCE(attr->nlink, attr->nlink + subdirs);
 	attr->mtime = attr->ctime = *now;
@@ -32,6 +36,8 @@ static void link_changed(struct delta_op *op, struct tux3_inode *inode, int link
 	struct tux3_attr *attr = inode_change_begin(op, inode);
 
 	WRITE_ONCE(attr->nlink, attr->nlink + links);
+	if (!attr->nlink)		/* and out of use soon, or already */
+		inode_quota_frees_locked(op, inode);
 	if (attr->nlink > 2)
 		WRITE_ONCE(inode->many_names, true);
 	inode->names_delta = op->delta;
@@ -87,9 +93,11 @@ static int set_target(struct tux3_inode *inode, const char *target, unsigned int
 /* A long target is in items of its own. */
 static u64 create_cost(struct volume *vol, unsigned int target_len)
 {
-	u64 cost = space_cost_items(vol, 6);
+	u64 cost = space_cost_items(vol, SPACE_ITEMS_CREATE);
 
-	return likely(target_len <= TUX3_NAME_MAX) ? cost : cost + space_cost_items(vol, 2) + space_cost_bytes(target_len);
+	if (likely(target_len <= TUX3_NAME_MAX))
+		return cost;
+	return cost + space_cost_items(vol, SPACE_ITEMS_TARGET) + space_cost_bytes(target_len);
 }
 
 int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
@@ -97,18 +105,21 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 {
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
+	struct quota_charge charge = { .amount.inodes = 1 };
 	struct name_prepared prep;
 	struct name_entry *entry;
 	struct delta_op op;
 	int err = set_target(inode, target, target_len);
 
+	if (!err)
+		err = inode_quota_attach(inode, dir);
 	if (!err && is_dir(inode))
 		err = name_dir_new(inode);
 	if (!err)
 		err = name_prepare(dir, name, len, &prep);
 	if (err)
 		return err;
-	err = prep.ino ? -EEXIST : delta_enter(vol, &op, create_cost(vol, target_len), 0);
+	err = prep.ino ? -EEXIST : inode_quota_enter(inode, &op, create_cost(vol, target_len), 0, &charge);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -128,9 +139,12 @@ int op_tmpfile(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 	struct tux3_time now = inode_now(vol);
+	struct quota_charge charge = { .amount.inodes = 1 };
 	struct delta_op op;
-	int err = delta_enter(vol, &op, space_cost_items(vol, 4), 0);
+	int err = inode_quota_attach(inode, NULL);
 
+	if (!err)
+		err = inode_quota_enter(inode, &op, space_cost_items(vol, SPACE_ITEMS_TMPFILE), 0, &charge);
 	if (err)
 		return err;
 	inode_born(&op, inode, 0, &now);
@@ -167,7 +181,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (!err && !project_fits(dir, inode))
 		err = -EXDEV;
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, 6), 0);
+		err = delta_enter(vol, &op, space_cost_items(vol, SPACE_ITEMS_CREATE), 0);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -197,7 +211,7 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	if (!err && prep.ino != inode->ino)
 		err = -ESTALE;
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, 6), DELTA_FREES);
+		err = delta_enter(vol, &op, space_cost_items(vol, SPACE_ITEMS_UNLINK), DELTA_FREES);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -303,9 +317,22 @@ static int rename_room(const struct op_rename *args)
 	return err;
 }
 
-int op_rename(const struct op_rename *args)
+/* A whiteout is a new inode. */
+static int rename_enter(const struct op_rename *args, struct delta_op *op)
 {
 	struct volume *vol = args->old_dir->vol;
+	unsigned int flags = args->target ? DELTA_FREES : DELTA_KEEPS;
+	struct quota_charge charge = { .amount.inodes = 1 };
+	int err;
+
+	if (!args->whiteout || args->flags & OP_RENAME_EXCHANGE)
+		return delta_enter(vol, op, space_cost_items(vol, SPACE_ITEMS_RENAME), flags);
+	err = inode_quota_attach(args->whiteout, args->old_dir);
+	return err ? err : inode_quota_enter(args->whiteout, op, space_cost_items(vol, SPACE_ITEMS_RENAME), flags, &charge);
+}
+
+int op_rename(const struct op_rename *args)
+{
 	struct name_prepared old, new;
 	struct delta_op op;
 	int err;
@@ -326,7 +353,7 @@ int op_rename(const struct op_rename *args)
 	if (!err)
 		err = rename_room(args);
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, 12), args->target ? DELTA_FREES : DELTA_KEEPS);
+		err = rename_enter(args, &op);
 	if (err) {
 		name_cancel(args->old_dir, &old);
 		name_cancel(args->new_dir, &new);
@@ -363,7 +390,29 @@ void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask)
 
 u64 attr_apply_cost(struct volume *vol, u32 mask)
 {
-	return mask ? space_cost_items(vol, 2) : 0;
+	return mask ? space_cost_items(vol, SPACE_ITEMS_SETATTR) : 0;
+}
+
+/* Who owns it then must be allowed to. */
+static int setattr_owner(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
+{
+	struct volume *vol = inode->vol;
+	struct tux3_time now = inode_now(vol);
+	u32 id[QUOTA_KINDS] = {
+		[QUOTA_USER] = mask & OP_ATTR_UID ? new->uid : inode->attr.uid,
+		[QUOTA_GROUP] = mask & OP_ATTR_GID ? new->gid : inode->attr.gid,
+		[QUOTA_PROJECT] = mask & OP_ATTR_PROJID ? new->projid : inode->attr.projid,
+	};
+	struct delta_op op;
+	int err = inode_quota_move(inode, id, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
+
+	if (err)
+		return err;
+	inode_attr(inode)->ctime = now;
+	attr_apply(inode_attr(inode), new, mask);
+	inode_change_end(inode);
+	delta_leave(&op);
+	return 0;
 }
 
 int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
@@ -372,8 +421,11 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 	struct tux3_time now = inode_now(vol);
 	struct tux3_attr *attr;
 	struct delta_op op;
-	int err = delta_enter(vol, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
+	int err;
 
+	if (unlikely(inode->owner) && mask & OP_ATTR_OWNER)
+		return setattr_owner(inode, new, mask);
+	err = delta_enter(vol, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
 	if (err)
 		return err;
 	attr = inode_change_begin(&op, inode);

@@ -4,7 +4,7 @@
  *
  * The host holds the locks of the directories for writing (and of both inodes where names or link
  * counts change), has checked permissions, and calls from outside a delta.  All set the times that
- * POSIX asks for.  -ENOSPC, -EROFS, -ENOMEM, -EIO besides those named.
+ * POSIX asks for.  -ENOSPC, -EDQUOT, -EROFS, -ENOMEM, -EIO besides those named.
  */
 #ifndef TUX3_OPS_H
 #define TUX3_OPS_H
@@ -51,6 +51,7 @@ int op_rename(const struct op_rename *args);
 #define OP_ATTR_FLAGS	64u
 #define OP_ATTR_PROJID	128u
 #define OP_ATTR_BTIME	256u
+#define OP_ATTR_OWNER	(OP_ATTR_UID | OP_ATTR_GID | OP_ATTR_PROJID)
 /* Not the size: that is the host's, with data_remove and inode_change_begin in one delta. */
 int op_setattr(struct tux3_inode *inode, const struct tux3_attr *attr, u32 mask);
 /*

@@ -56,6 +56,30 @@ struct node_link tree_root_link(const struct tree *tree)
 	return (struct node_link){ tree->root_addr, tree->root_birth, tree->root_level };
 }
 
+u32 tree_root_branches(struct volume *vol, bool read)
+{
+	struct node_buffer *root;
+	struct node_link link;
+	char why[NODE_WHY_MAX];
+	u32 branches = 0;
+
+	down_read(&vol->tree.sem);
+	link = tree_root_link(&vol->tree);
+	root = cache_peek(vol, &link);
+	if (root)
+		branches = node_count(root->data);
+	up_read(&vol->tree.sem);
+	if (!root && read) {
+		root = cache_get(vol, &link, why, sizeof(why));
+		if (IS_ERR(root))	/* who needs it will say so */
+			return 0;
+		branches = node_count(root->data);
+	}
+	if (root)
+		cache_put(vol, root);
+	return link.level ? branches : 0;
+}
+
 /* ---- paths ---- */
 
 bool node_in_range(const struct disk_node *node, const struct node_key *low, const struct node_key *high)

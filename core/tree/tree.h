@@ -237,6 +237,8 @@ struct tree {
 
 void tree_init(struct volume *vol);
 void tree_set_root(struct volume *vol, u64 addr, u64 birth, u32 level);
+/* How many branches the root has; 0: it is a leaf, or it is not known (read: or cannot be read). */
+u32 tree_root_branches(struct volume *vol, bool read);
 
 /* Copy the data of exactly this item (up to size bytes); returns its full length or -ENOENT, -EIO. */
 int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size);

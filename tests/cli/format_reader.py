@@ -12,7 +12,7 @@ As a program: format_reader.py IMAGE lists all files, and checks all checksums.
 import bisect
 import struct
 import sys
-from collections import defaultdict, namedtuple
+from collections import Counter, defaultdict, namedtuple
 
 MASK64 = (1 << 64) - 1
 ATTR, PARENT, INLINE, XATTR, DIRENT, EXTENT = 1, 2, 3, 4, 5, 6
@@ -391,21 +391,26 @@ class Volume:
     def attr_set(self, payload):
         ino, = struct.unpack_from("<Q", payload)
         key = ino, ATTR, 0
-        if key in self.items:
-            self.account(self.items[key], -1)
+        self.account(self.items.get(key), payload[8:])
         self.items[key] = payload[8:]
-        self.account(payload[8:], 1)
 
-    def account(self, attr, sign):
-        """Quota usage follows from attributes."""
+    def account(self, old, new):
+        """Quota usage follows from attributes.  Grace ends where usage is not above the soft limit."""
         if not self.anchor.ro_compat & FEATURE_QUOTA:
             return
-        attr = Attr(*ATTRS.unpack(attr))
-        for kind, who in ((QUOTA_USER, attr.uid), (QUOTA_GROUP, attr.gid), (QUOTA_PROJECT, attr.projid)):
+        moves = Counter()
+        for attr, sign in ((old, -1), (new, 1)):
+            if attr:
+                attr = Attr(*ATTRS.unpack(attr))
+                for kind, who in ((QUOTA_USER, attr.uid), (QUOTA_GROUP, attr.gid), (QUOTA_PROJECT, attr.projid)):
+                    moves[kind, who, 0] += sign * attr.blocks
+                    moves[kind, who, 1] += sign
+        for (kind, who, field), amount in moves.items():
             key = INO_VOLUME, kind, who
             quota = list(QUOTA.unpack(self.items.get(key, bytes(QUOTA.size))))
-            quota[0] += sign * attr.blocks
-            quota[1] += sign
+            quota[field] += amount
+            if who and not quota[field] > quota[2 + 2 * field] > 0:
+                quota[6 + field] = 0
             self.items[key] = QUOTA.pack(*quota)
             if not any(quota):
                 del self.items[key]
@@ -414,7 +419,7 @@ class Volume:
         ino, = struct.unpack("<Q", payload)
         attr = self.items.get((ino, ATTR, 0))
         if attr:
-            self.account(attr, -1)
+            self.account(attr, None)
         for key in [key for key in self.items if key[0] == ino]:
             del self.items[key]
         self.extents.pop(ino, None)

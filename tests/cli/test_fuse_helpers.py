@@ -185,6 +185,44 @@ umount $M
 """)
 
 
+def test_sync(script):
+    """What the kernel leaves to the daemon, too: nothing waits after any operation."""
+    script("""
+waits() { $B/tux3 stat $M dirty_changes | tr -dc 0-9; }
+deltas() { $B/tux3 stat $M deltas | tr -dc 0-9; }
+# A file that goes is forgotten by the kernel some time after its name.
+all() {
+	echo "$1" | while read -r command; do
+		before=$(deltas)
+		eval "$command" </dev/null
+		case $command in
+		rm*) [ $(deltas) -gt $before ] ;;
+		*) [ "$(waits)" = 0 ] ;;
+		esac || { echo "$(waits) changes wait after: $command"; exit 1; }
+	done
+}
+names="mkdir $M/d; mknod $M/d/p p; : >$M/d/f; ln -s x $M/d/s; ln $M/d/f $M/d/l; mv $M/d/f $M/f; rm $M/d/l; rm $M/d/p; rm $M/d/s; rmdir $M/d"
+names=$(echo "$names" | tr ';' '\n')
+rest="chmod 600 $M/f; touch -d @7 $M/f; truncate -s 50000 $M/f; head -c 9000 /dev/zero >$M/f; fallocate -l 100000 $M/f"
+rest=$(echo "$rest; setfattr -n user.a -v b $M/f; setfattr -x user.a $M/f; chattr +d $M/f" | tr ';' '\n')
+mount -t fuse.tux3 -o sync,age=600 $V $M
+all "$names"
+all "$rest"
+mount -o remount,async $M
+chmod 644 $M/f; [ "$(waits)" != 0 ]
+mount -o remount,dirsync $M
+rm $M/f
+all "$names"
+chmod 644 $M/f; [ "$(waits)" != 0 ]
+umount $M
+$B/tux3-fuse -o dirsync -o age=600 $V $M
+rm $M/f
+all "$names"
+umount $M
+$B/fsck.tux3 -n $V
+""")
+
+
 @pytest.mark.parametrize("options,said", [
     ("nonsense", "unknown mount option 'nonsense'"), ("age", "mount option age needs a value"), ("noatime=1", "takes no value"),
     ("threads=4", "mount option threads cannot be changed by a remount: unmount and mount again"),

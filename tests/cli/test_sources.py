@@ -51,6 +51,7 @@ TREE, HEADER, NEW = "core/tree/tree.c", "core/tree/tree.h", "core/tree/tree_new.
     ("core/room/new.c", None, OPENING + '#include "core/volume.h"', "core/room/ is no room"),
     ("user/env/device_new.c", None, OPENING, "this file is not in doc/DESIGN.md"),
     ("sim/new.c", None, OPENING, "this file is not in doc/DESIGN.md"),
+    ("core/tree/tree.c.orig", None, OPENING, "left behind"),
 ])
 def test_fault_is_found(copy, path, where, text, said):
     plant(copy, path, where, text, said)

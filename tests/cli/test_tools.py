@@ -251,12 +251,29 @@ def test_fsck_canceled(build, filled):
 # ---- show ----
 
 def test_show_objects(run, logged):
-    for args in (["volume"], ["anchors"], ["log"], ["tree"], ["nodes"], ["inode", 2], ["path", "/"], ["free"],
+    for args in (["volume"], ["anchors"], ["log"], ["tree"], ["nodes"], ["inode", 2], ["path", "/"], ["free"], ["space"],
                  ["path", "/secret-directory/plan.txt"], ["item", 2, "dirent"], ["block", 0], ["block", 16],
                  ["block", 48], ["block", 60]):
         text = run("tux3", "show", logged, *args).stdout
         objects = as_json(run("tux3", "show", logged, *args, "--json"))
         assert text and objects and isinstance(objects, list), args
+
+
+def test_show_space(run, filled):
+    kept, *rows = as_json(run("tux3", "show", filled, "space", "--json"))
+    assert kept["blocks"] > kept["free"] > kept["available"] > 0
+    # What an ordinary write does not get, but for what the tree itself will take: free blocks, two of them chosen for the log.
+    parts = sum(kept[name] for name in ("standing", "keeps", "frees", "slice", "log", "aside", "ordinary")) + 2
+    assert kept["free"] - kept["available"] >= parts
+    create = next(row for row in rows if row["operation"].startswith("create"))
+    assert create["items"] == 6 and create["blocks"] <= create["blocks_when_full"]
+
+
+def test_show_what_is_not_there(run, filled):
+    assert "There is no inode 99999." in run("tux3", "show", filled, "inode", 99999, status=1).stderr
+    assert "has no such item" in run("tux3", "show", filled, "item", 2, "xattr", status=1).stderr
+    assert "is empty" in run("tux3", "show", "", status=1).stderr
+    assert "is empty" in run("mkfs.tux3", "", "64M", status=16).stderr
 
 
 def test_show_content(run, logged):
@@ -276,7 +293,7 @@ def test_show_content(run, logged):
 
 def test_show_missing(run, filled):
     assert "no such name" in sentence(run("tux3", "show", filled, "path", "/none", status=1))
-    assert "no such item" in sentence(run("tux3", "show", filled, "inode", 99999, status=1))
+    assert "There is no inode 99999" in sentence(run("tux3", "show", filled, "inode", 99999, status=1))
     sentence(run("tux3", "show", filled, "block", 1 << 40, status=1))
     sentence(run("tux3", "show", filled, "inode", "x", status=USAGE))
     sentence(run("tux3", "show", filled, "item", 2, "nothing", status=USAGE))

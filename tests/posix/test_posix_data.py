@@ -176,6 +176,21 @@ def test_fallocate(mnt):
             fallocate(fd, 0, 0, 1)
 
 
+def test_what_cannot_be_had_is_not_begun(mnt):
+    """More than there is: nothing is taken, and the file is as before."""
+    with opened(f"{mnt}/f") as fd:
+        os.pwrite(fd, b"here", 0)
+        os.fsync(fd)
+        free = os.statvfs(mnt).f_bfree
+        for mode in (0, FALLOC_KEEP_SIZE, FALLOC_ZERO_RANGE):
+            with optional(mnt, errno.EOPNOTSUPP), fails(errno.ENOSPC, errno.EFBIG, errno.EOPNOTSUPP):
+                fallocate(fd, mode, 0, 1 << 60)
+        assert os.fstat(fd).st_size == 4 and os.fstat(fd).st_blocks * 512 <= 1 << 16
+        assert os.pread(fd, 10, 0) == b"here"
+        if "tux3" in fs_type(mnt):
+            assert os.statvfs(mnt).f_bfree >= free - 16
+
+
 def test_preallocated_blocks_count_at_once(mnt):
     path = f"{mnt}/f"
     with opened(path) as fd:

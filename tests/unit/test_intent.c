@@ -372,6 +372,178 @@ static void test_the_base_is_damaged(void **state)
 	bed_free(&bed);
 }
 
+/* ---- directories ---- */
+
+static struct tux3_node *new_file(struct bed *bed, const char *path, u8 value)
+{
+	struct tux3_node *node = bed_file(bed, path);
+
+	fill(node, 0, 5000, value);
+	return node;
+}
+
+/* fsync of a directory: does it take a commit? */
+static bool dir_takes_commit(struct bed *bed, struct tux3_node *dir)
+{
+	u64 ahead = counted(bed, TUX3_COUNT_FSYNCS_AHEAD), flushes = counted(bed, TUX3_COUNT_FLUSHES);
+	u64 committed = tux3_committed(bed->volume);
+
+	assert_ok(tux3_fsync(dir, false));
+	assert_int_equal(counted(bed, TUX3_COUNT_FSYNCS_AHEAD), ahead);
+	assert_int_equal(counted(bed, TUX3_COUNT_FLUSHES) > flushes, tux3_committed(bed->volume) > committed);
+	return tux3_committed(bed->volume) > committed;
+}
+
+static void test_a_directory_whose_new_files_went_ahead(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *dir, *a, *b, *c;
+
+	make(&bed, BLOCK);
+	a = new_file(&bed, "dir/a", 1);
+	dir = bed_find(&bed, "dir");
+	assert_ok(tux3_sync(bed.volume));
+	b = new_file(&bed, "dir/b", 2);
+	c = new_file(&bed, "dir/c", 3);
+	assert_true(synced_ahead(&bed, b));
+	assert_true(synced_ahead(&bed, c));
+	assert_false(dir_takes_commit(&bed, dir));
+	fill(c, 0, 10, 4);		/* its name is durable all the same */
+	assert_false(dir_takes_commit(&bed, dir));
+	tux3_node_put(dir, 1);
+	tux3_node_put(a, 1);
+	tux3_node_put(b, 1);
+	tux3_node_put(c, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 2);
+	c = bed_find(&bed, "dir/c");
+	assert_filled(c, 0, 5000, 3);
+	tux3_node_put(c, 1);
+	bed_free(&bed);
+}
+
+static void test_a_directory_that_changed_otherwise(void **state)
+{
+	struct tux3_stat stat = { .mode = 0700 };
+	struct bed bed = {};
+	struct tux3_node *dir, *node, *other;
+
+	make(&bed, BLOCK);
+	node = new_file(&bed, "dir/old", 1);
+	dir = bed_find(&bed, "dir");
+	assert_true(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	node = new_file(&bed, "dir/a", 1);
+	other = new_file(&bed, "dir/b", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_true(dir_takes_commit(&bed, dir));	/* b */
+	tux3_node_put(other, 1);
+	tux3_node_put(node, 1);
+	node = new_file(&bed, "dir/c", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_unlink(dir, NULL, "c"));
+	assert_true(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	node = new_file(&bed, "dir/c", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_rename(dir, "c", dir, "d", 0, NULL));
+	assert_true(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	node = new_file(&bed, "dir/e", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_unlink(dir, NULL, "old"));
+	assert_true(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	node = new_file(&bed, "dir/f", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_setattr(dir, NULL, &stat, TUX3_SET_MODE));
+	assert_true(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	node = new_file(&bed, "dir/g", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_setxattr(dir, NULL, "user.a", "b", 1, 0));
+	assert_true(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	assert_null(bed_find(&bed, "dir/old"));
+	assert_null(bed_find(&bed, "dir/c"));
+	bed_free(&bed);
+}
+
+/* ---- fsync=auto: what costs least ---- */
+
+static u64 blocks_written(struct bed *bed)
+{
+	return counted(bed, TUX3_COUNT_DATA_BLOCKS) + counted(bed, TUX3_COUNT_LOG_BLOCKS) + counted(bed, TUX3_COUNT_INTENT_BLOCKS);
+}
+
+#define LOG_WRITES	200u
+#define LOG_BYTES	20000u		/* each: 5 or 6 blocks, one of them written before */
+#define CHECKPOINT	40u		/* of these one after so many */
+
+/*
+ * As a database does it: its log grows and is synced each time; now and then much of its file is overwritten and synced, and the
+ * log begins anew.  All of it is what fsync was called for, so nothing needs to go ahead of anything.
+ */
+static void test_a_log_and_its_checkpoints_are_written_once(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .verify = true } };
+	struct tux3_node *log, *file;
+	u64 random = 1, before, least;
+	u32 i, n;
+
+	bed_make(&bed, BYTES, BLOCK);
+	log = bed_file(&bed, "log");
+	file = bed_file(&bed, "file");
+	fill(file, 0, 4 << 20, 1);
+	assert_false(synced_ahead(&bed, file));
+	assert_true(tux3_core(bed.volume)->intent.place.addr);
+	before = blocks_written(&bed);
+	for (i = 0; i < LOG_WRITES; i++) {
+		if (i % CHECKPOINT == CHECKPOINT - 1) {
+			for (n = 0; n < 200; n++)
+				fill(file, bed_random(&random) % 1024 * BLOCK, BLOCK, i);
+			assert_false(synced_ahead(&bed, file));
+		}
+		fill(log, i % CHECKPOINT * LOG_BYTES, LOG_BYTES, i);
+		assert_false(synced_ahead(&bed, log));
+	}
+	/* With the block in which the one before ended, and a block of log for each commit. */
+	least = LOG_WRITES * (LOG_BYTES / BLOCK + 2) + LOG_WRITES / CHECKPOINT * 200;
+	assert_in_range(blocks_written(&bed) - before, least / 2, least + 2 * LOG_WRITES);
+	tux3_node_put(log, 1);
+	tux3_node_put(file, 1);
+	bed_free(&bed);
+}
+
+/* Beside what others have changed it goes ahead, until as much was written twice. */
+static void test_what_is_written_twice_is_bounded(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .verify = true } };
+	struct tux3_node *log, *other;
+	u32 ahead = 0;
+	u64 before;
+
+	bed_make(&bed, BYTES, BLOCK);
+	log = bed_file(&bed, "log");
+	other = bed_file(&bed, "other");
+	assert_ok(tux3_sync(bed.volume));
+	fill(other, 0, 96 * BLOCK, 1);
+	before = blocks_written(&bed);
+	fill(log, 0, 8 * BLOCK, 1);
+	while (synced_ahead(&bed, log)) {
+		fill(log, ahead % 8 * BLOCK, BLOCK, 2);
+		assert_true(++ahead < 96);
+	}
+	assert_true(ahead > 4);
+	/* Once all of it, and the other's as much again. */
+	assert_in_range(blocks_written(&bed) - before, 96 + 8 + 96 / 2, 96 + 8 + 96 + 4);
+	tux3_node_put(log, 1);
+	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,6 +556,10 @@ int main(void)
 		cmocka_unit_test(test_a_full_volume_takes_the_area),
 		cmocka_unit_test(test_recovery_while_read_only),
 		cmocka_unit_test(test_the_base_is_damaged),
+		cmocka_unit_test(test_a_directory_whose_new_files_went_ahead),
+		cmocka_unit_test(test_a_directory_that_changed_otherwise),
+		cmocka_unit_test(test_a_log_and_its_checkpoints_are_written_once),
+		cmocka_unit_test(test_what_is_written_twice_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 #include "user/lib/lib.h"
 #include "core/names/ops.h"
 
-#include <fcntl.h>
+#include <linux/falloc.h>
 
 #define BLOCK		4096u
 #define PROMISED	6144u		/* blocks of a volume of 8,192 */
@@ -283,6 +283,218 @@ static void test_counts(void **state)
 	bed_free(&bed);
 }
 
+/* ---- what cannot be had is not begun ---- */
+
+static u64 available(struct bed *bed)
+{
+	u64 total, free, available;
+
+	space_stat(bed->volume->vol, &total, &free, &available);
+	return available;
+}
+
+static s64 count_of(struct bed *bed, enum tux3_counter which)
+{
+	return atomic64_read(&bed->volume->vol->counters[which]);
+}
+
+/* Neither the file nor the volume is as before by a block, nor did anybody enter a delta for it, nor wait for one. */
+static void refuse(struct bed *bed, struct tux3_node *node, int mode, u64 offset, u64 length)
+{
+	s64 ops = count_of(bed, TUX3_COUNT_OPS), waits = count_of(bed, TUX3_COUNT_ENTER_WAITS);
+	u64 free = df(bed), blocks = blocks_of(node), deltas = tux3_committed(bed->volume);
+	struct tux3_stat before, after;
+
+	assert_ok(tux3_stat_node(node, &before));
+	assert_int_equal(tux3_fallocate(node, mode, offset, length), -ENOSPC);
+	assert_ok(tux3_stat_node(node, &after));
+	assert_int_equal(after.size, before.size);
+	assert_int_equal(blocks_of(node), blocks);
+	assert_int_equal(df(bed), free);
+	assert_int_equal(count_of(bed, TUX3_COUNT_OPS), ops);
+	assert_int_equal(count_of(bed, TUX3_COUNT_ENTER_WAITS), waits);
+	assert_int_equal(tux3_committed(bed->volume), deltas);
+}
+
+static void test_what_cannot_be_had_is_not_begun(void **state)
+{
+	static const int modes[] = { 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE };
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	u64 data[BLOCK / 8];
+	u32 i, n;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	for (n = 0; n < BLOCK / 8; n++)
+		data[n] = 1;
+	assert_int_equal(tux3_write(node, data, BLOCK, 0), BLOCK);
+	for (n = 0; n < 2; n++) {
+		for (i = 0; i < ARRAY_SIZE(modes); i++) {
+			refuse(&bed, node, modes[i], 0, 1ULL << 60);
+			refuse(&bed, node, modes[i], 0, TUX3_SIZE_MAX);
+			refuse(&bed, node, modes[i], 5 * BLOCK, 1ULL << 40);
+			refuse(&bed, node, modes[i], 1ULL << 50, 64 << 20);
+		}
+		check_block(node, 0, true);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* What is there, for data and for what writing it will take. */
+static u64 most_to_allocate(struct bed *bed)
+{
+	return available(bed) * 94 / 100;
+}
+
+/* But what is free as soon as it is committed and unified can be had, and what the file has needs no room. */
+static void test_what_can_be_had_is_not_refused(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *other;
+	u64 blocks;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	blocks = most_to_allocate(&bed);
+	assert_ok(tux3_fallocate(node, 0, 0, blocks * BLOCK));
+	assert_ok(tux3_fallocate(node, 0, 0, blocks * BLOCK));
+	assert_ok(tux3_truncate(node, 0));
+	assert_ok(tux3_fallocate(node, 0, 0, (blocks - 8) * BLOCK));
+	/* Half of it again, and half of it where it is already. */
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, blocks / 2 * BLOCK));
+	assert_ok(tux3_fallocate(node, 0, 0, (blocks - 8) * BLOCK));
+	assert_ok(tux3_truncate(node, 0));
+	assert_ok(tux3_sync(bed.volume));
+	/* Dirty blocks that replace others look like more than they take. */
+	other = bed_file(&bed, "/other");
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(tux3_write(other, page, sizeof(page), 0), sizeof(page));
+		if (!i)
+			assert_ok(tux3_sync(bed.volume));
+	}
+	blocks = most_to_allocate(&bed);
+	assert_ok(tux3_fallocate(node, 0, 0, (blocks + 200) * BLOCK));
+	tux3_node_put(node, 1);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/file"));
+	assert_ok(tux3_fallocate(other, 0, 0, blocks * BLOCK));
+	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
+/* A little more than there is: it takes a commit to know, and then it is known. */
+static void test_a_little_too_much_is_not_begun_either(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	u64 blocks, deltas;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	assert_int_equal(tux3_write(node, page, sizeof(page), 0), sizeof(page));
+	blocks = df(&bed);
+	deltas = tux3_committed(bed.volume);
+	assert_int_equal(tux3_fallocate(node, 0, 0, (blocks + 256) * BLOCK), -ENOSPC);
+	assert_in_range(tux3_committed(bed.volume), deltas, deltas + 2);
+	deltas = tux3_committed(bed.volume);
+	for (i = 0; i < 100; i++)
+		assert_int_equal(tux3_fallocate(node, 0, 0, (blocks + 256) * BLOCK), -ENOSPC);
+	assert_int_equal(tux3_committed(bed.volume), deltas);
+	assert_int_equal(blocks_of(node), 256);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* A file with a little data has a block for whoever asks, also where the data has gone into the tree. */
+static void test_blocks_of_inline_data(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	assert_int_equal(blocks_of(node), 0);
+	assert_int_equal(tux3_write(node, page, 100, 0), 100);
+	assert_int_equal(blocks_of(node), 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(node->inode.attr.flags & TUX3_ATTR_INLINE);
+	assert_int_equal(blocks_of(node), 1);
+	node = reopen(&bed, node, "/file", false);
+	assert_int_equal(blocks_of(node), 1);
+	assert_int_equal(tux3_write(node, page, 100, 100), 100);
+	assert_int_equal(blocks_of(node), 1);
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(blocks_of(node), 0);
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(blocks_of(node), 0);
+	assert_int_equal(tux3_write(node, page, 3 * BLOCK, 0), 3 * BLOCK);
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(blocks_of(node), 3);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* What df says each time the device is flushed. */
+static struct {
+	struct tux3_device_ops ops;
+	struct bed *bed;
+	u64 least, most;
+	u32 flushes;
+} watch;
+
+static int watch_flush(struct tux3_device *dev)
+{
+	u64 now = df(watch.bed);
+
+	watch.flushes++;
+	watch.least = min(watch.least, now);
+	watch.most = max(watch.most, now);
+	return 0;
+}
+
+/* While a delta is committed df says what it said before, and will say: what is placed already does not count twice. */
+static void test_counts_during_a_commit(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	const struct tux3_device_ops *ops;
+	struct tux3_node *node, *gone;
+	u64 before;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	gone = bed_file(&bed, "/gone");
+	for (i = 0; i < 8; i++)
+		assert_int_equal(tux3_write(gone, page, sizeof(page), i * sizeof(page)), sizeof(page));
+	assert_ok(delta_commit_unify(bed.volume->vol));
+	ops = bed.dev->ops;
+	watch.ops = *ops;
+	watch.ops.flush = watch_flush;
+	watch.bed = &bed;
+	bed.dev->ops = &watch.ops;
+	bed.dev->volatile_cache = true;
+
+	node = bed_file(&bed, "/file");
+	for (i = 0; i < 12; i++)
+		assert_int_equal(tux3_write(node, page, sizeof(page), i * sizeof(page)), sizeof(page));
+	assert_ok(tux3_fallocate(node, 0, 16 << 20, 4 << 20));
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/gone"));
+	tux3_node_put(gone, 1);
+	before = watch.least = watch.most = df(&bed);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(watch.flushes > 0);
+	assert_in_range(watch.least, before - 24, before);
+	assert_in_range(watch.most, before, before + 24);
+	assert_in_range(df(&bed), before - 24, before + 24);
+	tux3_node_put(node, 1);
+	bed.dev->ops = ops;
+	bed.dev->volatile_cache = false;
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,8 +503,13 @@ int main(void)
 		cmocka_unit_test(test_pieces),
 		cmocka_unit_test(test_rename_leaves_room_to_remove),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_what_cannot_be_had_is_not_begun),
+		cmocka_unit_test(test_what_can_be_had_is_not_refused),
+		cmocka_unit_test(test_a_little_too_much_is_not_begun_either),
 		cmocka_unit_test(test_full_volume),
 		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_counts_during_a_commit),
+		cmocka_unit_test(test_blocks_of_inline_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,7 +218,7 @@ static int explain_open(struct opening *opening, int err)
 
 	switch (err) {
 	case ENOENT:
-		return refuse(opening, -err, "%s does not exist", path);
+		return refuse(opening, -err, *path ? "%s does not exist" : "the name of the file is empty%s", path);
 	case EACCES:
 	case EPERM:
 		if (opening->write && is_immutable(path))

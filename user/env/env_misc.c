@@ -301,9 +301,20 @@ u64 get_random_u64(void)
 	return x;
 }
 
+#define RANDOM_BATCH 32u
+
+/* Each thread has some in stock.  After fork() both have the same, so what must be unique takes the others. */
 u32 get_random_u32(void)
 {
-	return get_random_u64();
+	static __thread u32 stock[RANDOM_BATCH], left;
+
+	if (READ_ONCE(random_seeded))
+		return random_from_seed();
+	if (!left) {
+		get_random_bytes(stock, sizeof(stock));
+		left = RANDOM_BATCH;
+	}
+	return stock[--left];
 }
 
 /* Messages. */

@@ -189,6 +189,7 @@ int remount_options(const char *list, char *why, size_t size)
 	snprintf(why, size, "%s", err ? options.why : "");
 	if (!err) {
 		tux3_change_options(mount_state.volume, &changed);
+		atomic_store(&mount_state.sync, options.sync);
 		set_settle_time();
 		/* What waits was promised to be committed later than it may be now. */
 		if (!mount_state.read_only)
@@ -228,6 +229,7 @@ static int find_paths(const char *image, const char *mountpoint)
 	mount_state.image = image;
 	mount_state.read_only = options.volume.read_only;
 	mount_state.writeback = options.writeback;
+	atomic_store(&mount_state.sync, options.sync);
 	mount_state.readdirplus = options.readdirplus;
 	mount_state.threads_max = options.threads;
 	set_settle_time();

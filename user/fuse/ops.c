@@ -7,11 +7,22 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "options.h"
 #include "tux3_fuse.h"
 #include "user/lib/internal.h"
 
 /* Requests the kernel may have under way on its own account (readahead, write-back). */
 #define BACKGROUND_MAX 64u
+
+int made_durable(struct tux3_node *node, int err)
+{
+	return err || atomic_load(&mount_state.sync) < SYNC_ALL ? err : tux3_fsync(node, false);
+}
+
+int name_made_durable(struct tux3_node *dir, struct tux3_node *made, int err)
+{
+	return err || atomic_load(&mount_state.sync) < SYNC_NAMES ? err : tux3_fsync(made ? made : dir, false);
+}
 
 static void want(struct fuse_conn_info *conn, unsigned int cap, bool on)
 {
@@ -143,6 +154,7 @@ void request_cred(fuse_req_t req, struct tux3_cred *cred)
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 
 	fill_cred(cred, ctx->uid, ctx->gid, ctx->umask);
+	tux3_quota_exempt(ctx->uid == 0);
 }
 
 #define GROUPS_MAX 65536	/* the kernel's limit */

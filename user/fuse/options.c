@@ -46,6 +46,8 @@ enum remount { CHANGES, STAYS, VFS };	/* by a remount; VFS: mount(2) does it */
 	X(fsync, OPTION_FSYNC, volume.fsync, BOTH, CHANGES, OPTION_VALUE_FSYNC, "fsync=HOW", \
 	  "auto: an fsync beside much that waits makes its file durable ahead of the rest;\n" \
 	  "full: every fsync makes all durable that was changed before it; ahead: for tests") \
+	X(quota, OPTION_SWITCH_OFF, volume.no_quota, BOTH, STAYS, NULL, "noquota", \
+	  "limits of quotas are not enforced; what is used is counted all the same") \
 	X(writeback, OPTION_SWITCH, writeback, FUSE_ONLY, STAYS, NULL, "writeback", \
 	  "let the kernel gather writes: large files are written faster, but data then\n" \
 	  "reaches the volume later than names do, and errors (no space) come later") \
@@ -108,7 +110,8 @@ static bool means_nothing(const char *option)
 		"loud", "silent", "atime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime",
 		"nostrictatime", "lazytime", "nolazytime", "mand", "nomand", "iversion", "noiversion", "symfollow",
 		/* of the module, and those that are true of every Tux3 volume */
-		"discard", "nodiscard", "snapshot=", "acl", "noacl", "user_xattr", "errors=remount-ro", NULL
+		"discard", "nodiscard", "snapshot=", "acl", "noacl", "user_xattr", "errors=remount-ro", "usrquota", "grpquota",
+		"prjquota", NULL
 	};
 
 	return is_one_of(option, names);
@@ -255,7 +258,7 @@ static int parse_own(struct mount_options *options, const struct row *row, bool 
 	if (OPTION_HAS_VALUE(row->kind) && !value)
 		return refuse(options, OPTION_NEEDS_VALUE, name, row->value);
 	if (!value)
-		*(bool *)((char *)options + row->offset) = !off;
+		*(bool *)((char *)options + row->offset) = off == (row->kind == OPTION_SWITCH_OFF);
 	else if (!set_value(options, row, value))
 		return refuse(options, OPTION_BAD_VALUE, name, value, row->value);
 	options->given |= 1ULL << (row - rows);
@@ -305,12 +308,22 @@ static uint32_t atime_of(const char *list)
 	return flags & MS_NOATIME ? 3 : flags & MS_NODIRATIME ? 2 : 1;
 }
 
+/* So it is with sync and dirsync, but for what is written: after a write the kernel calls fsync. */
+static uint32_t sync_of(const char *list)
+{
+	unsigned long flags = mount_flags_parse(list);
+
+	return flags & MS_SYNCHRONOUS ? SYNC_ALL : flags & MS_DIRSYNC ? SYNC_NAMES : SYNC_NOTHING;
+}
+
 int options_parse(struct mount_options *options, const char *list)
 {
-	uint32_t atime = atime_of(list);
+	uint32_t atime = atime_of(list), sync = sync_of(list);
 
 	if (atime > options->volume.atime)	/* -o may be given several times */
 		options->volume.atime = atime;
+	if (sync > options->sync)
+		options->sync = sync;
 	return parse_list(options, list, false);
 }
 
@@ -340,6 +353,7 @@ int options_remount(struct mount_options *now, const char *list, struct tux3_opt
 		memcpy((char *)now + rows[i].offset, (char *)&new + rows[i].offset, rows[i].size);
 	}
 	now->volume.atime = changed->atime = atime_of(list);
+	now->sync = sync_of(list);
 	return 0;
 }
 

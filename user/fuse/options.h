@@ -9,6 +9,7 @@
 #include "user/lib/tux3.h"
 
 enum ring_use { RING_AUTO, RING_ON, RING_OFF };
+enum mount_sync { SYNC_NOTHING, SYNC_NAMES, SYNC_ALL };	/* what is durable when it returns */
 
 struct mount_options {
 	struct tux3_options volume;
@@ -17,6 +18,7 @@ struct mount_options {
 	bool allow_other, auto_unmount;
 	uint64_t threads;
 	uint32_t ring;			/* enum ring_use */
+	uint32_t sync;			/* enum mount_sync */
 	char log[PATH_MAX];
 	/* Flags of the VFS */
 	unsigned long flags;		/* MS_... */

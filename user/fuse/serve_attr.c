@@ -13,6 +13,7 @@
 #include "helper.h"
 #include "tux3_fuse.h"
 #include "core/inode/inode.h"
+#include "user/lib/quota_request.h"
 #include "user/lib/statistics.h"
 
 #define XATTR_ACL_ACCESS "system.posix_acl_access"
@@ -91,6 +92,7 @@ void serve_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int valid,
 	request_changer(req, node, &cred);
 	if (err >= 0 && set)
 		err = tux3_setattr(node, &cred, &stat, set);
+	err = err < 0 ? err : made_durable(node, 0);
 	if (err < 0)
 		fuse_reply_err(req, -err);
 	else
@@ -101,9 +103,8 @@ void serve_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct tux3_statfs stat;
 	struct statvfs reply;
-	int err = tux3_statfs(mount_state.volume, &stat);
+	int err = tux3_statfs_node(node_of(ino), &stat);
 
-	(void)ino;
 	if (err) {
 		fuse_reply_err(req, -err);
 		return;
@@ -136,7 +137,7 @@ void serve_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 	else
 		request_cred(req, &cred);
 	err = tux3_setxattr(node, &cred, name, value, size, flags);
-	fuse_reply_err(req, -err);
+	fuse_reply_err(req, -made_durable(node, err));
 }
 
 void serve_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
@@ -197,7 +198,7 @@ void serve_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	struct tux3_cred cred;
 
 	request_cred(req, &cred);
-	fuse_reply_err(req, -tux3_removexattr(node_of(ino), &cred, name));
+	fuse_reply_err(req, -made_durable(node_of(ino), tux3_removexattr(node_of(ino), &cred, name)));
 }
 
 /*
@@ -257,7 +258,7 @@ static int set_flags(fuse_req_t req, struct tux3_node *node, const struct tux3_s
 	err = tux3_setattr(node, &cred, &stat, set);
 	if (!err)
 		attributes_changed(ino_of(node));
-	return err;
+	return made_durable(node, err);
 }
 
 static int set_fsxattr(fuse_req_t req, struct tux3_node *node, const struct tux3_stat *old, const struct fsxattr *fsx)
@@ -311,6 +312,22 @@ static int set_label(fuse_req_t req, struct tux3 *volume, const void *in)
 	return tux3_set_label(volume, label);
 }
 
+/* tux3 quota. */
+static void serve_quota(fuse_req_t req, struct tux3 *volume, const void *in)
+{
+	struct tux3_quota_request request;
+	int err = -EPERM;
+
+	memcpy(&request, in, sizeof(request));
+	if (fuse_req_ctx(req)->uid == 0)
+		err = request.set ? tux3_quota_set(volume, request.type, request.id, &request.quota, request.set) :
+				    tux3_quota_next(volume, request.type, &request.id, &request.quota);
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_ioctl(req, 0, &request, sizeof(request));
+}
+
 /* What is asked of the volume through any of its files.  false: something else. */
 static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, const void *in, size_t in_size, size_t out_size)
 {
@@ -323,6 +340,8 @@ static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, 
 		fuse_reply_ioctl(req, 0, label, sizeof(label));
 	} else if (cmd == (unsigned int)FS_IOC_SETFSLABEL && in_size >= FSLABEL_MAX) {
 		reply_changed(req, set_label(req, volume, in));
+	} else if (cmd == (unsigned int)TUX3_FUSE_IOC_QUOTA && in_size >= sizeof(struct tux3_quota_request)) {
+		serve_quota(req, volume, in);
 	} else {
 		return false;
 	}

@@ -136,6 +136,9 @@ void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	/* What leaves the kernel's cache got in there by a write that was looked at, or by a mapping. */
 	if (!fi->writepage || request_extra.kill_suidgid)
 		killing = kill_with(req, node, &cred, &kill);
+	/* The kernel's flusher is root, and the data is somebody's. */
+	if (fi->writepage)
+		tux3_quota_exempt(false);
 	/* Out of the kernel's cache: with writeback its time was taken when it got in there, and comes by setattr. */
 	if (fi->writepage)
 		len = tux3_write_cached(node, data, size, off, mount_state.writeback, killing);
@@ -182,6 +185,7 @@ void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t 
 	err = tux3_fallocate_killing(node, mode, off, length, killing);
 	if (kill.killed)
 		attributes_changed(ino);
+	err = made_durable(node, err);
 	fuse_reply_err(req, -err);
 }
 

@@ -27,6 +27,7 @@
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 14)
 #include <fuse_lowlevel.h>
 #include <sched.h>
+#include <stdatomic.h>
 
 #include "user/lib/tux3.h"
 
@@ -48,6 +49,7 @@ struct mount_state {
 	bool read_only;
 	bool writeback;			/* the kernel keeps dirty pages, and times and sizes with them */
 	bool readdirplus;
+	atomic_uint sync;		/* enum mount_sync; a remount changes it */
 	double settle_s;		/* by then a change is committed for sure */
 	unsigned int threads_max;
 };
@@ -68,6 +70,13 @@ void close_before_answer(void);
 
 /* Unmount and end at once, as in a crash: for when the kernel would wait for us in vain.  The message was printed. */
 void give_up(void) __attribute__((noreturn));
+
+/*
+ * The end of an operation, with its result: with -o sync what was changed of node is durable, with -o dirsync names in dir
+ * are, or the regular file that was made there, with its name; the others NULL.  0, -errno.
+ */
+int made_durable(struct tux3_node *node, int err);
+int name_made_durable(struct tux3_node *dir, struct tux3_node *made, int err);
 
 /* What wire.c saw in the raw request.  One per worker, valid during an operation. */
 struct request_extra {

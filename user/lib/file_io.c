@@ -241,7 +241,7 @@ static int batch_commit(struct write_batch *batch)
 	struct tux3_attr *attr;
 	struct delta_op op;
 	u32 newly;
-	int err = delta_enter(inode->vol, &op, plan->cost, plan->enter);
+	int err = data_change_enter(plan, &op);
 
 	if (err)
 		return err;

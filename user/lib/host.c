@@ -18,6 +18,11 @@ static void host_inode_release(struct tux3_inode *inode)
 	icache_unpin(node_of(inode));
 }
 
+static bool host_quota_exempt(struct volume *vol)
+{
+	return quota_is_exempt();
+}
+
 static bool host_inode_kill(struct tux3_inode *inode)
 {
 	return icache_kill(node_of(inode));
@@ -113,6 +118,7 @@ const struct tux3_host_ops lib_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
 	.inode_kill = host_inode_kill,
+	.quota_exempt = host_quota_exempt,
 	.data_next = host_data_next,
 	.data_write = host_data_write,
 	.data_copy = host_data_copy,

@@ -167,7 +167,7 @@ static struct tux3_node *settle(struct icache_shard *shard, struct tux3_node *no
 /* Without the lock from here on. */
 
 /*
- * Deltas pin as many nodes as they like: four times the buckets when there are two nodes to each.  Without memory chains get
+ * Deltas pin as many nodes as they like: four times the buckets when there is a node to each.  Without memory chains get
  * longer.
  */
 static void shard_grow(struct icache_shard *shard)
@@ -177,7 +177,7 @@ static void shard_grow(struct icache_shard *shard)
 	struct hlist_node *next;
 	struct tux3_node *node;
 
-	if (READ_ONCE(shard->count) <= 2 * size || size >= ICACHE_BUCKETS_MAX)
+	if (READ_ONCE(shard->count) <= size || size >= ICACHE_BUCKETS_MAX)
 		return;
 	buckets = kcalloc(4 * size, sizeof(*buckets), GFP_KERNEL);
 	if (!buckets)

@@ -20,6 +20,7 @@
  *	acl.c		POSIX ACLs
  *	xattr.c		extended attributes and their namespaces
  *	path.c		paths
+ *	quota.c		limits of users, groups and projects
  *
  * Lock order, outermost first:
  *
@@ -158,12 +159,12 @@ enum node_state {
 };
 
 struct tux3_node {
+	struct hlist_node hash_link;	/* shard lock; beside the number that is looked for */
 	struct tux3_inode inode;
 	struct tux3 *volume;
 	atomic_t state;			/* enum node_state; written with the shard's lock */
 	int error;			/* of ICACHE_BAD */
 	u32 type;			/* S_IFMT bits of the mode; constant once it is LIVE */
-	struct hlist_node hash_link;	/* shard lock */
 	struct list_head lru_link;	/* shard lock */
 	bool on_lru;			/* shard lock */
 	bool hashed;			/* shard lock */
@@ -201,6 +202,9 @@ void *buffers_get_run(struct tux3 *volume, u32 count, u32 *got);
 void buffers_put(struct tux3 *volume, void *const *buffers, u32 count);
 
 /* ---- icache.c ---- */
+
+/* quota.c: may the calling thread exceed quotas? */
+bool quota_is_exempt(void);
 
 int icache_init(struct tux3 *volume);
 void icache_exit(struct tux3 *volume);

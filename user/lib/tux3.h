@@ -66,6 +66,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	uint64_t names_cached;	/* clean directory entries kept in memory; 1,000,000 */
 	uint32_t fsync;		/* 1: may put its file ahead of changes made before (the default); 2: never; 3: always, for tests */
 	uint32_t atime;		/* 1: reads change it as with mount -o relatime (the default); 2: not of directories; 3: never */
+	bool no_quota;		/* limits of quotas are not enforced; usage is kept all the same */
 	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
 };
 /* opts NULL: all defaults.  Starts threads unless opts say otherwise: not before a fork(). */
@@ -90,6 +91,8 @@ struct tux3_statfs {
 	uint64_t volume_id;
 };
 TUX3_API int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat);
+/* The same as seen from a node: in a directory for a project with limits these are the size. */
+TUX3_API int tux3_statfs_node(struct tux3_node *node, struct tux3_statfs *stat);
 /* The name of the volume, up to 64 bytes: -EINVAL if it is longer.  Durable on return 0. */
 TUX3_API int tux3_set_label(struct tux3 *volume, const char *label);
 
@@ -233,6 +236,39 @@ TUX3_API int tux3_setxattr(struct tux3_node *node, const struct tux3_cred *cred,
 TUX3_API int tux3_removexattr(struct tux3_node *node, const struct tux3_cred *cred, const char *name);
 /* Names one after another, each terminated. */
 TUX3_API ssize_t tux3_listxattr(struct tux3_node *node, char *list, size_t size);
+
+/* ---- quotas: of volumes made with them (tux3_format_options.quota); -EOPNOTSUPP of others ---- */
+
+/*
+ * Each user, group and project may be given limits.  What would go beyond a hard one fails with -EDQUOT and changes
+ * nothing (a write or an allocation does as much as may be); beyond a soft one as well, once the grace is over.  Id 0 of each
+ * type has no limits.  Space is that of data and of large extended attributes, in whole blocks; what is stored inline takes none.
+ */
+enum tux3_quota_type { TUX3_QUOTA_USER, TUX3_QUOTA_GROUP, TUX3_QUOTA_PROJECT };
+
+struct tux3_quota {
+	uint64_t bytes, inodes;		/* used, as of the newest committed delta: exact after tux3_sync() */
+	uint64_t bytes_soft, bytes_hard;	/* limits, 0: none; become whole blocks, rounded up */
+	uint64_t inodes_soft, inodes_hard;
+	int64_t bytes_time, inodes_time;	/* when the grace ends, in seconds since 1970; 0: not above the soft limit.
+						   Of id 0: how long it is, in seconds, for all ids of the type; 604,800 */
+};
+
+#define TUX3_QUOTA_BYTES_SOFT	1u
+#define TUX3_QUOTA_BYTES_HARD	2u
+#define TUX3_QUOTA_INODES_SOFT	4u
+#define TUX3_QUOTA_INODES_HARD	8u
+#define TUX3_QUOTA_BYTES_TIME	16u
+#define TUX3_QUOTA_INODES_TIME	32u
+
+TUX3_API int tux3_quota_get(struct tux3 *volume, enum tux3_quota_type type, uint32_t id, struct tux3_quota *quota);
+/* The first id from *id on that has something or has limits: *id, and its quota.  -ENOENT: there is none. */
+TUX3_API int tux3_quota_next(struct tux3 *volume, enum tux3_quota_type type, uint32_t *id, struct tux3_quota *quota);
+/* set: TUX3_QUOTA_...  Limits hold from now on, and are durable with the next commit.  -EINVAL: limits for id 0. */
+TUX3_API int tux3_quota_set(struct tux3 *volume, enum tux3_quota_type type, uint32_t id, const struct tux3_quota *quota,
+			    uint32_t set);
+/* May calls of this thread exceed limits from now on, as root may?  Returns what was so before; false at first. */
+TUX3_API bool tux3_quota_exempt(bool exempt);
 
 /* ---- paths: from the root, symlinks followed unless NOFOLLOW; for programs that embed a volume ---- */
 

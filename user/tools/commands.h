@@ -10,8 +10,9 @@ int command_show(int argc, char **argv);
 int command_stat(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_image(int argc, char **argv);
+int command_quota(int argc, char **argv);
 
-extern const char show_help[], stat_help[], graph_help[], image_help[];
+extern const char show_help[], stat_help[], graph_help[], image_help[], quota_help[];
 
 /*
  * Output that goes on for long: printers of core/show/show.h write to out, which is emptied to stdout

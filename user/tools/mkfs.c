@@ -194,6 +194,8 @@ static int parse_place(struct mkfs *mkfs, int argc, char **argv)
 	}
 	if (optind < argc)
 		return tool_usage("\"%s\" is one argument too many.", argv[optind]);
+	if (!*mkfs->path)
+		return tool_usage("The name of the file, or device, is empty.");
 	if (!stat(mkfs->path, &st) || errno != ENOENT || mkfs->format.size_bytes)
 		return 0;
 	if (!size_parse(mkfs->path, &size))

@@ -20,13 +20,14 @@ static const struct {
 	{ "stat", command_stat, stat_help, "totals, deltas, log; counters of a mounted volume" },
 	{ "graph", command_graph, graph_help, "draw the structure of a small volume" },
 	{ "image", command_image, image_help, "copy the metadata, for a bug report" },
+	{ "quota", command_quota, quota_help, "who uses how much, and limits for that" },
 };
 
 static int usage(FILE *to)
 {
 	unsigned int i;
 
-	fprintf(to, "tux3 COMMAND [OPTION]... looks at Tux3 volumes, without changing them.\n\n");
+	fprintf(to, "tux3 COMMAND [OPTION]... looks at Tux3 volumes, and changes nothing but limits of quotas.\n\n");
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(to, "  tux3 %-8s %s\n", commands[i].name, commands[i].summary);
 	fprintf(to, "  tux3 %-8s %s\n\n", "help", "explain a command: tux3 help show");

@@ -10,6 +10,7 @@
 #include "core/tree/tree_internal.h"
 #include "core/format/anchor.h"
 #include "core/format/name_hash.h"
+#include "core/delta/space.h"
 #include "core/log/apply.h"
 #include "core/log/replay.h"
 
@@ -26,6 +27,7 @@ const char show_help[] =
 "  path /A/B                the same for the inode that a path leads to\n"
 "  item INODE [TYPE [OFFSET]]  items of one type (attr, parent, inline, xattr, dirent, extent ...)\n"
 "  free                     groups in use, and how much of them is free\n"
+"  space                    what operations cost in blocks at worst, and what is kept when the volume is full\n"
 "  block NUMBER             what is in a block, and who uses it\n"
 "\n"
 "  --json                   a JSON list of objects\n"
@@ -179,6 +181,58 @@ static int show_log(struct show *show)
 	return EXIT_FAILED;
 }
 
+/* ---- space ---- */
+
+static void show_space_row(struct show *show, const struct space_row *row)
+{
+	struct show_buffer *out = stream_begin(&show->stream);
+
+	show_begin(out, NULL);
+	show_u64(out, "items", row->items);
+	if (row->extents + row->data + row->promised || out->json) {
+		show_u64(out, "extents", row->extents);
+		show_u64(out, "data", row->data);
+		show_u64(out, "preallocated", row->promised);
+	}
+	show_u64(out, "blocks", row->price);
+	show_u64(out, "blocks_when_full", row->tight_price);
+	show_string(out, "may", row->how);
+	show_string(out, "operation", row->what);
+	show_end(out);
+	stream_end(&show->stream);
+}
+
+static int show_space(struct show *show)
+{
+	struct show_buffer *out = stream_begin(&show->stream);
+	u64 total, free, available;
+	struct space_kept kept;
+	struct space_row row;
+	u32 i;
+
+	space_get_kept(show->vol, &kept);
+	space_stat(show->vol, &total, &free, &available);
+	out->separator = "\n";
+	show_begin(out, NULL);
+	show_u64(out, "blocks", total);
+	show_u64(out, "free", free);
+	show_u64(out, "available", available);
+	show_u64(out, "tree_height", show->vol->tree.root_level + 1);
+	show_u64(out, "root_branches", show->vol->space.root_branches);
+#define X(name, text) \
+	show_s64(out, #name, kept.name); \
+	if (!out->json) \
+		show_printf(out, "	# %s", text);
+	SPACE_KEPT(X)
+#undef X
+	show_end(out);
+	out->separator = NULL;
+	stream_end(&show->stream);
+	for (i = 0; space_table_row(show->vol, i, &row); i++)
+		show_space_row(show, &row);
+	return EXIT_CLEAN;
+}
+
 /* ---- the tree ---- */
 
 static void show_one_item(struct show *show, const struct tree_key *key, const void *data, u32 len,
@@ -289,6 +343,13 @@ static int show_range_item(void *ctx, const struct tree_key *key, const void *da
 	return 0;
 }
 
+static bool show_inode_is_there(struct show *show, u64 ino)
+{
+	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+
+	return ino == TUX3_INO_VOLUME || tree_lookup(show->vol, &key, NULL, 0) != -ENOENT;
+}
+
 static int show_items(struct show *show, const struct tree_key *from, const struct tree_key *to)
 {
 	struct show_range range = { .show = show };
@@ -297,7 +358,8 @@ static int show_items(struct show *show, const struct tree_key *from, const stru
 	if (err)
 		tool_error("Not all items can be read: %s.", strerror(-err));
 	else if (!range.count)
-		tool_error("Inode %llu has no such item.", (unsigned long long)from->ino);
+		tool_error(show_inode_is_there(show, from->ino) ? "Inode %llu has no such item." : "There is no inode %llu.",
+			   (unsigned long long)from->ino);
 	return err || !range.count ? EXIT_FAILED : EXIT_CLEAN;
 }
 
@@ -645,6 +707,7 @@ static const struct {
 	{ "path", show_path, 1, 1, false },
 	{ "item", show_item_range, 1, 3, false },
 	{ "free", show_free, 0, 0, false },
+	{ "space", show_space, 0, 0, false },
 	{ "block", show_block, 1, 1, false },
 };
 

@@ -479,26 +479,106 @@ def store(at, blocks):
         ctypes.memset(at + block * BLOCK + 7, ord("y"), 1)
 
 
+class Userfaultfd:
+    """Write-protects pages of a mapping, without being asked at each store (UFFD_FEATURE_WP_ASYNC), and takes that back."""
+
+    def __init__(self, at):
+        self.range = (at, NEIGHBOURS)
+        self.fd = libc.syscall(323, os.O_CLOEXEC)
+        self.call(0xc018aa3f, struct.pack("QQQ", 0xaa, 1 << 15 | 1 << 13, 0))		# UFFDIO_API: also where no page is mapped
+        self.call(0xc020aa00, struct.pack("QQQQ", *self.range, 2, 0))		# UFFDIO_REGISTER, mode WP
+
+    def call(self, request, argument):
+        fcntl.ioctl(self.fd, request, bytearray(argument))
+
+    def protect(self, on):
+        self.call(0xc018aa06, struct.pack("QQQ", *self.range, on))		# UFFDIO_WRITEPROTECT
+
+    def unregister(self):
+        self.call(0x8010aa01, struct.pack("QQ", *self.range))			# UFFDIO_UNREGISTER, protects no more
+        os.close(self.fd)
+
+
+def tracked(at, stores=(), unregister=False):
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("4")
+    if not os.path.exists("/proc/sys/vm/unprivileged_userfaultfd"):
+        return at		# a kernel without
+    faults = Userfaultfd(at)
+    faults.protect(True)
+    store(at, stores)
+    if unregister:
+        faults.unregister()
+    else:
+        faults.protect(False)
+    return at
+
+
+def tracked_and_left(at):
+    return tracked(at, unregister=True)
+
+
+def tracked_stores(at):
+    return tracked(at, stores=[5])
+
+
+def see_neighbours(file, name):
+    data = os.pread(file.fileno(), NEIGHBOURS, 0)
+    assert data[7::BLOCK] == b"y" * 64, (name, data[7::BLOCK])
+
+
+def crash(folder):
+    """What was not made durable is gone."""
+    subprocess.run(["xfs_io", "-r", "-x", "-c", "shutdown", folder], check=True)
+    subprocess.run(["umount", folder], check=True)
+    subprocess.run(["mount", "-t", "tux3", os.environ.get("DEVICE", "/dev/vda"), folder], check=True)
+
+
+def commit_of_others(folder):
+    """Nobody asks for the file."""
+    os.mkdir(f"{folder}/others")
+    at = os.open(folder, os.O_RDONLY)
+    os.fsync(at)
+    os.close(at)
+    os.rmdir(f"{folder}/others")
+
+
+# What the kernel is made to do, and how the stores after that become durable.
+NEIGHBOUR_CASES = [(moved_protection, "sync"), (cleared_refs, "sync"), (forked_guards, "sync"),
+                   (tracked, "sync"), (tracked, "fsync"), (tracked, "commit"), (tracked_and_left, "fsync"), (tracked_stores, "munmap")]
+
+
 def neighbours(folder):
     """One page of a folio is stored to; the kernel then handles all that are mapped at once.  Stores to the others are there."""
-    for change in moved_protection, cleared_refs, forked_guards:
-        with open(f"{folder}/neighbours", "wb+", buffering=0) as file:
-            file.write(b"x" * (NEIGHBOURS + BLOCK))
+    for change, how in NEIGHBOUR_CASES:
+        path = f"{folder}/neighbours-{change.__name__}-{how}"
+        file = open(path, "wb+", buffering=0)
+        file.write(b"x" * (NEIGHBOURS + BLOCK))
+        os.sync()
+        at = libc.mmap(0x220000000000, NEIGHBOURS + BLOCK, 3, mmap.MAP_SHARED | 0x10, file.fileno(), 0)
+        for block in range(64):
+            assert ctypes.string_at(at + block * BLOCK, 1) == b"x"
+        store(at, [3])
+        now = change(at)
+        if now:
+            store(now, range(64))
+        if how == "fsync":
+            os.fsync(file.fileno())
+        elif how == "commit":
+            commit_of_others(folder)
+        elif how == "sync":
             os.sync()
-            at = libc.mmap(0x220000000000, NEIGHBOURS + BLOCK, 3, mmap.MAP_SHARED | 0x10, file.fileno(), 0)
-            for block in range(64):
-                assert ctypes.string_at(at + block * BLOCK, 1) == b"x"
-            store(at, [3])
-            now = change(at)
-            if now:
-                store(now, range(64))
-                os.sync()
-                assert not libc.munmap(now, NEIGHBOURS)
-            assert not libc.munmap(at, NEIGHBOURS + BLOCK)
-            os.sync()
-            drop_caches()
-            data = os.pread(file.fileno(), NEIGHBOURS, 0)
-            assert data[7::BLOCK] == b"y" * 64, (change.__name__, data[7::BLOCK])
+        if now:
+            assert not libc.munmap(now, NEIGHBOURS)
+        assert not libc.munmap(at, NEIGHBOURS + BLOCK)
+        if how == "fsync":
+            file.close()
+            crash(folder)
+            file = open(path, "rb", buffering=0)
+        os.sync()
+        drop_caches()
+        see_neighbours(file, f"{change.__name__}, {how}")
+        file.close()
 
 
 def modes(folder):

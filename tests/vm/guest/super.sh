@@ -261,6 +261,31 @@ group_one_commit() {
 	MOUNT_OPTIONS=
 }
 
+deltas_since() {
+	echo $(($(cat $SYS/deltas) - $1))
+}
+
+# sync_file_range only begins to write: for a few small files that is no commit, for much it is.
+group_writing_begins() {
+	local deltas i
+	MOUNT_OPTIONS=age=600
+	fresh || { failed "writing begins" "no volume"; return; }
+	deltas=$(cat $SYS/deltas)
+	for ((i = 0; i < 10; i++)); do
+		xfs_io -f -c "pwrite -q 0 8k" -c "sync_range -w 0 8k" "$MNT/file$i"
+		sleep 0.1
+	done
+	equal "sync_file_range: of small files, no commit" "$(deltas_since ${deltas:?})" 0
+	xfs_io -f -c "pwrite -q 0 4m" -c "sync_range -w 0 4m" "$MNT/large"
+	for ((i = 0; i < 600; i++)); do
+		[ "$(deltas_since $deltas)" = 0 ] || break
+		sleep 0.1
+	done
+	check "sync_file_range: of a large one, a commit" test "$(deltas_since $deltas)" -gt 0
+	checked_umount "sync_file_range: umount"
+	MOUNT_OPTIONS=
+}
+
 # With -o dirsync every change of a name is, and what else changed need not be.
 group_dirsync_option() {
 	local deltas
@@ -271,6 +296,8 @@ group_dirsync_option() {
 	deltas=$(cat $SYS/deltas)
 	touch "$MNT/made"
 	equal "dirsync option: a new file takes no commit" "$(cat $SYS/deltas)" "${deltas:?}"
+	sync "$MNT"
+	equal "dirsync option: nor does fsync of its directory then" "$(cat $SYS/deltas)" "$deltas"
 	check "dirsync option: other files stay dirty" test "$(cat $SYS/dirty_bytes)" -ge 2097152
 	crash
 	check "dirsync option: it is there" test -e "$MNT/made"
@@ -645,7 +672,7 @@ group_unload() {
 	fi
 }
 
-all="mount readonly forced options remount sync_option one_commit dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
+all="mount readonly forced options remount sync_option one_commit writing_begins dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
 for group in ${*:-$all}; do
 	echo "# $group"
 	group_$group

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Charging quotas, described in inode_quota.h.
+ */
+#include "core/volume.h"
+#include "core/delta/delta.h"
+#include "core/delta/space.h"
+#include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
+#include "core/quota/quota.h"
+
+#define QUOTA_TRIES	10u	/* commits that one operation makes at most: long deletes take some */
+
+/* ---- owners ---- */
+
+static void ids_of(const struct tux3_attr *attr, u32 *id)
+{
+	id[QUOTA_USER] = attr->uid;
+	id[QUOTA_GROUP] = attr->gid;
+	id[QUOTA_PROJECT] = attr->projid;
+}
+
+/* The directory's owner, if it is the same: nothing is looked for then. */
+static struct quota_owner *owner_shared(struct tux3_inode *dir, const u32 *id)
+{
+	struct quota_owner *owner;
+
+	spin_lock(&dir->lock);
+	owner = dir->owner;
+	if (owner && !memcmp(owner->id, id, sizeof(owner->id)))
+		atomic_inc(&owner->refs);
+	else
+		owner = NULL;
+	spin_unlock(&dir->lock);
+	return owner;
+}
+
+int inode_quota_attach(struct tux3_inode *inode, struct tux3_inode *dir)
+{
+	struct quota_owner *owner = NULL;
+	u32 id[QUOTA_KINDS];
+
+	if (likely(!quota_kept(&inode->vol->quota)) || inode->owner)
+		return 0;
+	ids_of(&inode->attr, id);
+	if (dir)
+		owner = owner_shared(dir, id);
+	if (!owner)
+		owner = quota_owner_get(inode->vol, id);
+	inode->owner = owner;
+	return owner ? 0 : -ENOMEM;
+}
+
+void inode_quota_detach(struct tux3_inode *inode)
+{
+	quota_owner_put(inode->vol, inode->owner);
+	inode->owner = NULL;
+}
+
+/* ---- charging ---- */
+
+static void charge_undo(struct quota_charge *charge, u64 delta, const struct quota_amount *amount)
+{
+	int i;
+
+	for (i = 0; i < QUOTA_KINDS; i++)
+		if (charge->charged[i])
+			quota_unreserve(charge->charged[i], delta, amount);
+}
+
+/* What a charge needs to know besides. */
+struct charging {
+	struct delta_op *op;
+	u64 now;			/* seconds; 0: not asked for yet */
+	bool force;
+	struct quota *refused;		/* with a reference */
+};
+
+static struct charging charging_of(struct volume *vol, struct delta_op *op)
+{
+	return (struct charging){ .op = op, .force = READ_ONCE(vol->opts.no_quota) };
+}
+
+/* Of owner's quotas those that are not kept's are charged.  0, -EDQUOT, or -EAGAIN: one is to be read; nothing was charged then. */
+static int charge_owner(struct charging *charging, const struct quota_owner *owner, const struct quota_owner *kept,
+			struct quota_charge *charge)
+{
+	u64 delta = charging->op->delta;
+	int i, err = 0;
+
+	memset(charge->charged, 0, sizeof(charge->charged));
+	for (i = 0; i < QUOTA_KINDS && !err; i++) {
+		struct quota *quota = owner->quota[i];
+		u32 mode = smp_load_acquire(&quota->mode);
+
+		if (likely(mode == QUOTA_FREE) || (kept && kept->quota[i] == quota))
+			continue;
+		if (!charging->now)
+			charging->now = inode_now(charging->op->vol).sec;
+		if (mode == QUOTA_UNKNOWN)
+			err = -EAGAIN;
+		else
+			err = quota_reserve(charging->op->vol, quota, delta, &charge->amount, charging->now, charging->force);
+		if (!err) {
+			charge->charged[i] = quota;
+		} else {
+			atomic_inc(&quota->refs);
+			charging->refused = quota;
+		}
+	}
+	if (err) {
+		charge_undo(charge, delta, &charge->amount);
+		memset(charge->charged, 0, sizeof(charge->charged));
+	}
+	return err;
+}
+
+/* Inside a delta; on success with inode->lock held. */
+static int charge_locked(struct charging *charging, struct tux3_inode *inode, struct quota_charge *charge)
+{
+	int err;
+
+	spin_lock(&inode->lock);
+	err = charge_owner(charging, inode->owner, NULL, charge);
+	if (!err)
+		inode_slot_of(inode, charging->op->delta)->charged += charge->amount.blocks;
+	else
+		spin_unlock(&inode->lock);
+	return err;
+}
+
+static void charge_refused(struct volume *vol, struct quota *quota, const struct quota_amount *amount)
+{
+	bool inodes, hard;
+
+	count_add(vol, TUX3_COUNT_EDQUOT, 1);
+	if (!vol->host->quota_refused)
+		return;
+	quota_why(quota, amount, &inodes, &hard);
+	vol->host->quota_refused(vol, quota->type, quota->id, inodes, hard);
+}
+
+/* Outside: it was refused.  0: once more. */
+static int charge_wait(struct charging *charging, struct quota_charge *charge, int err, unsigned int flags, unsigned int *tries)
+{
+	struct volume *vol = charging->op->vol;
+	struct quota *quota = charging->refused;
+
+	if (flags & DELTA_NOWAIT) {
+		err = -EAGAIN;
+	} else if (err == -EAGAIN) {
+		err = quota_load(vol, quota);
+	} else if (!charging->force && vol->host->quota_exempt && vol->host->quota_exempt(vol)) {
+		charging->force = true;
+		err = 0;
+	} else if (charge->look) {
+		err = charge->look(charge);
+		charge->look = NULL;
+		charge->amount.unsure = false;
+	} else if (*tries < QUOTA_TRIES && (charge->amount.unsure || quota_may_shrink(vol, quota))) {
+		++*tries;
+		err = delta_commit(vol);
+	} else {
+		charge_refused(vol, quota, &charge->amount);
+	}
+	quota_put(vol, quota);
+	charging->refused = NULL;
+	return err;
+}
+
+int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 cost, unsigned int flags, struct quota_charge *charge)
+{
+	struct charging charging = charging_of(inode->vol, op);
+	unsigned int tries = 0;
+	int err;
+
+	for (;;) {
+		memset(charge->charged, 0, sizeof(charge->charged));
+		if (!charge->amount.blocks && !charge->amount.inodes)
+			return 0;
+		err = charge_locked(&charging, inode, charge);
+		if (!err) {
+			spin_unlock(&inode->lock);
+			return 0;
+		}
+		delta_refund(op, cost, 0);
+		delta_leave(op);
+		err = charge_wait(&charging, charge, err, flags, &tries);
+		if (!err)
+			err = delta_enter(inode->vol, op, cost, flags);
+		if (err)
+			return err;
+	}
+}
+
+void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks)
+{
+	struct quota_amount back = { .blocks = charge->amount.blocks - blocks, .unsure = charge->amount.unsure };
+
+	spin_lock(&inode->lock);
+	inode_slot_of(inode, op->delta)->charged -= back.blocks;
+	spin_unlock(&inode->lock);
+	charge_undo(charge, op->delta, &back);
+	charge->amount.blocks = blocks;
+}
+
+void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode)
+{
+	int i;
+
+	lockdep_assert_held(&inode->lock);
+	for (i = 0; inode->owner && i < QUOTA_KINDS; i++)
+		quota_note_frees(op->vol, inode->owner->quota[i], op->delta);
+}
+
+/* ---- other owners ---- */
+
+/* Inside: what the inode has, and what it was charged in deltas that are not committed.  On success with inode->lock held. */
+static int move_locked(struct charging *charging, struct tux3_inode *inode, struct quota_owner **owner, struct quota_charge *charge)
+{
+	struct inode_slot *slots[2];
+	int err;
+
+	spin_lock(&inode->lock);
+	slots[0] = inode_slot_of(inode, 0);
+	slots[1] = inode_slot_of(inode, 1);
+	charge->amount.inodes = 1;
+	charge->amount.blocks = inode->blocks + slots[0]->charged + slots[1]->charged;
+	charge->amount.unsure = (slots[0]->dirty | slots[1]->dirty) & (INODE_DIRTY_DATA | INODE_DIRTY_XATTRS);
+	err = charge_owner(charging, *owner, inode->owner, charge);
+	if (err) {
+		spin_unlock(&inode->lock);
+		return err;
+	}
+	inode_quota_frees_locked(charging->op, inode);
+	swap(inode->owner, *owner);
+	inode_dirty_locked(charging->op, inode, INODE_DIRTY_ATTR);
+	return 0;
+}
+
+int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *op, u64 cost, unsigned int flags)
+{
+	struct charging charging = charging_of(inode->vol, op);
+	struct quota_owner *owner = quota_owner_get(inode->vol, id);
+	struct quota_charge charge = {};
+	unsigned int tries = 0;
+	int err = owner ? 0 : -ENOMEM;
+
+	while (!err) {
+		err = delta_enter(inode->vol, op, cost, flags);
+		if (err)
+			break;
+		err = move_locked(&charging, inode, &owner, &charge);
+		if (!err)
+			break;
+		delta_refund(op, cost, 0);
+		delta_leave(op);
+		err = charge_wait(&charging, &charge, err, flags, &tries);
+	}
+	quota_owner_put(inode->vol, owner);	/* of success, the old one */
+	return err;
+}
+
+/* ---- for hosts ---- */
+
+static void quota_state_of(struct quota *quota, struct quota_state *state)
+{
+	spin_lock(&quota->lock);
+	state->limits = quota->limits;
+	state->blocks = max_t(s64, quota->blocks, 0);
+	state->inodes = max_t(s64, quota->inodes, 0);
+	spin_unlock(&quota->lock);
+	if (!quota->id) {
+		state->limits.blocks_time = state->limits.blocks_time ? state->limits.blocks_time : QUOTA_GRACE;
+		state->limits.inodes_time = state->limits.inodes_time ? state->limits.inodes_time : QUOTA_GRACE;
+	}
+}
+
+/* With a reference, and known. */
+static int quota_open(struct volume *vol, u32 type, u32 id, struct quota **quota)
+{
+	int err;
+
+	if (!quota_kept(&vol->quota) || type >= QUOTA_KINDS)
+		return -ENOENT;
+	*quota = quota_hold(vol, type, id);
+	if (!*quota)
+		return -ENOMEM;
+	err = quota_load(vol, *quota);
+	if (err)
+		quota_put(vol, *quota);
+	return err;
+}
+
+static u64 left_of(u64 limit, s64 used)
+{
+	return limit - min(limit, (u64)max(used, (s64)0));
+}
+
+bool inode_quota_room(struct tux3_inode *inode, struct quota_room *room)
+{
+	struct quota_limits limits;
+	struct tux3_attr attr;
+	struct quota *quota;
+	s64 blocks, inodes;
+
+	inode_get_attr(inode, &attr);
+	if (!(attr.flags & TUX3_ATTR_PROJINHERIT) || !attr.projid || quota_open(inode->vol, QUOTA_PROJECT, attr.projid, &quota))
+		return false;
+	quota_granted(quota, &blocks, &inodes, &limits);
+	quota_put(inode->vol, quota);
+	room->blocks = limits.blocks_soft ? limits.blocks_soft : limits.blocks_hard;
+	room->inodes = limits.inodes_soft ? limits.inodes_soft : limits.inodes_hard;
+	room->blocks_left = left_of(room->blocks, blocks);
+	room->inodes_left = left_of(room->inodes, inodes);
+	return room->blocks || room->inodes;
+}
+
+int volume_quota_get(struct volume *vol, u32 type, u32 id, struct quota_state *state)
+{
+	struct quota *quota;
+	int err = quota_open(vol, type, id, &quota);
+
+	if (err)
+		return err;
+	quota_state_of(quota, state);
+	quota_put(vol, quota);
+	return 0;
+}
+
+int volume_quota_next(struct volume *vol, u32 type, u32 *id, struct quota_state *state)
+{
+	int err;
+
+	if (!quota_kept(&vol->quota) || type >= QUOTA_KINDS)
+		return -ENOENT;
+	err = quota_next(vol, type, id);
+	return err ? err : volume_quota_get(vol, type, *id, state);
+}
+
+int volume_quota_set(struct volume *vol, u32 type, u32 id, const struct quota_limits *limits, u32 set)
+{
+	struct delta_op op;
+	struct quota *quota;
+	bool first = false;
+	int err = quota_open(vol, type, id, &quota);
+
+	if (err)
+		return err;
+	if (!id && set & QUOTA_SET_LIMITS && limits->blocks_soft | limits->blocks_hard | limits->inodes_soft | limits->inodes_hard)
+		err = -EINVAL;
+	if (!err)
+		err = delta_enter(vol, &op, space_cost_items(vol, 1), DELTA_KEEPS);
+	if (!err) {
+		first = quota_change(vol, quota, op.delta, limits, set, inode_now(vol).sec);
+		delta_note_other(&op);
+		delta_leave(&op);
+	}
+	quota_put(vol, quota);
+	return err || !first ? err : delta_commit(vol);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What inodes are charged to the quotas of their user, group and project.  What quotas are: core/quota/quota.h.
+ *
+ * An operation that may bring its inode more blocks, or makes one, enters its delta by inode_quota_enter() instead of
+ * delta_enter().  It is charged at worst, inside the delta and before anything is changed; what it did not need it gives back
+ * by inode_quota_settle(), and the rest is settled when the delta has been committed.
+ *
+ *	writes, stores, fallocate	blocks that get dirty: each as if it were a hole.  Only if that is refused it is found
+ *					out which are (quota_charge.look), for what is written over takes nothing
+ *	a new inode			one inode
+ *	large values of xattrs		by how much they are larger than what they replace
+ *	a change of owner		to the new one: the inode, its blocks, and what it was charged in living deltas
+ *
+ * Who is refused makes a commit and tries again, if that may bring something back: blocks charged that were no holes, or
+ * files removed.  Else the answer is -EDQUOT at once.
+ *
+ * Owners are changed under inode->lock, under which charges are made, too: so what a page fault is charged meanwhile moves along.
+ */
+#ifndef TUX3_INODE_QUOTA_H
+#define TUX3_INODE_QUOTA_H
+
+#include "core/env.h"
+#include "core/inode/inode.h"
+#include "core/quota/quota.h"
+
+struct quota_charge {
+	struct quota_amount amount;
+	struct quota *charged[QUOTA_KINDS];	/* by whom something was reserved */
+	/* Outside: the exact amount.  0 or -errno; NULL: it is exact. */
+	int (*look)(struct quota_charge *charge);
+};
+
+/* The owner of an inode whose attributes are known; before anything of it is charged.  -ENOMEM.  Of a new one: its directory's? */
+int inode_quota_attach(struct tux3_inode *inode, struct tux3_inode *dir);
+/* It is no inode of the volume any more; may be called twice. */
+void inode_quota_detach(struct tux3_inode *inode);
+
+int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 cost, unsigned int flags, struct quota_charge *charge);
+/* delta_enter(), and -EDQUOT. */
+static inline int inode_quota_enter(struct tux3_inode *inode, struct delta_op *op, u64 cost, unsigned int flags,
+				    struct quota_charge *charge)
+{
+	int err = delta_enter(inode->vol, op, cost, flags);
+
+	if (likely(!inode->owner) || err)
+		return err;
+	return inode_quota_charge(inode, op, cost, flags, charge);
+}
+
+void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks);
+/* Inside: so many blocks are kept, the rest comes back. */
+static inline void inode_quota_settle(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks)
+{
+	if (unlikely(inode->owner) && charge->amount.blocks > blocks)
+		inode_quota_give_back(inode, op, charge, blocks);
+}
+
+/* Inside, inode->lock held: it loses blocks, or goes. */
+void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode);
+static inline void inode_quota_frees(struct delta_op *op, struct tux3_inode *inode)
+{
+	if (likely(!inode->owner))
+		return;
+	spin_lock(&inode->lock);
+	inode_quota_frees_locked(op, inode);
+	spin_unlock(&inode->lock);
+}
+
+/*
+ * Enter a delta and give the inode to these ids: with inode->lock held on return 0, and the inode dirty, so that the caller sets
+ * its attributes; then inode_change_end().  The host has the inode's own lock.  -EDQUOT ...
+ */
+int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *op, u64 cost, unsigned int flags);
+
+/* ---- what quotas there are, for hosts.  Outside a delta ---- */
+
+/* What a directory for one project has room for, for df.  0: no limit. */
+struct quota_room {
+	u64 blocks, blocks_left, inodes, inodes_left;
+};
+
+/* false: it is no such directory, or its project has no limits. */
+bool inode_quota_room(struct tux3_inode *inode, struct quota_room *room);
+
+struct quota_state {
+	struct quota_limits limits;	/* of id 0: times are how long the grace is, never 0 */
+	u64 blocks, inodes;		/* used, as of the newest commit */
+};
+
+/* -ENOENT: the volume has no quotas. */
+int volume_quota_get(struct volume *vol, u32 type, u32 id, struct quota_state *state);
+/* The first id from *id on that uses something or has limits. */
+int volume_quota_next(struct volume *vol, u32 type, u32 *id, struct quota_state *state);
+/*
+ * set: QUOTA_SET_...  The limits hold when this returns, and are durable with the delta.  The first limit that an id gets makes
+ * a commit: from then on it is charged.  -EINVAL: limits for id 0, which has only times.
+ */
+int volume_quota_set(struct volume *vol, u32 type, u32 id, const struct quota_limits *limits, u32 set);
+
+#endif

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""tux3 quota, of images and of volumes that tux3-fuse has mounted; and that users are held to their limits there."""
+import errno
+import json
+import os
+import subprocess
+
+import pytest
+
+BLOCK = 4096
+
+
+def told(run, path):
+    return {(line["type"], line["id"]): line for line in json.loads(run("tux3", "quota", path, "--json").stdout)}
+
+
+def as_user(who, path, blocks):
+    """How many blocks a user can append to a file, at most so many; and the error."""
+    code = f"""
+import os, sys
+os.setgroups([]); os.setresgid({who}, {who}, {who}); os.setresuid({who}, {who}, {who})
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+done, error = 0, 0
+try:
+    while done < {blocks}:
+        done += os.write(fd, b"u" * {BLOCK}) // {BLOCK}
+except OSError as e:
+    error = e.errno
+print(done, error)
+"""
+    done = subprocess.run(["python3", "-c", code, str(path)], capture_output=True, text=True, check=True)
+    return tuple(int(word) for word in done.stdout.split())
+
+
+def test_image(run, mkfs):
+    path = mkfs("64M", "-O", "quota")
+    run("tux3", "quota", path, "user", 1000, "--soft", "1M", "--hard", "10M", "--inodes-soft", 5, "--inodes-hard", 6)
+    run("tux3", "quota", path, "project", 7, "--hard", 5000)
+    run("tux3", "quota", path, "group", "--grace", 3600)
+    found = told(run, path)
+    assert found["user", 1000] == {"type": "user", "id": 1000, "bytes": 0, "bytes_soft": 1 << 20, "bytes_hard": 10 << 20,
+                                   "bytes_time": 0, "inodes": 0, "inodes_soft": 5, "inodes_hard": 6, "inodes_time": 0}
+    assert found["project", 7]["bytes_hard"] == 8192
+    assert found["group", 0]["bytes_grace"] == 3600 and found["user", 0]["bytes_grace"] == 604800
+    assert found["user", 0]["inodes"] == 1
+    assert " 10 MiB " in run("tux3", "quota", path).stdout
+    run("tux3", "quota", path, "project", 7, "--hard", 0)
+    assert ("project", 7) not in told(run, path)
+    run("fsck.tux3", path)
+
+
+@pytest.mark.parametrize("arguments,status,says", [
+    (["user", 0, "--hard", "1M"], 1, "Id 0 has no limits"),
+    (["user", "no-such-user", "--hard", "1M"], 16, "no user"),
+    (["user", 1], 16, "Which limit"),
+    (["user", "--hard", "1M"], 16, "for whom"),
+    (["--hard", "1M"], 16, "for whom"),
+    (["all", 1, "--hard", "1M"], 16, "neither"),
+    (["user", 1, "--hard", "much"], 16, "no limit"),
+    (["user", 1, "--hard", "1M", "--grace", "5"], 16, "all of a type"),
+])
+def test_refused(run, mkfs, arguments, status, says):
+    path = mkfs("64M", "-O", "quota")
+    done = run("tux3", "quota", path, *arguments, status=status)
+    assert says in done.stderr
+
+
+def test_without(run, mkfs):
+    path = mkfs("64M")
+    assert "-O quota" in run("tux3", "quota", path, status=1).stderr
+
+
+def test_mounted(run, mkfs, mount, fsck):
+    path = mkfs("64M", "-O", "quota")
+    mounted = mount(path)
+    os.chmod(mounted.path, 0o777)
+    run("tux3", "quota", mounted.path, "user", 1000, "--hard", 20 * BLOCK, "--inodes-hard", 2)
+    assert as_user(1000, f"{mounted.path}/file", 30) == (20, errno.EDQUOT)
+    assert as_user(1001, f"{mounted.path}/other", 30) == (30, 0)
+    with open(f"{mounted.path}/file", "ab", buffering=0) as file:
+        assert file.write(b"r" * 2 * BLOCK) == 2 * BLOCK  # root may
+    found = told(run, mounted.path)
+    assert (found["user", 1000]["bytes"], found["user", 1000]["inodes"]) == (22 * BLOCK, 1)
+    mounted.unmount()
+    fsck(path)
+    mounted = mount(path, "noquota")
+    assert as_user(1000, f"{mounted.path}/file", 5) == (5, 0)
+    mounted.unmount()

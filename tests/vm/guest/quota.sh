@@ -1,0 +1,40 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Limits of users, groups and projects: hard, soft with grace, blocks and inodes, stores through mappings, changes of owner, df,
+# quotactl(2), noquota; and that they stand after a remount.  In the machine:
+#	vm/run --disk 256M -- tests/vm/guest/quota.sh
+cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
+
+quota() {
+	check "$1" python3 tests/vm/guest/quota.py "$DEVICE" "$MNT" "$1"
+}
+
+tool() {
+	build/tux3 quota "$MNT" project 99 --hard 10M --inodes-soft 7 &&
+		build/tux3 quota "$MNT" group --grace 5000 &&
+		build/tux3 quota "$MNT" --json |
+		python3 -c "
+import json, sys
+found = {(line['type'], line['id']): line for line in json.load(sys.stdin)}
+assert found['project', 99]['bytes_hard'] == 10 << 20 and found['project', 99]['inodes_soft'] == 7
+assert found['project', 42]['bytes'] and found['group', 0]['bytes_grace'] == 5000
+"
+}
+
+fresh -O quota
+for test in state hard mapping users grace project owner; do
+	quota $test
+done
+check "tux3 quota" tool
+check "remount noquota" mount -o remount,noquota "$MNT"
+quota noquota
+checked_umount "usage is exact"
+mount_it
+quota after
+checked_umount "and again"
+fresh
+refused "a volume without quotas" "No such process\|not supported\|Function not implemented\|Invalid argument" \
+	python3 tests/vm/guest/quota.py "$DEVICE" "$MNT" state
+umount "$MNT"
+summary
