@@ -190,6 +190,8 @@ struct tux3_sb {
 	u64 commit_delta;
 	u64 commit_bytes;			/* of data that the device could begin with early */
 	u64 snapshot_blocks;			/* so many may still be taken by snapshots */
+	struct tux3_node *stretch_node;		/* the stretch that unmap_stretch() was last called for */
+	pgoff_t stretch;
 
 	/* inode.c */
 	struct workqueue_struct *workqueue;

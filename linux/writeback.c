@@ -215,6 +215,58 @@ static void run_add(struct data_run *run, struct folio *folio, size_t offset, u3
 	run_submit_early(run);
 }
 
+/* ---- many mapped pages ---- */
+
+/*
+ * folio_mkclean() asks all CPUs that run the program to forget about one page, and waits for them: one interrupt for each page,
+ * which the program pays for as we do.  Where so many of what one page table maps are to be taken, all from the first to the last
+ * of them is unmapped instead, and that is one interrupt.  It is no more than help: a page that is mapped again before it is taken
+ * gets its folio_mkclean().  What was unmapped and is not taken costs its next user a fault that finds everything in memory.
+ */
+#define UNMAP_LEAST	16u
+#define UNMAP_MAPPINGS	32u	/* more are not looked at */
+#define STRETCH_PAGES	((unsigned long)PTRS_PER_PTE)
+
+/*
+ * Pages that a program has locked in memory stay mapped: others could be reclaimed, and it would wait for them.  (Of large folios
+ * PG_mlocked does not tell that.)
+ */
+static bool may_unmap(struct address_space *mapping)
+{
+	struct rb_node *at;
+	bool locked = false;
+	u32 count = 0;
+
+	i_mmap_lock_read(mapping);
+	for (at = rb_first_cached(&mapping->i_mmap); at && !locked; at = rb_next(at))
+		locked = rb_entry(at, struct vm_area_struct, shared.rb)->vm_flags & VM_LOCKED || ++count > UNMAP_MAPPINGS;
+	i_mmap_unlock_read(mapping);
+	return !locked;
+}
+
+/* This state is the next to be taken.  Those after it are, too, and lie behind it. */
+static void unmap_stretch(struct tux3_node *node, unsigned int slot, struct folio_state *state)
+{
+	struct address_space *mapping = node->vfs.i_mapping;
+	u32 shift = node->core.vol->block_shift - PAGE_SHIFT;
+	struct tux3_sb *sbi = sb_of(node->vfs.i_sb);
+	pgoff_t first = state->block << shift, stretch = first / STRETCH_PAGES, last = first;
+	unsigned long mapped = 0;
+
+	if (likely(!mapping_writably_mapped(mapping)) || (sbi->stretch_node == node && sbi->stretch == stretch))
+		return;
+	sbi->stretch_node = node;
+	sbi->stretch = stretch;
+	for (; state && (state->block << shift) / STRETCH_PAGES == stretch; state = state_next(node, slot, state)) {
+		if (!folio_mapped(state->folio))
+			continue;
+		mapped += (unsigned long)hweight64(state->dirty[slot]) << shift;
+		last = ((state->block + state->blocks) << shift) - 1;
+	}
+	if (mapped >= UNMAP_LEAST && may_unmap(mapping))
+		unmap_mapping_pages(mapping, first, last - first + 1, false);
+}
+
 /* ---- taking ---- */
 
 /* count of them, or as many as there is memory for. */
@@ -469,6 +521,7 @@ static void commit_begin(struct tux3_sb *sbi, u64 delta)
 		return;
 	sbi->commit_delta = delta;
 	sbi->commit_bytes = 0;
+	sbi->stretch_node = NULL;
 	sbi->snapshot_blocks = (sbi->options.snapshot_bytes ? sbi->options.snapshot_bytes : SNAPSHOT_BYTES) >>
 			       sbi->vol->block_shift;
 }
@@ -493,6 +546,7 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 		node->cursor = state;
 		if (!node->unsettled)
 			node->unsettled = state;
+		unmap_stretch(node, run.slot, state);
 		state_take(&run, state);
 		write_state(&run, state, from, n, csum);
 		block += n;

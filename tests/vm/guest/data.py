@@ -443,6 +443,71 @@ def first_store(folder):
         assert [i for i, byte in enumerate(data) if byte != ord("x")] == [5 * BLOCK + 7, 37 * BLOCK + 7]
 
 
+def shootdowns():
+    """Interrupts by which CPUs were asked to forget what they know of page tables."""
+    with open("/proc/interrupts") as file:
+        line = next(line for line in file if line.lstrip().startswith("TLB:"))
+    return sum(int(word) for word in line.split() if word.isdigit())
+
+
+def scattered_stores(folder):
+    """A program stores into its mapping while that is committed.  It is not interrupted for each page, and loses nothing."""
+    pages, chunk = 16384, 2048
+    order = random.Random(7).sample(range(pages), pages)
+    with open(f"{folder}/scattered", "wb+", buffering=0) as file:
+        file.truncate(pages * BLOCK)
+        view = mmap.mmap(file.fileno(), 0)
+        syncs = subprocess.Popen(["python3", "-c", "import os\nwhile os.read(0, 1): os.sync()"], stdin=subprocess.PIPE)
+        before = shootdowns()
+        for start in range(0, pages, chunk):
+            for page in order[start:start + chunk]:
+                struct.pack_into("<Q", view, page * BLOCK + 8, page + 1)
+            syncs.stdin.write(b"s")
+            syncs.stdin.flush()
+            for page in order[:start:7]:	# what was taken, or is just being taken
+                struct.pack_into("<Q", view, page * BLOCK + 16, start + page)
+        syncs.stdin.close()
+        syncs.wait()
+        taken = shootdowns() - before
+        view.close()
+        os.sync()
+        drop_caches()
+        last = pages - chunk
+        again = set(order[:last:7])
+        for page in range(pages):
+            first, second = struct.unpack("<QQ", os.pread(file.fileno(), 16, page * BLOCK + 8))
+            assert first == page + 1, (page, first)
+            assert page not in again or second == last + page, (page, second)
+    print(f"  scattered stores: {taken} interrupts for {pages} pages")
+    assert taken < pages / 4, taken
+
+
+def resident(at):
+    """Bytes of the mapping there that need no fault."""
+    with open("/proc/self/smaps") as file:
+        lines = iter(file)
+        for line in lines:
+            if line.startswith(f"{at:x}-"):
+                return int(next(line for line in lines if line.startswith("Rss:")).split()[1]) << 10
+    raise AssertionError(f"nothing is mapped at {at:x}")
+
+
+def locked_stores(folder):
+    """What a commit takes of a mapping that is locked in memory stays mapped; of another one it need not."""
+    at, length = 0x230000000000, 2 << 20
+    for lock in (False, True):
+        with open(f"{folder}/locked-stores", "wb+") as file:
+            file.truncate(length)
+            assert libc.mmap(at, length, 3, mmap.MAP_SHARED | 0x10, file.fileno(), 0) == at
+            assert not lock or not libc.mlock(ctypes.c_void_p(at), ctypes.c_size_t(length))
+            for page in range(0, length, BLOCK):
+                ctypes.memset(at + page, 7, 1)
+            os.sync()
+            left = resident(at)
+            assert left == (length if lock else 0), (lock, left)
+            assert not libc.munmap(at, length)
+
+
 NEIGHBOURS = 64 * BLOCK		# one folio
 
 
@@ -880,7 +945,8 @@ def huge(folder):
 
 
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
-          "first-store": first_store, "neighbours": neighbours, "modes": modes, "direct": direct, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
+          "first-store": first_store, "scattered-stores": scattered_stores,
+          "locked-stores": locked_stores, "neighbours": neighbours, "modes": modes, "direct": direct, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
 
 
 def main():
