@@ -7,6 +7,7 @@
 #include "core/device/device.h"
 #include "core/format/anchor.h"
 #include "core/format/format.h"
+#include "core/format/label.h"
 #include "core/blocks/balloc.h"
 #include "core/blocks/trim.h"
 #include "core/tree/tree.h"
@@ -48,8 +49,10 @@ void volume_get_label(struct volume *vol, u8 label[TUX3_LABEL_MAX])
 
 int volume_set_label(struct volume *vol, const u8 label[TUX3_LABEL_MAX])
 {
-	int err;
+	int err = label_check(label, strnlen((const char *)label, TUX3_LABEL_MAX), NULL, 0);
 
+	if (err)
+		return err;
 	delta_lock(vol);
 	err = volume_error(vol) || vol->read_only ? -EROFS : vol->delta.paused ? -EBUSY : 0;
 	if (!err) {

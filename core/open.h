@@ -41,7 +41,10 @@ void volume_abandon(struct volume *vol);
  */
 int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t why_size);
 
-/* The name of the volume, zero padded.  To set it writes an anchor: durable on return 0.  -EROFS, -EBUSY (paused), -EIO ... */
+/*
+ * The name of the volume, zero padded.  To set it writes an anchor: durable on return 0.  -EINVAL (control
+ * characters), -EROFS, -EBUSY (paused), -EIO ...
+ */
 void volume_get_label(struct volume *vol, u8 label[TUX3_LABEL_MAX]);
 int volume_set_label(struct volume *vol, const u8 label[TUX3_LABEL_MAX]);
 

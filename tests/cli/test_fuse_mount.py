@@ -285,6 +285,9 @@ def test_label(mkfs, mount, run):
     assert label(b"x" * 64) == b"x" * 64
     with fails(errno.EINVAL):
         label(b"x" * 65)
+    for bad in (b"two\nlines", b"\x1b[31m", b"\x7f"):
+        with fails(errno.EINVAL):
+            label(bad)
     with fails(errno.EPERM):
         as_user(lambda: label(b"mine"))
     assert label(b"third") == b"third"

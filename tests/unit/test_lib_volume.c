@@ -208,6 +208,31 @@ static void test_counters(void **state)
 	bed_free(&bed);
 }
 
+/* Who renames a volume may give it the names that who makes it may. */
+static void test_label(void **state)
+{
+	static const char *const bad[] = {
+		"two\nlines", "\033[31m", "\177",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef!",
+	};
+	static const char *const good[] = { "new", "", "\303\244 b", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" };
+	struct tux3_statfs stat;
+	struct bed bed = {};
+	unsigned int i;
+
+	bed_make(&bed, 16 << 20, 4096);
+	for (i = 0; i < ARRAY_SIZE(good); i++) {
+		assert_ok(tux3_set_label(bed.volume, good[i]));
+		assert_ok(tux3_statfs(bed.volume, &stat));
+		assert_string_equal(stat.label, good[i]);
+	}
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(tux3_set_label(bed.volume, bad[i]), -EINVAL);
+	assert_ok(tux3_statfs(bed.volume, &stat));
+	assert_string_equal(stat.label, good[3]);
+	bed_free(&bed);
+}
+
 /* The unused nodes that are kept are few enough, and all can be found again. */
 /* What the kernel module shows in sysfs is told as a daemon tells it. */
 static void test_folder_statistics(void **state)
@@ -259,6 +284,7 @@ int main(void)
 		cmocka_unit_test(test_format_fails),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_label),
 		cmocka_unit_test(test_folder_statistics),
 		cmocka_unit_test(test_many_nodes),
 	};

@@ -93,7 +93,7 @@ struct tux3_statfs {
 TUX3_API int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat);
 /* The same as seen from a node: in a directory for a project with limits these are the size. */
 TUX3_API int tux3_statfs_node(struct tux3_node *node, struct tux3_statfs *stat);
-/* The name of the volume, up to 64 bytes: -EINVAL if it is longer.  Durable on return 0. */
+/* The name of the volume, up to 64 bytes, no control characters, or -EINVAL.  Durable on return 0. */
 TUX3_API int tux3_set_label(struct tux3 *volume, const char *label);
 
 /* Counter i: its name, unit, value and what it means; -ENOENT beyond the last. */

@@ -111,7 +111,8 @@ def volume_ioctls():
     for new in (b"second", b"x" * 64, b"", b"third"):
         assert label(new) == new and on_disk() == new, new
         assert read(f"/sys/fs/tux3/{device}/label") == new.decode() + "\n"
-    expect(errno.EINVAL, label, b"x" * 65)
+    for bad in (b"x" * 65, b"two\nlines", b"\x1b[31m", b"\x7f"):
+        expect(errno.EINVAL, label, bad)
     pid = os.fork()
     if not pid:
         os.setuid(1000)
