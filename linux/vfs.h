@@ -103,8 +103,6 @@
 #include "linux/device.h"
 #include "linux/compat.h"
 
-#define TUX3_SUPER_MAGIC 0x54555833	/* "TUX3" */
-
 /* ---- inodes ---- */
 
 struct tux3_node {

@@ -41,6 +41,7 @@
 #define TUX3_LOG_MAGIC		0x474c3354u		/* "T3LG" */
 #define TUX3_MAP_MAGIC		0x504d3354u		/* "T3MP" */
 #define TUX3_INTENT_MAGIC	0x4e493354u		/* "T3IN" */
+#define TUX3_SUPER_MAGIC	0x54555833	/* "TUX3", what statfs(2) tells of a mount by the module */
 #define TUX3_FORMAT_VERSION	1
 
 #define TUX3_MIN_BLOCK_SHIFT	12

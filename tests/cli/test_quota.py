@@ -65,9 +65,27 @@ def test_refused(run, mkfs, arguments, status, says):
     assert says in done.stderr
 
 
-def test_without(run, mkfs):
+def test_without(run, mkfs, mount):
     path = mkfs("64M")
-    assert "-O quota" in run("tux3", "quota", path, status=1).stderr
+    done = run("tux3", "quota", path, status=1)
+    assert "-O quota" in done.stderr and done.stdout == ""
+    mounted = mount(path)
+    for arguments in ([], ["user", 1000, "--hard", "1M"]):
+        done = run("tux3", "quota", mounted.path, *arguments, status=1)
+        assert "-O quota" in done.stderr and done.stdout == ""
+
+
+def test_others_are_left_alone(run, build, tmp_path):
+    """Other filesystems have quotactl(2), too: what they count is not told, and limits are not set there."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for arguments in ([], ["user", 1000, "--hard", "1M"], ["--json"]):
+        done = run("tux3", "quota", folder, *arguments, status=1)
+        assert done.stdout == "" and "not on a mounted Tux3 volume" in done.stderr
+    file = tmp_path / "file"
+    file.write_bytes(bytes(9000))
+    done = run("tux3", "quota", file, status=1)
+    assert done.stdout == "" and f"{file}: there is no Tux3 volume" in done.stderr
 
 
 def test_mounted(run, mkfs, mount, fsck):

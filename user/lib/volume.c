@@ -99,6 +99,7 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 {
 	static const struct tux3_options defaults;
 	struct volume_options core = {};
+	char reason[384] = "";
 	unsigned int flags = 0;
 	struct tux3_device *dev;
 	int err;
@@ -128,13 +129,15 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	if (opts->write_rate)
 		err = device_file_set_rate(dev, opts->write_rate);
 	if (err)
-		fail(why, why_size, "the device's speed cannot be limited: %s", strerror(-err));
+		fail(reason, sizeof(reason), "the device's speed cannot be limited: %s", strerror(-err));
 	else
-		err = tux3_open_device(dev, true, &core, opts->data_cache_bytes, volumep, why, why_size);
-	if (err)
+		err = tux3_open_device(dev, true, &core, opts->data_cache_bytes, volumep, reason, sizeof(reason));
+	if (err) {
+		fail(why, why_size, "%s: %s", path, reason);
 		dev->ops->close(dev);
-	else
+	} else {
 		(*volumep)->atime = opts->atime;
+	}
 	return err;
 }
 

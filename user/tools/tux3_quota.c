@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <grp.h>
+#include <linux/magic.h>
 #include <linux/quota.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -16,9 +17,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 #include "commands.h"
+#include "core/format/format.h"
 #include "core/options.h"
 #include "user/lib/quota_request.h"
 
@@ -117,7 +120,7 @@ static int daemon_call(struct source *source, int type, u32 *id, struct tux3_quo
 	struct tux3_quota_request request = { .type = type, .id = *id, .set = set, .quota = *quota };
 
 	if (ioctl(source->fd, TUX3_FUSE_IOC_QUOTA, &request))
-		return errno == ENOTTY ? -EOPNOTSUPP : -errno;
+		return -errno;
 	*id = request.id;
 	*quota = request.quota;
 	return 0;
@@ -137,11 +140,33 @@ static int source_set(struct source *source, int type, u32 id, struct tux3_quota
 	return source->module ? module_set(source, type, id, quota, set) : daemon_call(source, type, &id, quota, set);
 }
 
+/*
+ * Is it Tux3, of the module or of a daemon?  Others have quotactl(2), too, and their quotas are none of our business.  What was
+ * changed is committed, for usage that is exact.
+ */
+static bool source_mounted(struct source *source)
+{
+	struct tux3_quota quota = { 0 };
+	struct statfs fs;
+	u32 id = 0;
+
+	if (fstatfs(source->fd, &fs))
+		return false;
+	source->module = fs.f_type == TUX3_SUPER_MAGIC;
+	if (source->module) {
+		module_call(source, Q_SYNC, USRQUOTA, 0, NULL);
+		return true;
+	}
+	if (fs.f_type != FUSE_SUPER_MAGIC || daemon_call(source, TUX3_QUOTA_USER, &id, &quota, 0) == -ENOTTY)
+		return false;
+	fsync(source->fd);
+	return true;
+}
+
 /* 0, or it was said why. */
 static int source_open(struct source *source, const char *path, bool change)
 {
 	struct tux3_options options = { .read_only = !change, .manual = true };
-	struct if_dqinfo info;
 	char why[512];
 	struct stat st;
 
@@ -158,12 +183,11 @@ static int source_open(struct source *source, const char *path, bool change)
 		tool_error("%s cannot be opened: %s.", path, strerror(errno));
 		return -1;
 	}
-	source->module = !module_call(source, Q_GETINFO, USRQUOTA, 0, &info);
-	if (!source->module)		/* what there is of usage, for a commit of the daemon */
-		fsync(source->fd);
-	else
-		module_call(source, Q_SYNC, USRQUOTA, 0, NULL);
-	return 0;
+	if (source_mounted(source))
+		return 0;
+	tool_error("%s is not on a mounted Tux3 volume.", path);
+	close(source->fd);
+	return -1;
 }
 
 static int source_close(struct source *source)
@@ -210,11 +234,14 @@ static const char *limit_text(char *text, size_t size, u64 bytes)
 	return bytes ? format_size(text, size, bytes) : "-";
 }
 
-static void print_line(int type, u32 id, const struct tux3_quota *quota)
+static void print_line(int type, u32 id, const struct tux3_quota *quota, bool first)
 {
 	char used[FORMAT_MAX], soft[FORMAT_MAX], hard[FORMAT_MAX], grace[2][FORMAT_MAX];
 	s64 now = id ? time(NULL) : 0;
 
+	if (first)
+		printf("%-8s %10s %12s %12s %12s %-9s %10s %10s %10s %s\n", "type", "id", "space", "soft", "hard", "grace", "inodes",
+		       "soft", "hard", "grace");
 	printf("%-8s %10u %12s %12s %12s %-9s %10llu %10llu %10llu%s%s\n", type_names[type], id,
 	       format_size(used, sizeof(used), quota->bytes), limit_text(soft, sizeof(soft), quota->bytes_soft),
 	       limit_text(hard, sizeof(hard), quota->bytes_hard), id ? grace_text(grace[0], FORMAT_MAX, quota->bytes_time, now) : "",
@@ -245,20 +272,17 @@ static int report(struct source *source, bool json)
 {
 	struct tux3_quota quota = { 0 };
 	struct stream stream;
-	int type, err = 0;
+	int type, lines = 0, err = 0;
 	u32 id;
 
 	if (!stream_init(&stream, json))
 		return EXIT_FAILED;
-	if (!json)
-		printf("%-8s %10s %12s %12s %12s %-9s %10s %10s %10s %s\n", "type", "id", "space", "soft", "hard", "grace", "inodes",
-		       "soft", "hard", "grace");
 	for (type = TUX3_QUOTA_USER; type <= TUX3_QUOTA_PROJECT; type++) {
 		for (id = 0; !(err = source_next(source, type, &id, &quota)); id++) {
 			if (json)
 				print_object(&stream, type, id, &quota);
 			else
-				print_line(type, id, &quota);
+				print_line(type, id, &quota, !lines++);
 			if (id == U32_MAX)
 				break;
 		}

@@ -22,6 +22,16 @@ assert found['project', 42]['bytes'] and found['group', 0]['bytes_grace'] == 500
 "
 }
 
+# The quotas of ext4 are not ours to set.
+others() {
+	truncate -s 64M /tmp/ext4.img && mkfs.ext4 -q -O quota /tmp/ext4.img && mkdir -p /tmp/ext4 &&
+		mount -o loop,usrquota /tmp/ext4.img /tmp/ext4 || return 1
+	refused "quotas of ext4" "not on a mounted Tux3 volume" build/tux3 quota /tmp/ext4
+	refused "limits of ext4" "not on a mounted Tux3 volume" build/tux3 quota /tmp/ext4 user 1000 --hard 1M
+	umount /tmp/ext4
+}
+
+others || failed "ext4" "it could not be mounted"
 fresh -O quota
 for test in state hard mapping users grace project owner; do
 	quota $test
@@ -36,5 +46,6 @@ checked_umount "and again"
 fresh
 refused "a volume without quotas" "No such process\|not supported\|Function not implemented\|Invalid argument" \
 	python3 tests/vm/guest/quota.py "$DEVICE" "$MNT" state
+refused "tux3 quota of a volume without" "mkfs.tux3 -O quota" build/tux3 quota "$MNT"
 umount "$MNT"
 summary
