@@ -68,6 +68,12 @@ struct tux3_host_ops {
 	void (*data_let)(struct tux3_inode *inode);
 	bool (*data_peek)(struct tux3_inode *inode, u64 block, void *data);
 
+	/*
+	 * Outside a delta: what is out of use already, but was left to somebody else to let go of, is let go of (data_forget())
+	 * before this returns.  NULL: nothing ever is.
+	 */
+	void (*settle_unused)(struct volume *vol);
+
 	/* Outside a delta: may the caller exceed quotas?  NULL: nobody may. */
 	bool (*quota_exempt)(struct volume *vol);
 	/* Outside: the caller was refused, for inodes or for blocks, by a hard limit or since grace is over.  May be NULL. */

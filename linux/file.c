@@ -11,6 +11,7 @@
 #include <linux/fiemap.h>
 #include <linux/filelock.h>
 #include <linux/splice.h>
+#include "core/inode/inode_quota.h"
 #include "linux/folio.h"
 
 static int file_open(struct inode *inode, struct file *file)
@@ -18,6 +19,14 @@ static int file_open(struct inode *inode, struct file *file)
 	/* O_DIRECT is accepted and goes through the page cache; reading and writing there need not wait. */
 	file->f_mode |= FMODE_CAN_ODIRECT | FMODE_NOWAIT | FMODE_CAN_ATOMIC_WRITE;
 	return generic_file_open(inode, file);
+}
+
+/* Of a dirty inode nobody hears when its last user goes. */
+static int file_release(struct inode *inode, struct file *file)
+{
+	if (unlikely(!inode->i_nlink))
+		inode_quota_unused(core_of(inode));
+	return 0;
 }
 
 /*
@@ -186,6 +195,7 @@ const struct file_operations file_file_ops = {
 	.owner = THIS_MODULE,
 	.fop_flags = FOP_BUFFER_RASYNC | FOP_BUFFER_WASYNC | FOP_DONTCACHE,
 	.open = file_open,
+	.release = file_release,
 	.llseek = file_llseek,
 	.read_iter = file_read_iter,
 	.write_iter = file_write_iter,

@@ -593,6 +593,12 @@ void node_flush_puts(struct tux3_sb *sbi)
 	} while (!workers_idle(sbi) && ++round < FLUSH_ROUNDS);
 }
 
+/* The caller may have locks of inodes and folios that are in use: the workers want those of unused ones only. */
+void host_settle_unused(struct volume *vol)
+{
+	node_flush_puts(sb_of(bdev_device_of(vol->dev)->sb));
+}
+
 void node_close_puts(struct tux3_sb *sbi)
 {
 	node_flush_puts(sbi);

@@ -134,7 +134,10 @@ static int set_info(struct super_block *sb, int type, struct qc_info *info)
 
 static int quota_sync(struct super_block *sb, int type)
 {
-	return sb_rdonly(sb) ? 0 : delta_commit(sb_of(sb)->vol);
+	if (sb_rdonly(sb))
+		return 0;
+	node_flush_puts(sb_of(sb));	/* what is removed is not counted any more, as far as it can be */
+	return delta_commit(sb_of(sb)->vol);
 }
 
 static const struct quotactl_ops quotactl_ops = {

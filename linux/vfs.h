@@ -293,6 +293,7 @@ void node_put_later(struct tux3_node *node);
 void host_inode_grab(struct tux3_inode *inode);
 void host_inode_release(struct tux3_inode *inode);
 bool host_inode_kill(struct tux3_inode *inode);
+void host_settle_unused(struct volume *vol);
 
 static inline struct timespec64 time_to_vfs(struct tux3_time time)
 {

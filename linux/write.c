@@ -493,6 +493,7 @@ static void batch_shorten(struct write_batch *batch, struct delta_op *op, u32 i,
 	}
 	if (batch->end > first << batch->shift)
 		folio_forget_dirty(op, batch->node, first, ((batch->end - 1) >> batch->shift) + 1 - first);
+	inode_quota_frees(op, &batch->node->core, false);
 }
 
 static void batch_times(struct write_batch *batch, struct delta_op *op, u64 end)

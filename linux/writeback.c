@@ -796,6 +796,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
 	.inode_kill = host_inode_kill,
+	.settle_unused = host_settle_unused,
 	.quota_exempt = host_quota_exempt,
 	.quota_refused = host_quota_refused,
 	.data_next = host_data_next,

@@ -188,30 +188,13 @@ static int commit_kill(struct tux3_inode *inode, u64 delta, struct commit_dirs *
 	if (err)
 		return err;
 	tree_edit_begin_at(vol, &key);
-	err = delete_inode(vol, inode->ino, inode->blocks, is_long, inode->orphan_in_tree);
+	err = delete_inode(inode, is_long);
 	if (!err)
 		err = commit_names_of(dirs, inode->ino);
 	tree_edit_end(vol);
 	/* A long delete gives the number back when it is over. */
 	inode->number_returned = is_long && !err;
 	return err;
-}
-
-/* See inode.h: the volume became writable with this object in memory. */
-static int commit_refresh_blocks(struct tux3_inode *inode)
-{
-	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
-	struct disk_attr disk;
-	int len = inode->in_tree ? tree_lookup(inode->vol, &key, &disk, sizeof(disk)) : 0;
-
-	if (len < 0)
-		return len;
-	spin_lock(&inode->lock);
-	if (len == sizeof(disk))
-		inode->blocks = le64_to_cpu(disk.blocks);
-	inode->blocks_epoch = inode->vol->blocks_epoch;
-	spin_unlock(&inode->lock);
-	return 0;
 }
 
 /* Who syncs a file again and again does so soon, too, when a commit that is due comes first. */
@@ -240,13 +223,12 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	struct volume *vol = inode->vol;
 	struct tux3_attr attr;
 	u32 dirty = commit_take_attr(inode, delta, &attr);
-	int err = 0;
+	int err;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (inode->deleted)
 		return commit_names(vol, dirs, inode->ino);
-	if (unlikely(inode->blocks_epoch != vol->blocks_epoch))
-		err = commit_refresh_blocks(inode);
+	err = inode_refresh_blocks(inode);
 	if (err)
 		return err;
 	/* No name at the end of this delta, and none given since. */

@@ -313,7 +313,7 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
 		WRITE_ONCE(inode->cutting, true);
 	}
 	data_remove_extra(op, inode, block, count);
-	inode_quota_frees_locked(op, inode);
+	inode_quota_frees_locked(op, inode, false);
 	add = file_ranges_add(&slot->removed, block, count, add);
 	if (!add)
 		delta_add_change(op, sizeof(*add));
@@ -380,7 +380,7 @@ void data_give_back(struct delta_op *op, struct tux3_inode *inode, u64 dirty)
 	s64 blocks;
 
 	spin_lock(&inode->lock);
-	inode_quota_frees_locked(op, inode);
+	inode_quota_frees_locked(op, inode, true);
 	if (!inode->given_back) {
 		inode->given_back = true;
 		if (!inode->slot[slot].dirty && inode->slot[!slot].dirty)

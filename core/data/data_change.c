@@ -289,8 +289,10 @@ static int change_inside(struct data_change *change, struct delta_op *op)
 		err = data_remove(op, change->inode, change->hole, change->hole_count);
 	if (!err && change->holes)
 		err = data_prealloc(op, change->inode, change->fill, change->fill_count, change->holes);
-	if (err)
+	if (err) {		/* the edges are dirty, but no more */
+		inode_quota_settle(change->inode, op, &change->quota, max_t(s64, change->quota.amount.blocks - change->holes, 0));
 		return err;
+	}
 	/* Who reads without a lock must not find within the file what is beyond its end. */
 	if (shorter)
 		change_attr(change, op);

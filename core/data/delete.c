@@ -23,6 +23,8 @@
 #include "core/delta/space.h"
 #include "core/inode/ialloc.h"
 #include "core/data/data.h"
+#include "core/inode/inode_quota.h"
+#include "core/quota/quota.h"
 #include "core/data/delete.h"
 
 #define WORKS_MAX	1024u	/* inodes that get a slice in one commit */
@@ -38,6 +40,8 @@ struct delete_work {
 	u64 next;		/* file block where the next slice starts */
 	u64 turn;		/* the delta in which it had its last slice */
 	s64 left;		/* DELETE of this session: blocks it has still to free, in space.deleting too */
+	struct quota_owner *owner;	/* DELETE: counted there */
+	bool unknown;		/* DELETE: it goes on from before a crash, and is counted as nobody's yet */
 	bool done;		/* finished in the commit being made */
 };
 
@@ -94,24 +98,54 @@ static struct delete_work *delete_queue(struct volume *vol, u64 ino, u32 kind, u
 	return work;
 }
 
-int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree)
+int delete_inode(struct tux3_inode *inode, bool is_long)
 {
+	struct volume *vol = inode->vol;
 	struct delete_work *work;
 	int err = 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!is_long)
-		err = delete_all(vol, ino, orphan_in_tree);
-	else if (!orphan_in_tree)
-		err = delete_orphan_item(vol, ino, TUX3_ORPHAN_DELETE, 0);
+		err = delete_all(vol, inode->ino, inode->orphan_in_tree);
+	else if (!inode->orphan_in_tree)
+		err = delete_orphan_item(vol, inode->ino, TUX3_ORPHAN_DELETE, 0);
 	if (err || !is_long)
 		return err;
-	work = delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0);
+	work = delete_queue(vol, inode->ino, TUX3_ORPHAN_DELETE, 0);
 	if (!work)
 		return -ENOMEM;
-	work->left = blocks;
-	atomic64_add(blocks, &vol->space.deleting);
+	work->left = inode->blocks;
+	work->owner = inode_quota_delete(inode);
+	atomic64_add(inode->blocks, &vol->space.deleting);
 	return 0;
+}
+
+/* Of one that goes on from before a crash. */
+static struct delete_work *delete_queue_again(struct volume *vol, u64 ino, u32 kind, u64 block)
+{
+	struct delete_work *work = delete_queue(vol, ino, kind, block);
+
+	if (work && kind == TUX3_ORPHAN_DELETE) {
+		work->unknown = true;
+		atomic_inc(&vol->quota.unknown);
+	}
+	return work;
+}
+
+/* Now it is known of whom it is.  Without memory the next slice may tell. */
+static void delete_known(struct volume *vol, struct delete_work *work, const struct disk_attr *attr)
+{
+	u32 id[QUOTA_KINDS] = {
+		[QUOTA_USER] = le32_to_cpu(attr->uid), [QUOTA_GROUP] = le32_to_cpu(attr->gid),
+		[QUOTA_PROJECT] = le32_to_cpu(attr->projid),
+	};
+
+	work->owner = quota_kept(&vol->quota) ? quota_owner_get(vol, id) : NULL;
+	if (quota_kept(&vol->quota) && !work->owner)
+		return;
+	quota_owner_deletes(work->owner, 1);
+	work->unknown = false;
+	atomic_dec(&vol->quota.unknown);
 }
 
 bool delete_is_long(struct volume *vol, u64 blocks)
@@ -165,6 +199,8 @@ static int slice_attr(struct volume *vol, struct delete_work *work)
 
 	if (len != sizeof(record.attr))
 		return len < 0 ? len : -EIO;
+	if (unlikely(work->unknown))
+		delete_known(vol, work, &record.attr);
 	record.attr.blocks = cpu_to_le64(le64_to_cpu(record.attr.blocks) + vol->log.blocks_delta);
 	if (work->left) {
 		work->left += vol->log.blocks_delta;
@@ -325,6 +361,9 @@ static void works_free(struct volume *vol, struct list_head *works, int err)
 	list_for_each_entry_safe(work, next, works, link) {
 		list_del(&work->link);
 		atomic64_sub(work->left, &vol->space.deleting);
+		atomic_sub(work->unknown, &vol->quota.unknown);
+		quota_owner_deletes(work->owner, -1);
+		quota_owner_put(vol, work->owner);
 		if (work->inode) {
 			WRITE_ONCE(work->inode->cutting, false);
 			vol->host->inode_release(work->inode);
@@ -377,7 +416,7 @@ static int orphan_found(void *ctx, const struct tree_key *key, const void *data,
 			    (unsigned long long)key->offset, le32_to_cpu(item.kind));
 		return -EIO;
 	}
-	if (!delete_queue(vol, key->offset, le32_to_cpu(item.kind), le64_to_cpu(item.block)))
+	if (!delete_queue_again(vol, key->offset, le32_to_cpu(item.kind), le64_to_cpu(item.block)))
 		return -ENOMEM;
 	if (le32_to_cpu(item.kind) == TUX3_ORPHAN_DELETE)
 		atomic64_dec(&vol->inodes);
@@ -403,7 +442,7 @@ static int later_begin(struct volume *vol, u64 ino)
 		return len == -ENOENT ? 0 : len;
 	if (len != sizeof(item) || le32_to_cpu(item.kind) != TUX3_ORPHAN_DELETE)
 		return 0;
-	return delete_queue(vol, ino, TUX3_ORPHAN_DELETE, 0) ? 0 : -ENOMEM;
+	return delete_queue_again(vol, ino, TUX3_ORPHAN_DELETE, 0) ? 0 : -ENOMEM;
 }
 
 int delete_begin_later(struct volume *vol)

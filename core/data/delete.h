@@ -12,7 +12,7 @@ struct tux3_inode;
 
 /* All of these with commit_mutex held, but where a hint will do, and delete_exit(). */
 /* Within a tree edit, begun at its attributes. */
-int delete_inode(struct volume *vol, u64 ino, u64 blocks, bool is_long, bool orphan_in_tree);
+int delete_inode(struct tux3_inode *inode, bool is_long);
 int delete_inode_is_long(struct tux3_inode *inode);	/* it goes in slices: 1, else 0, or -errno */
 /* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
 int delete_continue(struct volume *vol, s64 *charged);

@@ -236,6 +236,27 @@ int inode_read(struct tux3_inode *inode)
 	return inode_quota_attach(inode, NULL);
 }
 
+/* A commit does this before it changes the inode, and moves the epoch: so what was looked up before is never taken for newer. */
+int inode_refresh_blocks(struct tux3_inode *inode)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	u32 epoch = READ_ONCE(inode->vol->blocks_epoch);
+	struct disk_attr disk;
+	int len;
+
+	if (likely(READ_ONCE(inode->blocks_epoch) == epoch))
+		return 0;
+	len = READ_ONCE(inode->in_tree) ? tree_lookup(inode->vol, &key, &disk, sizeof(disk)) : 0;
+	if (len < 0)
+		return len;
+	spin_lock(&inode->lock);
+	if (len == sizeof(disk) && inode->blocks_epoch != epoch)
+		inode->blocks = le64_to_cpu(disk.blocks);
+	WRITE_ONCE(inode->blocks_epoch, epoch);
+	spin_unlock(&inode->lock);
+	return 0;
+}
+
 /*
  * The clock of everybody who sets an inode's times: the VFS, and FUSE's kernel side, which set some of them by
  * themselves, read the coarse one.  With a finer one here a change could get an earlier time than one before it.

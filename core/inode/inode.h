@@ -126,6 +126,8 @@ void inode_slot_reset(struct inode_slot *slot);
 void inode_verify_done(struct tux3_inode *inode, u64 delta);
 /* Fill attr, blocks, parent from the tree.  -ENOENT: no such inode.  -EIO. */
 int inode_read(struct tux3_inode *inode);
+/* Outside tree edits: if the volume became writable with this object in memory, blocks becomes what the tree says. */
+int inode_refresh_blocks(struct tux3_inode *inode);
 
 void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr);	/* a consistent copy */
 

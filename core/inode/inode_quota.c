@@ -9,7 +9,8 @@
 #include "core/inode/inode_quota.h"
 #include "core/quota/quota.h"
 
-#define QUOTA_TRIES	10u	/* commits that one operation makes at most: long deletes take some */
+#define QUOTA_TRIES		4u	/* commits that one operation makes at most; one is enough, but for races */
+#define QUOTA_DELETE_TRIES	10000u	/* while a long delete goes on */
 
 /* ---- owners ---- */
 
@@ -73,7 +74,9 @@ struct charging {
 	struct delta_op *op;
 	u64 now;			/* seconds; 0: not asked for yet */
 	bool force;
+	unsigned int tries;
 	struct quota *refused;		/* with a reference */
+	struct quota *waits;		/* likewise: and counted there */
 };
 
 static struct charging charging_of(struct volume *vol, struct delta_op *op)
@@ -99,6 +102,8 @@ static int charge_owner(struct charging *charging, const struct quota_owner *own
 			charging->now = inode_now(charging->op->vol).sec;
 		if (mode == QUOTA_UNKNOWN)
 			err = -EAGAIN;
+		else if (charge->look && charge->amount.unsure && !charging->force && unlikely(atomic_read(&quota->waiting)))
+			err = -EDQUOT;		/* look first */
 		else
 			err = quota_reserve(charging->op->vol, quota, delta, &charge->amount, charging->now, charging->force);
 		if (!err) {
@@ -140,8 +145,42 @@ static void charge_refused(struct volume *vol, struct quota *quota, const struct
 	vol->host->quota_refused(vol, quota->type, quota->id, inodes, hard);
 }
 
+/* What others are charged from now on is exact, until this one has got what it wants or gives up. */
+static void charge_waits(struct charging *charging, struct quota *quota)
+{
+	if (charging->waits == quota)
+		return;
+	if (charging->waits) {
+		atomic_dec(&charging->waits->waiting);
+		quota_put(charging->op->vol, charging->waits);
+	}
+	charging->waits = quota;
+	if (quota) {
+		atomic_inc(&quota->refs);
+		atomic_inc(&quota->waiting);
+	}
+}
+
+/* Outside: it was refused all that it needs.  0: once more, it may be granted now. */
+static int charge_commit(struct charging *charging, struct quota *quota, const struct quota_amount *amount)
+{
+	struct volume *vol = charging->op->vol;
+	enum quota_outlook outlook = quota_outlook(vol, quota, amount, charging->now);
+
+	if (outlook == QUOTA_HOPELESS || charging->tries++ >= (outlook == QUOTA_SHRINKS ? QUOTA_DELETE_TRIES : QUOTA_TRIES))
+		return -EDQUOT;
+	if (fatal_signal_pending(current))
+		return -EINTR;
+	charge_waits(charging, quota);
+	if (outlook == QUOTA_FITS)
+		return 0;
+	if (vol->host->settle_unused)
+		vol->host->settle_unused(vol);
+	return delta_commit(vol);
+}
+
 /* Outside: it was refused.  0: once more. */
-static int charge_wait(struct charging *charging, struct quota_charge *charge, int err, unsigned int flags, unsigned int *tries)
+static int charge_wait(struct charging *charging, struct quota_charge *charge, int err, unsigned int flags)
 {
 	struct volume *vol = charging->op->vol;
 	struct quota *quota = charging->refused;
@@ -157,11 +196,10 @@ static int charge_wait(struct charging *charging, struct quota_charge *charge, i
 		err = charge->look(charge);
 		charge->look = NULL;
 		charge->amount.unsure = false;
-	} else if (*tries < QUOTA_TRIES && (charge->amount.unsure || quota_may_shrink(vol, quota))) {
-		++*tries;
-		err = delta_commit(vol);
 	} else {
-		charge_refused(vol, quota, &charge->amount);
+		err = charge_commit(charging, quota, &charge->amount);
+		if (err == -EDQUOT)
+			charge_refused(vol, quota, &charge->amount);
 	}
 	quota_put(vol, quota);
 	charging->refused = NULL;
@@ -171,26 +209,25 @@ static int charge_wait(struct charging *charging, struct quota_charge *charge, i
 int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 cost, unsigned int flags, struct quota_charge *charge)
 {
 	struct charging charging = charging_of(inode->vol, op);
-	unsigned int tries = 0;
 	int err;
 
-	for (;;) {
+	do {
 		memset(charge->charged, 0, sizeof(charge->charged));
 		if (!charge->amount.blocks && !charge->amount.inodes)
-			return 0;
+			break;
 		err = charge_locked(&charging, inode, charge);
 		if (!err) {
 			spin_unlock(&inode->lock);
-			return 0;
+			break;
 		}
 		delta_refund(op, cost, 0);
 		delta_leave(op);
-		err = charge_wait(&charging, charge, err, flags, &tries);
+		err = charge_wait(&charging, charge, err, flags);
 		if (!err)
 			err = delta_enter(inode->vol, op, cost, flags);
-		if (err)
-			return err;
-	}
+	} while (!err);
+	charge_waits(&charging, NULL);
+	return err;
 }
 
 void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks)
@@ -204,13 +241,50 @@ void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct
 	charge->amount.blocks = blocks;
 }
 
-void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode)
+void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode, bool goes)
 {
+	bool blocks = inode->blocks || inode->slot[0].charged || inode->slot[1].charged;
 	int i;
 
 	lockdep_assert_held(&inode->lock);
 	for (i = 0; inode->owner && i < QUOTA_KINDS; i++)
-		quota_note_frees(op->vol, inode->owner->quota[i], op->delta);
+		quota_note_frees(op->vol, inode->owner->quota[i], op->delta, blocks, goes);
+}
+
+void inode_quota_unused_slow(struct tux3_inode *inode)
+{
+	u64 delta = READ_ONCE(inode->vol->delta.front);
+	int i;
+
+	spin_lock(&inode->lock);
+	for (i = 0; inode->owner && i < QUOTA_KINDS; i++)
+		quota_note_unused(inode->owner->quota[i], delta);
+	spin_unlock(&inode->lock);
+}
+
+bool inode_quota_counts(struct tux3_inode *inode)
+{
+	bool counts = false;
+	int i;
+
+	spin_lock(&inode->lock);
+	for (i = 0; inode->owner && i < QUOTA_KINDS; i++)
+		counts |= READ_ONCE(inode->owner->quota[i]->mode) != QUOTA_FREE;
+	spin_unlock(&inode->lock);
+	return counts;
+}
+
+struct quota_owner *inode_quota_delete(struct tux3_inode *inode)
+{
+	struct quota_owner *owner;
+
+	spin_lock(&inode->lock);
+	owner = inode->owner;
+	if (owner)
+		atomic_inc(&owner->refs);
+	spin_unlock(&inode->lock);
+	quota_owner_deletes(owner, 1);
+	return owner;
 }
 
 /* ---- other owners ---- */
@@ -232,7 +306,7 @@ static int move_locked(struct charging *charging, struct tux3_inode *inode, stru
 		spin_unlock(&inode->lock);
 		return err;
 	}
-	inode_quota_frees_locked(charging->op, inode);
+	inode_quota_frees_locked(charging->op, inode, true);
 	swap(inode->owner, *owner);
 	inode_dirty_locked(charging->op, inode, INODE_DIRTY_ATTR);
 	return 0;
@@ -243,8 +317,7 @@ int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *o
 	struct charging charging = charging_of(inode->vol, op);
 	struct quota_owner *owner = quota_owner_get(inode->vol, id);
 	struct quota_charge charge = {};
-	unsigned int tries = 0;
-	int err = owner ? 0 : -ENOMEM;
+	int err = owner ? inode_refresh_blocks(inode) : -ENOMEM;
 
 	while (!err) {
 		err = delta_enter(inode->vol, op, cost, flags);
@@ -255,8 +328,9 @@ int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *o
 			break;
 		delta_refund(op, cost, 0);
 		delta_leave(op);
-		err = charge_wait(&charging, &charge, err, flags, &tries);
+		err = charge_wait(&charging, &charge, err, flags);
 	}
+	charge_waits(&charging, NULL);
 	quota_owner_put(inode->vol, owner);	/* of success, the old one */
 	return err;
 }

@@ -13,7 +13,8 @@
  *	a change of owner		to the new one: the inode, its blocks, and what it was charged in living deltas
  *
  * Who is refused makes a commit and tries again, if that may bring something back: blocks charged that were no holes, or
- * files removed.  Else the answer is -EDQUOT at once.
+ * files removed.  While he does, others look first what they need, and do not take from him what they will give back.  As long as
+ * a long delete goes on of what is counted there, each commit brings something.  Else the answer is -EDQUOT at once.
  *
  * Owners are changed under inode->lock, under which charges are made, too: so what a page fault is charged meanwhile moves along.
  */
@@ -56,16 +57,33 @@ static inline void inode_quota_settle(struct tux3_inode *inode, struct delta_op 
 		inode_quota_give_back(inode, op, charge, blocks);
 }
 
-/* Inside, inode->lock held: it loses blocks, or goes. */
-void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode);
-static inline void inode_quota_frees(struct delta_op *op, struct tux3_inode *inode)
+/* Inside, inode->lock held: it loses blocks, if it has any; or goes. */
+void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode, bool goes);
+static inline void inode_quota_frees(struct delta_op *op, struct tux3_inode *inode, bool goes)
 {
 	if (likely(!inode->owner))
 		return;
 	spin_lock(&inode->lock);
-	inode_quota_frees_locked(op, inode);
+	inode_quota_frees_locked(op, inode, goes);
 	spin_unlock(&inode->lock);
 }
+
+/*
+ * Outside: somebody lets go of an inode without a name, perhaps the last one.  For hosts that do not hear of it while it is dirty,
+ * when its commit finds it out of use.
+ */
+void inode_quota_unused_slow(struct tux3_inode *inode);
+static inline void inode_quota_unused(struct tux3_inode *inode)
+{
+	if (unlikely(READ_ONCE(inode->owner)))
+		inode_quota_unused_slow(inode);
+}
+
+/* Is there a limit that its blocks count for, as far as is known? */
+bool inode_quota_counts(struct tux3_inode *inode);
+
+/* A reference to the owner, for a long delete; NULL: no quotas. */
+struct quota_owner *inode_quota_delete(struct tux3_inode *inode);
 
 /*
  * Enter a delta and give the inode to these ids: with inode->lock held on return 0, and the inode dirty, so that the caller sets

@@ -510,22 +510,23 @@ static struct xattr_change *change_set(struct delta_op *op, struct tux3_inode *i
 	return change == new ? NULL : new;
 }
 
-/* What the value takes besides, of blocks, than the one that it replaces. */
-static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s64 *more)
+/* What the value takes besides, of blocks, than the one that it replaces.  *less: it takes fewer. */
+static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s64 *more, bool *less)
 {
 	struct volume *vol = inode->vol;
-	int old;
+	int old = 0;
 
 	*more = 0;
-	if (!blocks)
-		return 0;
-	old = inode_quota_attach(inode, NULL);		/* a new one gets its ACL before its name */
-	if (old || !inode->owner)
+	*less = false;
+	if (blocks)
+		old = inode_quota_attach(inode, NULL);		/* a new one gets its ACL before its name */
+	if (old || !inode->owner || (!blocks && !inode_quota_counts(inode)))
 		return old;
 	old = xattr_get(inode, name, NULL, 0);
 	if (old < 0 && old != -ENODATA)
 		return old;
 	*more = blocks - (old > (int)TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(old, vol->block_size) : 0);
+	*less = *more < 0;
 	*more = max_t(s64, *more, 0);
 	return 0;
 }
@@ -540,11 +541,12 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	struct xattr_change *change;
 	struct tux3_attr *attr;
 	struct delta_op op;
+	bool less = false;
 	u8 *data = NULL;
 	int err = set_check(inode, name, value, size, flags);
 
 	if (!err)
-		err = value_more(inode, name, blocks, &charge.amount.blocks);
+		err = value_more(inode, name, blocks, &charge.amount.blocks, &less);
 	if (!err && value)
 		err = set_room(inode, name, size);
 	if (!err && value)
@@ -561,7 +563,8 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 		kfree(change);
 		return err;
 	}
-	inode_quota_frees(&op, inode);
+	if (unlikely(less))
+		inode_quota_frees(&op, inode, false);
 	change = change_set(&op, inode, change, data, value ? size : 0);
 	attr = inode_change_begin(&op, inode);
 	attr->ctime = now;

@@ -37,7 +37,7 @@ static void link_changed(struct delta_op *op, struct tux3_inode *inode, int link
 
 	WRITE_ONCE(attr->nlink, attr->nlink + links);
 	if (!attr->nlink)		/* and out of use soon, or already */
-		inode_quota_frees_locked(op, inode);
+		inode_quota_frees_locked(op, inode, true);
 	if (attr->nlink > 2)
 		WRITE_ONCE(inode->many_names, true);
 	inode->names_delta = op->delta;

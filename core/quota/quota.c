@@ -186,6 +186,14 @@ void quota_owner_put(struct volume *vol, struct quota_owner *owner)
 		owner_free(vol, owner);
 }
 
+void quota_owner_deletes(struct quota_owner *owner, int more)
+{
+	int i;
+
+	for (i = 0; owner && i < QUOTA_KINDS; i++)
+		atomic_add(more, &owner->quota[i]->deleting);
+}
+
 int quota_init(struct volume *vol)
 {
 	struct quota_table *table = &vol->quota;
@@ -337,26 +345,42 @@ static bool may_use(s64 used, s64 more, u64 soft, u64 hard, u64 time, u64 now)
 	return more <= 0 || (!above(used + more, hard) && !(time && now >= time && above(used + more, soft)));
 }
 
+/* With quota->lock: used + reserved. */
+static s64 granted_blocks(const struct quota *quota)
+{
+	return quota->blocks + quota->slot[0].blocks + quota->slot[1].blocks;
+}
+
+static s64 granted_inodes(const struct quota *quota)
+{
+	return quota->inodes + quota->slot[0].inodes + quota->slot[1].inodes;
+}
+
+static bool may_reserve(const struct quota *quota, const struct quota_amount *amount, u64 now)
+{
+	const struct quota_limits *limits = &quota->limits;
+
+	return may_use(granted_blocks(quota), amount->blocks, limits->blocks_soft, limits->blocks_hard, limits->blocks_time, now) &&
+	       may_use(granted_inodes(quota), amount->inodes, limits->inodes_soft, limits->inodes_hard, limits->inodes_time, now);
+}
+
 int quota_reserve(struct volume *vol, struct quota *quota, u64 delta, const struct quota_amount *amount, u64 now, bool force)
 {
 	struct quota_limits *limits = &quota->limits;
 	struct quota_slot *slot = &quota->slot[delta & 1];
-	s64 blocks, inodes;
 	int err = 0;
 
 	spin_lock(&quota->lock);
-	blocks = quota->blocks + quota->slot[0].blocks + quota->slot[1].blocks;
-	inodes = quota->inodes + quota->slot[0].inodes + quota->slot[1].inodes;
-	if (!force && (!may_use(blocks, amount->blocks, limits->blocks_soft, limits->blocks_hard, limits->blocks_time, now) ||
-		       !may_use(inodes, amount->inodes, limits->inodes_soft, limits->inodes_hard, limits->inodes_time, now))) {
+	if (!force && !may_reserve(quota, amount, now)) {
 		err = -EDQUOT;
 	} else {
 		slot->blocks += amount->blocks;
 		slot->inodes += amount->inodes;
 		slot->unsure += amount->unsure ? amount->blocks : 0;
-		if (!limits->blocks_time && above(blocks + amount->blocks, limits->blocks_soft))
+		if (!limits->blocks_time && above(granted_blocks(quota) - quota->slot[0].unsure - quota->slot[1].unsure,
+						  limits->blocks_soft))
 			limits->blocks_time = now + grace(vol, quota->type, false);
-		if (!limits->inodes_time && above(inodes + amount->inodes, limits->inodes_soft))
+		if (!limits->inodes_time && above(granted_inodes(quota), limits->inodes_soft))
 			limits->inodes_time = now + grace(vol, quota->type, true);
 		quota_list(vol, quota, delta & 1);
 	}
@@ -375,35 +399,63 @@ void quota_unreserve(struct quota *quota, u64 delta, const struct quota_amount *
 	spin_unlock(&quota->lock);
 }
 
-void quota_note_frees(struct volume *vol, struct quota *quota, u64 delta)
+/* Of one that was not read yet, too: perhaps it has limits. */
+static bool frees_noted(const struct quota *quota, u64 delta, bool blocks, bool inodes)
 {
-	struct quota_slot *slot = &quota->slot[delta & 1];
+	return READ_ONCE(quota->mode) == QUOTA_FREE || ((!blocks || READ_ONCE(quota->frees_blocks) >= delta) &&
+							(!inodes || READ_ONCE(quota->frees_inodes) >= delta));
+}
 
-	if (READ_ONCE(quota->mode) != QUOTA_LIMITED || READ_ONCE(slot->frees))
+static void note_frees(struct quota *quota, u64 delta, bool blocks, bool inodes)
+{
+	lockdep_assert_held(&quota->lock);
+	if (blocks)
+		WRITE_ONCE(quota->frees_blocks, max(quota->frees_blocks, delta));
+	if (inodes)
+		WRITE_ONCE(quota->frees_inodes, max(quota->frees_inodes, delta));
+}
+
+void quota_note_frees(struct volume *vol, struct quota *quota, u64 delta, bool blocks, bool inodes)
+{
+	if (likely(frees_noted(quota, delta, blocks, inodes)))
 		return;
 	spin_lock(&quota->lock);
-	WRITE_ONCE(slot->frees, true);
-	quota_list(vol, quota, delta & 1);
+	note_frees(quota, delta, blocks, inodes);
+	quota_list(vol, quota, delta & 1);	/* it stays in memory until then */
 	spin_unlock(&quota->lock);
 }
 
-bool quota_may_shrink(struct volume *vol, struct quota *quota)
+void quota_note_unused(struct quota *quota, u64 delta)
 {
-	bool may = atomic64_read(&vol->space.deleting) > 0;
-	int n;
+	if (likely(frees_noted(quota, delta, true, true)))
+		return;
+	spin_lock(&quota->lock);
+	note_frees(quota, delta, true, true);
+	spin_unlock(&quota->lock);
+}
+
+enum quota_outlook quota_outlook(struct volume *vol, struct quota *quota, const struct quota_amount *amount, u64 now)
+{
+	u64 committed = READ_ONCE(vol->delta.committed);
+	bool fits, frees;
 
 	spin_lock(&quota->lock);
-	for (n = 0; n < 2; n++)
-		may |= quota->slot[n].unsure > 0 || quota->slot[n].frees;
+	fits = may_reserve(quota, amount, now);
+	frees = (amount->inodes && quota->frees_inodes > committed) ||
+		(amount->blocks && (quota->frees_blocks > committed || quota->slot[0].unsure > 0 || quota->slot[1].unsure > 0));
 	spin_unlock(&quota->lock);
-	return may;
+	if (fits)
+		return QUOTA_FITS;
+	if (atomic_read(&quota->deleting))
+		return QUOTA_SHRINKS;
+	return frees || amount->unsure || atomic_read(&vol->quota.unknown) ? QUOTA_MAY_SHRINK : QUOTA_HOPELESS;
 }
 
 void quota_granted(struct quota *quota, s64 *blocks, s64 *inodes, struct quota_limits *limits)
 {
 	spin_lock(&quota->lock);
-	*blocks = quota->blocks + quota->slot[0].blocks + quota->slot[1].blocks;
-	*inodes = quota->inodes + quota->slot[0].inodes + quota->slot[1].inodes;
+	*blocks = granted_blocks(quota);
+	*inodes = granted_inodes(quota);
 	*limits = quota->limits;
 	spin_unlock(&quota->lock);
 }
@@ -530,7 +582,7 @@ static void quota_settle_one(struct quota *quota, unsigned int n)
 		return;
 	if (quota->tree.blocks_time)
 		limits->blocks_time = le64_to_cpu(quota->tree.blocks_time);
-	limits->blocks_time = time_for(quota->blocks + other->blocks, limits->blocks_soft, limits->blocks_time, 0);
+	limits->blocks_time = time_for(quota->blocks + other->blocks - other->unsure, limits->blocks_soft, limits->blocks_time, 0);
 	if (quota->tree.inodes_time)
 		limits->inodes_time = le64_to_cpu(quota->tree.inodes_time);
 	limits->inodes_time = time_for(quota->inodes + other->inodes, limits->inodes_soft, limits->inodes_time, 0);

@@ -46,7 +46,6 @@ enum quota_mode {
 struct quota_slot {
 	s64 blocks, inodes;	/* reserved by operations of the delta */
 	s64 unsure;		/* blocks of these that may turn out to be none */
-	bool frees;		/* what was used is freed in it */
 	bool set;		/* limits are changed in it, to these */
 	bool listed;		/* is on table.changed */
 	struct quota_limits limits;
@@ -58,9 +57,12 @@ struct quota {
 	atomic_t refs;		/* becomes 0 with table.lock only */
 	u32 type, id;
 	u32 mode;		/* enum quota_mode; written with lock, read anywhere */
+	atomic_t deleting;	/* long deletes under way of what it uses */
+	atomic_t waiting;	/* operations that were refused and may not be when others' charges are exact */
 	spinlock_t lock;
 	struct quota_limits limits;	/* as the front delta has them; all from here on: lock */
 	s64 blocks, inodes;	/* used */
+	u64 frees_blocks, frees_inodes;	/* the newest delta that frees some; read anywhere */
 	bool known;		/* tree is what the item is */
 	struct disk_quota tree;
 	struct quota_slot slot[2];
@@ -77,6 +79,7 @@ struct quota_table {
 	spinlock_t lock;
 	struct rb_root quotas, owners;	/* lock */
 	struct llist_head changed[2];	/* by delta & 1: those with something in their slot, each with a reference */
+	atomic_t unknown;		/* long deletes that go on from before a crash, of whom is not known yet */
 	struct quota *zero[QUOTA_KINDS];	/* of id 0, for the times; NULL: the volume has no quotas */
 };
 
@@ -91,6 +94,8 @@ static inline bool quota_kept(const struct quota_table *table)
 struct quota *quota_hold(struct volume *vol, u32 type, u32 id);
 void quota_put(struct volume *vol, struct quota *quota);
 struct quota_owner *quota_owner_get(struct volume *vol, const u32 *id);
+/* A long delete of what this owner has begins (1), or is over (-1). */
+void quota_owner_deletes(struct quota_owner *owner, int more);
 void quota_owner_put(struct volume *vol, struct quota_owner *owner);
 
 /* Outside a delta: its mode becomes known.  0, -EIO. */
@@ -99,8 +104,8 @@ int quota_load(struct volume *vol, struct quota *quota);
 int quota_next(struct volume *vol, u32 type, u32 *id);
 
 /*
- * Inside a delta, of a quota with limits: reserve, or -EDQUOT.  A grace period may begin.  force: whatever the limits say.
- * *soft: it went above a soft limit just now.
+ * Inside a delta, of a quota with limits: reserve, or -EDQUOT.  A grace period may begin, but not by what may turn out to be
+ * nothing: the commit begins it then.  force: whatever the limits say.
  */
 struct quota_amount {
 	s64 blocks, inodes;
@@ -109,10 +114,19 @@ struct quota_amount {
 int quota_reserve(struct volume *vol, struct quota *quota, u64 delta, const struct quota_amount *amount, u64 now, bool force);
 /* So much of it comes back. */
 void quota_unreserve(struct quota *quota, u64 delta, const struct quota_amount *amount);
-/* Inside: something that it uses is freed by this delta. */
-void quota_note_frees(struct volume *vol, struct quota *quota, u64 delta);
-/* Would a commit bring something back?  A guess, on the side of yes. */
-bool quota_may_shrink(struct volume *vol, struct quota *quota);
+/* Inside: blocks, inodes that it uses are freed by this delta. */
+void quota_note_frees(struct volume *vol, struct quota *quota, u64 delta, bool blocks, bool inodes);
+/* The same outside, by the commit of this delta; the caller has an inode that uses it. */
+void quota_note_unused(struct quota *quota, u64 delta);
+
+/* What may become of a charge that was refused, on the side of yes. */
+enum quota_outlook {
+	QUOTA_HOPELESS,
+	QUOTA_FITS,		/* others gave something back since */
+	QUOTA_MAY_SHRINK,	/* a commit may bring something back */
+	QUOTA_SHRINKS,		/* each commit does, until a long delete is over */
+};
+enum quota_outlook quota_outlook(struct volume *vol, struct quota *quota, const struct quota_amount *amount, u64 now);
 /* Why it would be refused this: for inodes, or for blocks; by a hard limit, or since the grace is over. */
 void quota_why(struct quota *quota, const struct quota_amount *amount, bool *inodes, bool *hard);
 /* What may be used until everything is committed: used + reserved. */

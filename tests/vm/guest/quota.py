@@ -255,6 +255,34 @@ def test_owner():
     expect(used(GROUP, 100), (10, 1))
 
 
+def unnamed(path):
+    """Files that go when they are closed: each time there is room for the next one at once."""
+    for n in range(40):
+        fd = os.open(path, os.O_TMPFILE | os.O_RDWR, 0o600)
+        if n % 3:
+            os.write(fd, b"t" * BLOCK)
+        os.close(fd)
+    for n in range(20):
+        fd = os.open(f"{path}/name", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(fd, b"t" * 10 * BLOCK)
+        if n % 2:
+            os.fsync(fd)
+        os.unlink(f"{path}/name")
+        if n % 3:
+            os.sync()
+        if n % 5 == 3:
+            os.write(fd, b"t" * 5 * BLOCK)
+        os.close(fd)
+
+
+def test_unnamed():
+    path = folder("unnamed")
+    limit(USER, 1007, blocks=20, inodes=1)
+    expect(by_user(1007, unnamed, path), 0)
+    os.sync()
+    expect(used(USER, 1007), (0, 0))
+
+
 def test_noquota():
     """The volume is mounted with noquota."""
     limit(USER, 1000, blocks=1)

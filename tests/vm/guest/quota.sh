@@ -33,7 +33,7 @@ others() {
 
 others || failed "ext4" "it could not be mounted"
 fresh -O quota
-for test in state hard mapping users grace project owner; do
+for test in state hard mapping users grace project owner unnamed; do
 	quota $test
 done
 check "tux3 quota" tool
