@@ -48,6 +48,13 @@ struct tux3_host_ops {
 	void (*data_done)(struct tux3_inode *inode, u64 delta, int err);
 
 	/*
+	 * Delta has ended, nobody is inside the next one yet, and nothing of the inode is dirty in that: all its blocks that
+	 * are dirty in delta become so in the next one instead.  inode->lock held.  Returns how many; -EAGAIN: that would be more
+	 * than max, or cannot be, and nothing was done.  NULL: the host knows no stores through mappings (core/commit/put_off.h).
+	 */
+	int (*data_put_off)(struct tux3_inode *inode, u64 delta, u32 max);
+
+	/*
 	 * The inode has no name (nlink 0): is it also out of use, but for the pins of deltas?  If so, mark it
 	 * dead, so that no lookup by number finds it, and return true.  Its cached data may go.
 	 */

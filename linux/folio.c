@@ -318,7 +318,7 @@ static u32 part_mark(struct tux3_node *node, struct folio_part *part, unsigned i
 	return hweight64(fresh);
 }
 
-int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio_part *parts, u32 count)
+int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio_part *parts, u32 count, bool stored)
 {
 	unsigned int slot = op->delta & 1;
 	u32 newly = 0, i;
@@ -332,7 +332,10 @@ int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio
 	node->dirty_blocks[slot] += newly;
 	spin_unlock(&node->data_lock);
 	if (newly) {		/* else whoever made them dirty has told */
-		data_dirty(op, &node->core);
+		if (stored)
+			data_stored(op, &node->core);
+		else
+			data_dirty(op, &node->core);
 		delta_add_dirty_bytes(op, (u64)newly << op->vol->block_shift);
 	}
 	return newly;

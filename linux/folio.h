@@ -125,9 +125,9 @@ void folio_change_cancel(struct folio_part *part);	/* spare copies go; always, a
  * Inside the delta, all parts of the operation at once: copies what the back end needs, then marks the blocks dirty.
  * Returns how many were not dirty in this delta before; -EAGAIN (nothing done): something happened since it was
  * prepared: leave, prepare again.  The contents may then be changed until the operation leaves.  Also does
- * data_dirty() and delta_add_dirty_bytes().
+ * data_dirty() and delta_add_dirty_bytes().  stored: by a store through a mapping; then data_stored().
  */
-int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio_part *parts, u32 count);
+int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio_part *parts, u32 count, bool stored);
 /* Inside the delta, after begin: the page cache's dirty flags, for all parts. */
 void folio_change_end(struct tux3_node *node, struct folio_part *parts, u32 count);
 /*

@@ -838,7 +838,8 @@ static int node_update_time(struct inode *inode, enum fs_update_time type, unsig
 	err = delta_enter(vol, &op, cost, 0);
 	if (err)
 		return only_atime ? 0 : err;
-	attr = only_atime ? inode_atime_begin(&op, core) : inode_change_begin(&op, core);
+	/* Of a regular file it is a fault that asks: who writes sets the times with the data. */
+	attr = only_atime ? inode_atime_begin(&op, core) : inode_stored_begin(&op, core);
 	if (only_atime)
 		attr->atime = now;
 	else

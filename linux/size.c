@@ -247,7 +247,7 @@ static int resize_begin(struct data_change *change, struct delta_op *op)
 			err = folio_keep_old(op, resize->node, &resize->keep[i].part);
 	if (err || !resize->parts)
 		return err;
-	return folio_change_begin(op, resize->node, resize->part, resize->parts);
+	return folio_change_begin(op, resize->node, resize->part, resize->parts, false);
 }
 
 static void resize_apply(struct data_change *change, struct delta_op *op)

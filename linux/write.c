@@ -444,7 +444,7 @@ static int batch_enter(struct write_batch *batch, struct delta_op *op)
 			got = data_change_enter(&batch->change, op);
 		if (got)
 			return got;
-		got = folio_change_begin(op, node, batch->parts, batch->count);
+		got = folio_change_begin(op, node, batch->parts, batch->count, false);
 		if (likely(got >= 0))
 			return got;
 		data_change_undone(&batch->change, op);

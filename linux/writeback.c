@@ -752,6 +752,42 @@ void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 	spin_unlock(&node->data_lock);
 }
 
+/*
+ * What goes from slot to slot was not taken, sent or copied: for that it had to be of the back delta.  What is detached must not
+ * become the front delta's.  Page tables stay as they are, so who goes on storing needs no fault.
+ */
+static int host_data_put_off(struct tux3_inode *inode, u64 delta, u32 max)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int from = delta & 1;
+	struct folio_state *state, *next;
+	int count = -EAGAIN;
+
+	spin_lock(&node->data_lock);
+	if (node->sorted || !list_empty(&node->dirty[!from]) || node->dirty_blocks[from] > max)
+		goto out;
+	count = 0;
+	/* One without blocks, for they were truncated, may be on the list, too. */
+	list_for_each_entry(state, &node->dirty[from], link[from]) {
+		if (state->detached || state->sent || state->copied || ++count > max) {
+			count = -EAGAIN;
+			goto out;
+		}
+	}
+	count = node->dirty_blocks[from];
+	list_for_each_entry_safe(state, next, &node->dirty[from], link[from]) {
+		state->dirty[!from] = state->dirty[from];
+		state->dirty[from] = 0;
+		list_del_init(&state->link[from]);
+		list_add_tail(&state->link[!from], &node->dirty[!from]);
+	}
+	node->dirty_blocks[!from] = count;
+	node->dirty_blocks[from] = 0;
+out:
+	spin_unlock(&node->data_lock);
+	return count;
+}
+
 static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count)
 {
 	return folio_find_dirty(core_node(inode), from, end, block, count);
@@ -804,6 +840,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_copy = host_data_copy,
 	.data_aborted = host_data_aborted,
 	.data_done = host_data_done,
+	.data_put_off = host_data_put_off,
 	.data_dirty = host_data_dirty,
 	.data_hold = host_data_hold,
 	.data_let = host_data_let,

@@ -266,6 +266,11 @@ void data_dirty(struct delta_op *op, struct tux3_inode *inode)
 	inode_mark_dirty(op, inode, INODE_DIRTY_DATA);
 }
 
+void data_stored(struct delta_op *op, struct tux3_inode *inode)
+{
+	inode_mark_stored(op, inode);
+}
+
 /* inode->lock held. */
 static void data_add_extra(struct delta_op *op, struct tux3_inode *inode, s64 blocks)
 {

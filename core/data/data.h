@@ -88,6 +88,7 @@ int data_look_count(struct tux3_inode *inode, u64 block, u64 count, struct data_
 
 /* Inside a delta. */
 void data_dirty(struct delta_op *op, struct tux3_inode *inode);
+void data_stored(struct delta_op *op, struct tux3_inode *inode);	/* the same, by a store through a mapping */
 /* These blocks are gone (count DATA_END: to the end).  -ENOMEM, and then nothing changed. */
 int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count);
 /*

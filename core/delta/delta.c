@@ -17,6 +17,7 @@
 #include "core/delta/space.h"
 #include "core/data/delete.h"
 #include "core/commit/commit.h"
+#include "core/commit/put_off.h"
 #include "core/commit/unify.h"
 #include "core/intent/intent.h"
 
@@ -33,6 +34,7 @@ int delta_init(struct volume *vol)
 
 	mutex_init(&delta->commit_mutex);
 	lockdep_init_map(&delta->inside.dep_map, "tux3_delta", &delta_inside_key, 0);
+	atomic_set(&delta->wholes, 0);
 	init_waitqueue_head(&delta->commit_queue);
 	init_waitqueue_head(&delta->drain_queue);
 	init_waitqueue_head(&delta->gate_queue);
@@ -580,6 +582,9 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	rwsem_acquire(&delta->inside.dep_map, 0, 0, _THIS_IP_);		/* this waits for who is inside */
 	rwsem_release(&delta->inside.dep_map, _THIS_IP_);
 	wait_event(delta->drain_queue, delta_drained(delta, back & 1));
+	/* Nobody is inside.  As after a change, the thread must not sleep without end. */
+	if (delta->may_put_off && put_off_stored(vol, back) && atomic_cmpxchg(&delta->sleeping, 1, 0) == 1)
+		delta_wake_thread(vol);
 	atomic_set(&delta->draining, 0);
 	wake_up_all(&delta->gate_queue);
 	ns = ktime_get_ns() - start;
@@ -654,8 +659,11 @@ static int delta_unify_inline(struct volume *vol)
 	return err;
 }
 
-/* All deltas up to this one, the front one or older, are durable on return 0.  -EINTR: the caller was killed. */
-static int delta_commit_to(struct volume *vol, u64 target, bool surely)
+/*
+ * All deltas up to this one, the front one or older, are durable on return 0.  -EINTR: the caller was killed.  put_off: if we
+ * commit it, stores through mappings may stay for the one after it.
+ */
+static int delta_commit_to(struct volume *vol, u64 target, bool surely, bool put_off)
 {
 	struct delta_state *delta = &vol->delta;
 	int err = 0, got;
@@ -668,8 +676,11 @@ static int delta_commit_to(struct volume *vol, u64 target, bool surely)
 		return got ? got : volume_error(vol);
 	if (volume_error(vol))
 		err = volume_error(vol);
-	else if (!delta->paused && delta->front == target && delta_has_changes(vol))
+	else if (!delta->paused && delta->front == target && delta_has_changes(vol)) {
+		delta->may_put_off = put_off;
 		err = commit_delta(vol);
+		delta->may_put_off = false;
+	}
 	if (!err && !delta->paused && !delta->thread) {
 		err = delta_unify_inline(vol);
 		trim_collect(vol);
@@ -681,14 +692,29 @@ static int delta_commit_to(struct volume *vol, u64 target, bool surely)
 	return err;
 }
 
+/*
+ * Whoever makes the commit that we wait for puts nothing off: he sees that we wait when he has moved front, or else we see the
+ * new front.
+ */
+static int delta_commit_all(struct volume *vol, bool surely)
+{
+	int err;
+
+	atomic_inc(&vol->delta.wholes);
+	smp_mb();		/* pairs with delta_transition() */
+	err = delta_commit_to(vol, READ_ONCE(vol->delta.front), surely, false);
+	atomic_dec(&vol->delta.wholes);
+	return err;
+}
+
 int delta_commit(struct volume *vol)
 {
-	return delta_commit_to(vol, READ_ONCE(vol->delta.front), false);
+	return delta_commit_all(vol, false);
 }
 
 int delta_commit_surely(struct volume *vol)
 {
-	return delta_commit_to(vol, READ_ONCE(vol->delta.front), true);
+	return delta_commit_all(vol, true);
 }
 
 int delta_commit_inode(struct tux3_inode *inode)
@@ -705,13 +731,15 @@ int delta_commit_inode(struct tux3_inode *inode)
 	in_back = inode->slot[~front & 1].dirty;
 	if (in_front)
 		WRITE_ONCE(inode->slot[front & 1].awaited, true);
+	/* Nothing of it is put off from now on, neither to the front delta nor from it. */
+	inode->slot[0].stored = inode->slot[1].stored = false;
 	spin_unlock(&inode->lock);
 	if (!in_front && !in_back)
 		return volume_error(vol);
 	if (!in_front)
 		front--;
 	pace_sync(vol);
-	err = delta_commit_to(vol, front, false);
+	err = delta_commit_to(vol, front, false, READ_ONCE(vol->opts.fsync) != TUX3_FSYNC_FULL);
 	/* It was dirty: so volume_make_read_only() is just committing it, or is about to. */
 	if (!err && unlikely(READ_ONCE(vol->read_only))) {
 		err = delta_wait(vol->delta.commit_queue, READ_ONCE(vol->delta.committed) >= front || volume_error(vol), false);

@@ -69,6 +69,8 @@ struct delta_state {
 	struct mutex commit_mutex;	/* by delta_lock() */
 	unsigned int nofs;	/* memalloc_nofs_save() of who holds it */
 	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
+	bool may_put_off;	/* commit_mutex: the next commit is for an fsync, and may leave stores to the one after it */
+	atomic_t wholes;	/* so many wait for all that was changed before they came: then it may not */
 	bool others[2];			/* set inside: something that is no inode was changed in the delta: limits of quotas */
 	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
 	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */

@@ -26,6 +26,8 @@ static const char *slot_left(const struct inode_slot *slot)
 		return "its attributes";
 	if (slot->awaited)
 		return "an fsync that waits";
+	if (slot->stored)
+		return "stores through mappings";
 	if (slot->dirty)
 		return "dirty bits";
 	if (!RB_EMPTY_ROOT(&slot->removed) || !RB_EMPTY_ROOT(&slot->prealloc))
@@ -281,7 +283,8 @@ void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr)
 
 /* ---- becoming dirty; inode->lock held ---- */
 
-void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
+/* stored: by a store through a mapping, and that is all.  A read changes nothing about that. */
+static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty, bool stored)
 {
 	struct delta_state *delta = &inode->vol->delta;
 	unsigned int n = op->delta & 1;
@@ -301,9 +304,16 @@ void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty
 		if (!atomic64_read(&delta->first_change_ns[n]))
 			atomic64_set(&delta->first_change_ns[n], ktime_get_ns());
 	}
-	slot->dirty |= dirty;
-	if (dirty != INODE_DIRTY_ATIME)
+	if (dirty != INODE_DIRTY_ATIME) {
+		slot->stored = stored && (slot->stored || !(slot->dirty & ~INODE_DIRTY_ATIME));
 		inode->attr.change++;
+	}
+	slot->dirty |= dirty;
+}
+
+void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
+{
+	dirty_locked(op, inode, dirty, false);
 }
 
 struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode)
@@ -320,6 +330,13 @@ struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inod
 	return &inode->attr;
 }
 
+struct tux3_attr *inode_stored_begin(struct delta_op *op, struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	dirty_locked(op, inode, INODE_DIRTY_ATTR, true);
+	return &inode->attr;
+}
+
 void inode_change_end(struct tux3_inode *inode)
 {
 	spin_unlock(&inode->lock);
@@ -329,5 +346,12 @@ void inode_mark_dirty(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
 {
 	spin_lock(&inode->lock);
 	inode_dirty_locked(op, inode, dirty);
+	spin_unlock(&inode->lock);
+}
+
+void inode_mark_stored(struct delta_op *op, struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	dirty_locked(op, inode, INODE_DIRTY_DATA, true);
 	spin_unlock(&inode->lock);
 }

@@ -39,6 +39,7 @@ struct inode_slot {
 	bool frozen;		/* inode->frozen holds the attributes at the end of the delta */
 	bool taken;		/* the back end has read the attributes of the delta */
 	bool awaited;		/* an fsync of this inode waits for the commit of the delta */
+	bool stored;		/* only stores through mappings have changed it, and nobody waits for them: see put_off.h */
 	u32 dirty;		/* INODE_DIRTY_... in the delta */
 	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
@@ -137,11 +138,13 @@ void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr);	/* a cons
  */
 struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode);
 struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inode);	/* for a read: atime only */
+struct tux3_attr *inode_stored_begin(struct delta_op *op, struct tux3_inode *inode);	/* for a store through a mapping */
 void inode_change_end(struct tux3_inode *inode);
 /* The same with inode->lock held already. */
 void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty);
 /* Inside a delta: dirty bits without an attribute change. */
 void inode_mark_dirty(struct delta_op *op, struct tux3_inode *inode, u32 dirty);
+void inode_mark_stored(struct delta_op *op, struct tux3_inode *inode);	/* INODE_DIRTY_DATA, by a store through a mapping */
 
 struct tux3_time inode_now(struct volume *vol);
 

@@ -96,6 +96,7 @@ static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_requ
 	}
 	intent->delta = cpu_to_le64(delta);
 	intent->ino = cpu_to_le64(inode->ino);
+	inode->slot[delta & 1].stored = false;	/* the commit of this delta, which supersedes the intent, does not put it off */
 	attr_to_disk(&intent->attr, attr, 0);
 	intent->attr.flags = cpu_to_le32(attr->flags & TUX3_ATTR_SETTABLE);
 	err = 0;
