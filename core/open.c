@@ -133,7 +133,7 @@ static void volume_default_options(struct volume *vol)
 	struct volume_options *opts = &vol->opts;
 
 	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
-		opts->verify = true;
+		opts->verify = opts->costs = true;
 	if (!opts->age_ms)
 		opts->age_ms = DEFAULT_AGE_MS;
 	if (!opts->fsync)

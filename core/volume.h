@@ -58,7 +58,9 @@ struct volume_options {
 	u64 name_hash_mask;	/* tests: and-ed to name hashes to force collisions; 0: none */
 	bool no_quota;		/* limits of quotas are not enforced; usage is kept all the same */
 	bool discard;		/* tell the device of blocks that commits have freed, in the background */
+	bool costs;		/* after each commit, compare what it took with what was charged, kind by kind (space.c) */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
+	u32 cheap, cheap_by;	/* canary: enum space_formula, and how much less than is right that formula says */
 };
 
 struct volume {

@@ -24,6 +24,7 @@
 	X(DISCARD,    "discard",    OPTION_SWITCH,     discard,	     NULL) \
 	X(ACL,	      "acl",	    OPTION_SWITCH_OFF, noacl,	     NULL) \
 	X(QUOTA,      "quota",	    OPTION_SWITCH_OFF, noquota,	     NULL) \
+	X(COSTS,      "costs",	    OPTION_FLAG,       costs,	     NULL) \
 	X(USRQUOTA,   "usrquota",   OPTION_SO_ANYWAY,  noquota,	     NULL) \
 	X(GRPQUOTA,   "grpquota",   OPTION_SO_ANYWAY,  noquota,	     NULL) \
 	X(PRJQUOTA,   "prjquota",   OPTION_SO_ANYWAY,  noquota,	     NULL) \

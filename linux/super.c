@@ -204,6 +204,7 @@ static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 		.fsync = options->fsync,
 		.discard = options->discard,
 		.no_quota = options->noquota,
+		.costs = options->costs,
 	};
 	struct tux3_device *dev;
 	int err;
@@ -441,6 +442,8 @@ static int super_reconfigure(struct fs_context *fc)
 	bool read_only = sb_rdonly(sb);
 	int err;
 
+	if (options->costs != sbi->options.costs)
+		return invalfc(fc, "%s: costs cannot be changed by a remount: unmount and mount again", sb->s_id);
 	if (options->norecovery != sbi->options.norecovery)
 		return invalfc(fc, "%s: norecovery cannot be changed by a remount: unmount and mount again", sb->s_id);
 	if (fc->sb_flags_mask & SB_RDONLY)

@@ -172,6 +172,7 @@ struct tux3_options {		/* options.c; numbers as in struct volume_options, 0: its
 	bool discard;
 	bool noacl;
 	bool noquota;
+	bool costs;
 };
 
 struct tux3_sb {

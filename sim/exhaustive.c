@@ -157,7 +157,7 @@ static void exhaustive_params(struct sim_params *params, const struct sim_config
 	params->volume_bytes = TUX3_MIN_VOLUME_BYTES;
 	params->block_size = 4096;
 	params->data_cache_bytes = 4 << 20;
-	params->options.manual = params->options.verify = true;
+	params->options.manual = params->options.verify = params->options.costs = true;
 	params->options.age_ms = 3600 * 1000;
 	params->options.cache_bytes = 4 << 20;
 	params->options.fsync = draw_fsync(config, index, chance);

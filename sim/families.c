@@ -984,7 +984,7 @@ static void family_params(struct sim_params *params, const struct sim_config *co
 	params->bulk = NEVER;		/* what goes on after a cut may make as many as it likes */
 	params->weights[SIM_CREATE] = params->weights[SIM_UNLINK] = params->weights[SIM_APPEND] = 3;
 	params->weights[SIM_SETATTR] = params->weights[SIM_TRUNCATE] = params->weights[SIM_SYNC] = 2;
-	params->options.manual = params->options.verify = true;
+	params->options.manual = params->options.verify = params->options.costs = true;
 	params->options.age_ms = 3600 * 1000;
 	params->options.overlay_entries = NEVER;
 	params->options.dirty_bytes = 64 * MIB;

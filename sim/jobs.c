@@ -71,6 +71,10 @@ const char *const canary_names[CANARIES] = {
 #define X(NAME, name, what) [CANARY_##NAME] = name,
 	SIM_CANARIES(X)
 #undef X
+	[CANARY_CHEAP_COSTS] = "cheap",
+#define X(NAME, name, what) [CANARY_CHEAP_##NAME] = "cheap-" name,
+	SPACE_FORMULAS(X)
+#undef X
 };
 
 void jobs_replay_command(const struct sim_config *config, u64 unit, char *text, size_t size)
@@ -89,6 +93,8 @@ void jobs_replay_command(const struct sim_config *config, u64 unit, char *text, 
 		used += scnprintf(text + used, size - used, " --threads %u", config->threads);
 	if (config->canary)
 		used += scnprintf(text + used, size - used, " --canary=%s", canary_names[config->canary]);
+	if (config->cheap_by > 1)
+		used += scnprintf(text + used, size - used, " --less %u", config->cheap_by);
 	if (config->fsync != TUX3_FSYNC_DEFAULT)
 		used += scnprintf(text + used, size - used, " --fsync %s", option_fsync_words[config->fsync]);
 	if (config->ops)

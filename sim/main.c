@@ -21,6 +21,7 @@ static const char help[] =
 "  --alloc-errors     no memory at the nth allocation, for every n of short workloads\n"
 "  --threads N        N threads and a real back end, abandoned at a random moment\n"
 "  --canary[=KIND]    a defect on purpose, drop-flush if none is named: must be caught (exit status 0 if it is)\n"
+"  --less N           with --canary=cheap-FORMULA: what costs are counted with is so much less than is right (1)\n"
 "How:\n"
 "  --seed S           the first seed (1); alone: only that one\n"
 "  --ops K            operations in each workload (drawn from the seed)\n"
@@ -47,7 +48,7 @@ static const char help[] =
 
 enum option_number { OPT_SEEDS = 256, OPT_SEED, OPT_OPS, OPT_CUTS, OPT_IMAGES, OPT_SECOND, OPT_JOBS, OPT_MINUTES,
 		     OPT_CUT, OPT_IMAGE, OPT_NTH, OPT_EXHAUSTIVE, OPT_IO_ERRORS, OPT_ALLOC_ERRORS, OPT_THREADS,
-		     OPT_CANARY, OPT_FAMILY, OPT_FSYNC, OPT_VERBOSE, OPT_TRACE, OPT_HELP, OPT_VERSION };
+		     OPT_CANARY, OPT_LESS, OPT_FAMILY, OPT_FSYNC, OPT_VERBOSE, OPT_TRACE, OPT_HELP, OPT_VERSION };
 
 static const struct option options[] = {
 	{ "seeds", required_argument, NULL, OPT_SEEDS },
@@ -68,6 +69,7 @@ static const struct option options[] = {
 	{ "alloc-errors", no_argument, NULL, OPT_ALLOC_ERRORS },
 	{ "threads", required_argument, NULL, OPT_THREADS },
 	{ "canary", optional_argument, NULL, OPT_CANARY },
+	{ "less", required_argument, NULL, OPT_LESS },
 	{ "verbose", no_argument, NULL, OPT_VERBOSE },
 	{ "trace", no_argument, NULL, OPT_TRACE },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -94,7 +96,7 @@ static enum sim_canary canary_kind(const char *text)
 	if (!text)
 		return CANARY_DROP_FLUSH;
 	for (i = CANARY_NONE + 1; i < CANARIES; i++)
-		if (!strcmp(text, canary_names[i]))
+		if (i != CANARY_CHEAP_COSTS && !strcmp(text, canary_names[i]))
 			return i;
 	fprintf(stderr, "tux3-sim: there is no canary \"%s\"; --help lists them\n", text);
 	exit(2);
@@ -130,6 +132,9 @@ static void print_help(void)
 #define X(NAME, name, what) printf("  %-14s %s\n", name, what);
 	SIM_CANARIES(X)
 #undef X
+#define X(NAME, name, what) printf("  cheap-%-14s too little: %s\n", name, what);
+	SPACE_FORMULAS(X)
+#undef X
 }
 
 static void take_what(struct sim_config *config, int opt)
@@ -156,6 +161,9 @@ static void take_what(struct sim_config *config, int opt)
 	case OPT_THREADS:
 		config->mode = MODE_THREADS;
 		config->threads = clamp_t(u64, number(optarg), 1, 64);
+		break;
+	case OPT_LESS:
+		config->cheap_by = number(optarg);
 		break;
 	case OPT_CANARY:
 		config->canary = canary_kind(optarg);
@@ -248,7 +256,7 @@ static int run_mode(const struct sim_config *config)
 int main(int argc, char **argv)
 {
 	struct sim_config config = {
-		.seed = 1, .second_rate = SIM_ANY, .only_cut = -1, .only_image = -1, .only_nth = -1,
+		.seed = 1, .cheap_by = 1, .second_rate = SIM_ANY, .only_cut = -1, .only_image = -1, .only_nth = -1,
 		.jobs = clamp_t(long, sysconf(_SC_NPROCESSORS_ONLN), 1, 64),
 	};
 	int opt;

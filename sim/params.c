@@ -25,7 +25,7 @@ static void draw_weights(struct sim_params *params, struct rng *rng)
 
 static void draw_options(struct volume_options *opts, struct rng *rng)
 {
-	opts->manual = opts->verify = true;
+	opts->manual = opts->verify = opts->costs = true;
 	opts->age_ms = 3600 * 1000;	/* real time must not matter */
 	opts->log_blocks = rng_one_in(rng, 3) ? 1 + rng_below(rng, 4) : 4 + rng_below(rng, 60);
 	opts->dirty_nodes = rng_one_in(rng, 3) ? 1 + rng_below(rng, 6) : 64;
@@ -51,6 +51,11 @@ void params_fsync(struct sim_params *params, const struct sim_config *config, u6
 
 void params_canary(struct sim_params *params, const struct sim_config *config)
 {
+	if (config->canary > CANARY_CHEAP_COSTS) {
+		params->options.cheap = config->canary - CANARY_CHEAP_COSTS;
+		params->options.cheap_by = config->cheap_by;
+		return;
+	}
 	if (!config->canary)
 		return;
 	params->disk.volatile_cache = true;

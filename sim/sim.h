@@ -9,6 +9,7 @@
 #define TUX3_SIM_H
 
 #include "user/lib/internal.h"
+#include "core/delta/space.h"
 #include "disk.h"
 #include "model.h"
 
@@ -32,12 +33,17 @@ enum sim_canary {
 #define X(NAME, name, what) CANARY_##NAME,
 	SIM_CANARIES(X)
 #undef X
+	CANARY_CHEAP_COSTS,	/* and from here on: a formula of costs gives less than is right */
+#define X(NAME, name, what) CANARY_CHEAP_##NAME,
+	SPACE_FORMULAS(X)
+#undef X
 	CANARIES
 };
 
 struct sim_config {
 	enum sim_mode mode;
 	enum sim_canary canary;
+	u32 cheap_by;		/* of a formula of costs: blocks, or whatever it counts */
 	u64 seeds, seed;	/* how many, the first */
 	u32 ops;		/* 0: drawn from the seed */
 	u32 images;		/* for each cut, 0: the workload says */

@@ -485,7 +485,8 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 		blocks = space_price(vol, op->delta, cost);
 		if (likely(space_charge(vol, blocks, flags))) {
 			atomic64_add(blocks, &op->cpu->charged[op->delta & 1]);
-			space_note(vol, op->delta, cost, 1);
+			if (unlikely(vol->opts.costs))
+				space_note(vol, op->delta, cost, 1);
 			if (flags & DELTA_FREES)	/* that the volume is full is to be found out anew */
 				atomic64_inc(&vol->space.freed);
 			count_add(vol, TUX3_COUNT_OPS, 1);
@@ -523,7 +524,7 @@ void delta_refund(struct delta_op *op, u64 cost, u64 now)
 	u64 was = space_price(op->vol, op->delta, cost), is = space_price(op->vol, op->delta, now);
 	u64 blocks = was > is ? was - is : 0;
 
-	if (blocks) {
+	if (blocks && unlikely(op->vol->opts.costs)) {
 		space_note(op->vol, op->delta, cost, -1);
 		space_note(op->vol, op->delta, now, 1);
 	}

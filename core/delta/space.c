@@ -56,7 +56,7 @@
  * one, whatever the front end has taken; if there is none it is time for that unify (delete.c).  Of each commit's log the
  * slack covers the header, the block for the next one, and the names of all groups whose free maps change.  The
  * record of a merge is paid by the node that it saves.  After each commit space_check_commit() compares what was taken
- * with what was paid, in debug builds kind by kind; the counter overdrafts is 0, or something here is wrong.
+ * with what was paid, with volume_options.costs kind by kind; the counter overdrafts is 0, or something here is wrong.
  *
  * Below zero go three kinds of operations, each only so far that the others still can:
  *
@@ -118,6 +118,12 @@ static u32 space_levels(struct volume *vol, u32 ahead)
 	return branches && branches + ahead <= FEW_BRANCHES ? top - 1 : top;
 }
 
+/* Less than is right: see SPACE_FORMULAS. */
+static s64 space_less(struct volume *vol, enum space_formula formula, s64 blocks)
+{
+	return likely(vol->opts.cheap != formula) ? blocks : max(blocks - (s64)vol->opts.cheap_by, (s64)0);
+}
+
 /* Nodes at this level and above; where that is not known, no fewer than there are.  Of a damaged volume it may be anything. */
 static s64 space_nodes_from(struct volume *vol, u32 level)
 {
@@ -132,9 +138,9 @@ static s64 space_nodes_from(struct volume *vol, u32 level)
 }
 
 /* A node of each level redirected, and split. */
-static u64 space_path_blocks(u32 levels)
+static u64 space_path_blocks(struct volume *vol, u32 levels)
 {
-	return 2 * levels;
+	return space_less(vol, SPACE_CHEAP_PATH, 2 * levels);
 }
 
 /* ---- costs ---- */
@@ -181,7 +187,7 @@ static u64 space_tight_price(struct volume *vol, u64 cost, u32 levels)
 	u32 items = cost_items(vol, cost);
 
 	return space_always(vol, cost, items, 3 * ITEM_BYTES + RECORD_BYTES + BRANCH_BYTES) +
-	       items * space_path_blocks(levels);
+	       items * space_path_blocks(vol, levels);
 }
 
 static u64 space_whole_price(struct volume *vol, u64 cost)
@@ -189,11 +195,30 @@ static u64 space_whole_price(struct volume *vol, u64 cost)
 	return space_always(vol, cost, cost_items(vol, cost), 3 * ITEM_BYTES + RECORD_BYTES);
 }
 
+static u64 cost_less(struct volume *vol, enum space_formula formula, u32 shift, u64 cost)
+{
+	u32 less = vol->opts.cheap == formula ? min(vol->opts.cheap_by, cost_field(cost, shift)) : 0;
+
+	return cost - ((u64)less << shift);
+}
+
+static u64 space_cheap_cost(struct volume *vol, u64 cost)
+{
+	if (likely(!vol->opts.cheap))
+		return cost;
+	cost = cost_less(vol, SPACE_CHEAP_DATA, SPACE_DATA_SHIFT, cost);
+	cost = cost_less(vol, SPACE_CHEAP_EXTENTS, SPACE_EXTENTS_SHIFT, cost);
+	cost = cost_less(vol, SPACE_CHEAP_PROMISED, SPACE_PROMISED_SHIFT, cost);
+	return cost_less(vol, SPACE_CHEAP_ITEMS, SPACE_ITEMS_SHIFT, cost);
+}
+
 u64 space_price(struct volume *vol, u64 delta, u64 cost)
 {
+	cost = space_cheap_cost(vol, cost);
 	if (unlikely(READ_ONCE(vol->space.tight[delta & 1])))
-		return space_tight_price(vol, cost, READ_ONCE(vol->space.levels[delta & 1]));
-	return space_whole_price(vol, cost);
+		return space_less(vol, SPACE_CHEAP_TIGHT_PRICE,
+				  space_tight_price(vol, cost, READ_ONCE(vol->space.levels[delta & 1])));
+	return space_less(vol, SPACE_CHEAP_PRICE, space_whole_price(vol, cost));
 }
 
 u64 space_full_price(struct volume *vol, u64 cost)
@@ -204,13 +229,13 @@ u64 space_full_price(struct volume *vol, u64 cost)
 /* For operations that keep what there is. */
 static u64 space_keeps(struct volume *vol, u32 levels)
 {
-	return space_tight_price(vol, space_cost_items(vol, KEEPS_ITEMS), levels);
+	return space_less(vol, SPACE_CHEAP_KEEPS, space_tight_price(vol, space_cost_items(vol, KEEPS_ITEMS), levels));
 }
 
 /* For those that free. */
 static u64 space_frees(struct volume *vol, u32 levels)
 {
-	return space_tight_price(vol, space_cost_items(vol, FREES_ITEMS), levels);
+	return space_less(vol, SPACE_CHEAP_FREES, space_tight_price(vol, space_cost_items(vol, FREES_ITEMS), levels));
 }
 
 static u64 space_reserve(struct volume *vol, u32 levels)
@@ -227,13 +252,14 @@ static u64 space_aside(struct volume *vol)
 /* What the log of any commit takes that no operation is charged for: its header, the next block, GROUP_TOUCHED. */
 static u64 space_own_log(struct volume *vol)
 {
-	return 2 + DIV_ROUND_UP(sizeof(struct disk_commit) + balloc_touched_bytes(vol), space_room(vol));
+	return space_less(vol, SPACE_CHEAP_OWN_LOG,
+			  2 + DIV_ROUND_UP(sizeof(struct disk_commit) + balloc_touched_bytes(vol), space_room(vol)));
 }
 
 /* A slice of a long delete: see delete_continue(). */
 static u64 space_own_slice(struct volume *vol, u32 levels)
 {
-	return space_tight_price(vol, space_cost_items(vol, SLICE_ITEMS), levels);
+	return space_less(vol, SPACE_CHEAP_SLICE, space_tight_price(vol, space_cost_items(vol, SLICE_ITEMS), levels));
 }
 
 /* Of the tree as it is, and as it was when the delta was opened. */
@@ -253,23 +279,24 @@ static u64 space_slack(struct volume *vol, u32 levels)
 
 /* ---- what was charged, and what was taken ---- */
 
-void space_note_kinds(struct volume *vol, u64 delta, u64 cost, s64 times)
+void space_note(struct volume *vol, u64 delta, u64 cost, s64 times)
 {
 	struct space_charges *charges = &vol->space.charges[delta & 1];
 	u32 levels = READ_ONCE(vol->space.levels[delta & 1]);
 
+	cost = space_cheap_cost(vol, cost);
 	atomic64_add(times * cost_field(cost, SPACE_DATA_SHIFT), &charges->data);
 	atomic64_add(times * cost_field(cost, SPACE_EXTENTS_SHIFT), &charges->extents);
 	atomic64_add(times * cost_field(cost, SPACE_PROMISED_SHIFT), &charges->promised);
 	atomic64_add(times * cost_items(vol, cost), &charges->items);
 	if (READ_ONCE(vol->space.tight[delta & 1]))
-		atomic64_add(times * (s64)(cost_items(vol, cost) * space_path_blocks(levels)), &charges->paths);
+		atomic64_add(times * (s64)(cost_items(vol, cost) * space_path_blocks(vol, levels)), &charges->paths);
 }
 
 void space_note_log(struct volume *vol, u64 delta, u64 blocks)
 {
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
+	if (vol->opts.costs)
 		atomic64_add(blocks, &vol->space.charges[delta & 1].log);
 }
 
@@ -300,15 +327,30 @@ static void space_paid(struct volume *vol, u64 delta, s64 standing, s64 *paid)
 	paid[SPACE_ASIDE] = space_prealloc_share(vol, atomic64_xchg(&charges->promised, 0));
 }
 
-static bool space_check_kinds(struct volume *vol, u64 delta, s64 standing)
+/* What prices must have come to, by what was charged kind by kind: growth three times (see above). */
+static s64 space_due(struct volume *vol, u64 delta, s64 standing)
+{
+	struct space_charges *charges = &vol->space.charges[delta & 1];
+	u32 item_bytes = 3 * ITEM_BYTES + RECORD_BYTES + (vol->space.tight[delta & 1] ? BRANCH_BYTES : 0);
+	u64 bytes = atomic64_read(&charges->items) * item_bytes + atomic64_read(&charges->promised) * UNWRITTEN_BYTES +
+		    atomic64_read(&charges->extents) * (3 * SPACE_EXTENT_BYTES + SPACE_EXTENT_RECORD);
+
+	return standing + atomic64_read(&charges->data) + atomic64_read(&charges->paths) + atomic64_read(&charges->log) +
+	       DIV_ROUND_UP(bytes, space_room(vol));
+}
+
+static bool space_check_kinds(struct volume *vol, u64 delta, s64 standing, s64 charged)
 {
 #define X(name, text) text,
 	static const char *const texts[] = { SPACE_KINDS(X) };
 #undef X
-	s64 paid[SPACE_KIND_COUNT], taken[SPACE_KIND_COUNT];
-	bool right = true;
+	s64 paid[SPACE_KIND_COUNT], taken[SPACE_KIND_COUNT], due = space_due(vol, delta, standing);
+	bool right = charged >= due;
 	u32 kind;
 
+	if (!right)
+		volume_warn(vol, "delta %llu was charged %lld blocks, and what its operations may take comes to %lld: a price is too low",
+			    (unsigned long long)delta, charged, due);
 	space_paid(vol, delta, standing, paid);
 	space_taken(vol, taken);
 	for (kind = 0; kind < SPACE_KIND_COUNT; kind++) {
@@ -331,7 +373,7 @@ void space_check_commit(struct volume *vol, u64 delta, s64 charged)
 	bool right = blocks <= charged + (s64)space_own_log(vol);
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (IS_ENABLED(CONFIG_PROVE_LOCKING) && !space_check_kinds(vol, delta, vol->space.closed))
+	if (unlikely(vol->opts.costs) && !space_check_kinds(vol, delta, vol->space.closed, charged))
 		right = false;
 	if (!right)
 		count_add(vol, TUX3_COUNT_OVERDRAFTS, 1);
@@ -394,13 +436,14 @@ static s64 space_nodes(struct volume *vol)
 /* For redirecting and splitting every node there is. */
 static s64 space_whole_standing(struct volume *vol)
 {
-	return 2 * clamp(space_nodes(vol), (s64)1, (s64)vol->total_blocks) + 2 * TUX3_MAX_LEVEL;
+	return space_less(vol, SPACE_CHEAP_STANDING,
+			  2 * clamp(space_nodes(vol), (s64)1, (s64)vol->total_blocks) + 2 * TUX3_MAX_LEVEL);
 }
 
 /* For those at this level and above; a second split of one of them; a new root, and the split that it comes from. */
 static s64 space_tight_standing(struct volume *vol, u32 levels)
 {
-	return 2 * space_nodes_from(vol, levels) + 3;
+	return space_less(vol, SPACE_CHEAP_TOP, 2 * space_nodes_from(vol, levels) + 3);
 }
 
 void space_open_delta(struct volume *vol, u64 delta)
@@ -513,9 +556,11 @@ static void space_note_slice(struct volume *vol)
 {
 	u64 cost = space_cost_items(vol, SLICE_ITEMS), delta = vol->delta.applying;
 
+	if (likely(!vol->opts.costs))
+		return;
 	space_note(vol, delta, cost, 1);
-	if (IS_ENABLED(CONFIG_PROVE_LOCKING) && !vol->space.tight[delta & 1])
-		atomic64_add(cost_items(vol, cost) * space_path_blocks(space_slice_levels(vol, delta)),
+	if (!vol->space.tight[delta & 1])
+		atomic64_add(cost_items(vol, cost) * space_path_blocks(vol, space_slice_levels(vol, delta)),
 			     &vol->space.charges[delta & 1].paths);
 }
 

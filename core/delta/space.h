@@ -20,8 +20,8 @@ enum { SPACE_DATA_SHIFT = 0, SPACE_EXTENTS_SHIFT = 16, SPACE_PROMISED_SHIFT = 32
 #define SPACE_EXTENT_RECORD 56u		/* and to the log: 8 + 40 + 4, and padding to 8 */
 
 /*
- * What was charged and what was taken, by who pays (DESIGN 9).  Kept, and compared after each commit, only where locks
- * know their owner (CONFIG_PROVE_LOCKING): the total is compared everywhere.
+ * What was charged and what was taken, by who pays (DESIGN 9).  Kept, and compared after each commit, only with
+ * volume_options.costs: the total is compared everywhere.
  */
 #define SPACE_KINDS(X) \
 	X(DATA,  "for data")					/* blocks of files, values of xattrs */ \
@@ -31,6 +31,32 @@ enum { SPACE_DATA_SHIFT = 0, SPACE_EXTENTS_SHIFT = 16, SPACE_PROMISED_SHIFT = 32
 #define X(name, text) SPACE_##name,
 enum space_kind { SPACE_KINDS(X) SPACE_KIND_COUNT };
 #undef X
+
+/*
+ * Formulas of which the simulator can take blocks (or items, or extents) away, to see that this is found: X(NAME, "name", "what").
+ * volume_options.cheap; see tests/unit/test_costs.c.
+ */
+#define SPACE_FORMULAS(X) \
+	X(PRICE,	"price",	"of an operation, while there is room") \
+	X(TIGHT_PRICE,	"tight-price",	"of an operation, in a tight delta") \
+	X(PATH,		"path",		"of an item in a tight delta") \
+	X(STANDING,	"standing",	"of a delta, for the whole tree") \
+	X(TOP,		"top",		"of a tight delta, for the top of the tree") \
+	X(KEEPS,	"keeps",	"kept for changes in place") \
+	X(FREES,	"frees",	"kept for what frees") \
+	X(SLICE,	"slice",	"of a slice of a long delete") \
+	X(OWN_LOG,	"own-log",	"kept for the log of a commit") \
+	X(DATA,		"data",		"blocks of data of an operation") \
+	X(EXTENTS,	"extents",	"extents of an operation") \
+	X(PROMISED,	"promised",	"preallocated blocks of an operation") \
+	X(ITEMS,	"items",	"items of an operation")
+enum space_formula {
+	SPACE_RIGHT,
+#define X(NAME, name, what) SPACE_CHEAP_##NAME,
+	SPACE_FORMULAS(X)
+#undef X
+	SPACE_FORMULA_COUNT
+};
 
 /* What is charged by kind, for one delta. */
 struct space_charges {
@@ -63,7 +89,7 @@ struct space {
 	u32 root_branches;	/* of the tree, as last seen; commit_mutex */
 	u32 full_levels;	/* for which an item may have to pay by the time the volume is full; written with commit_mutex */
 	bool want_tight;	/* the next delta is to be tight; commit_mutex */
-	struct space_charges charges[2];	/* by delta & 1; only with CONFIG_PROVE_LOCKING */
+	struct space_charges charges[2];	/* by delta & 1; only with volume_options.costs */
 	s64 closed;		/* standing of the delta that is committed; commit_mutex */
 	s64 taken[SPACE_KIND_COUNT];	/* before the commit under way: space_taken(); commit_mutex */
 	atomic64_t freed;	/* generation: moves whenever balance grows */
@@ -138,13 +164,8 @@ void space_init(struct volume *vol);
 /* Try to charge blocks; false: not enough. */
 bool space_charge(struct volume *vol, u64 blocks, unsigned int flags);
 void space_uncharge(struct volume *vol, u64 blocks);
-/* This cost was charged to the delta; or so much of it came back (times -1). */
-void space_note_kinds(struct volume *vol, u64 delta, u64 cost, s64 times);
-static inline void space_note(struct volume *vol, u64 delta, u64 cost, s64 times)
-{
-	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
-		space_note_kinds(vol, delta, cost, times);
-}
+/* This cost was charged to the delta; or so much of it came back (times -1).  With volume_options.costs. */
+void space_note(struct volume *vol, u64 delta, u64 cost, s64 times);
 /* Back end: the delta was charged these blocks for its log. */
 void space_note_log(struct volume *vol, u64 delta, u64 blocks);
 /* A caller was refused: bring back what can be (commit, unify).  0: try again, or -ENOSPC, -EIO. */

@@ -2,7 +2,7 @@
 /*
  * What a commit takes is charged to the kind that it takes it for: data, log, tree nodes, what is set aside.  An operation that is
  * charged enough in all, but too little of one kind, is found; and what costs most of each kind is charged for.  Kinds are
- * compared where locks know their owner, so in the asan and tsan variants.
+ * compared with the option costs.
  */
 #include <linux/falloc.h>
 #include "support_lib.h"
@@ -35,7 +35,7 @@ static void begin(struct bed *bed, const struct format_options *format)
 {
 	char why[256] = "";
 
-	*bed = (struct bed){ .opts = { .manual = true, .slice_extents = 4 } };
+	*bed = (struct bed){ .opts = { .manual = true, .slice_extents = 4, .costs = true } };
 	bed->dev = device_memory_create(64 << 20);
 	assert_non_null(bed->dev);
 	if (volume_format(bed->dev, format, why, sizeof(why)))
@@ -127,8 +127,6 @@ static void test_a_mischarge_by_kind_is_found(void **state)
 	char path[20];
 	u32 i, k;
 
-	if (!IS_ENABLED(CONFIG_PROVE_LOCKING))
-		skip();
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		begin(&bed, &(struct format_options){});
 		for (k = 0; k < ARRAY_SIZE(nodes); k++) {
@@ -631,8 +629,6 @@ static void test_each_operation_is_charged_as_the_table_says(void **state)
 {
 	u32 i;
 
-	if (!IS_ENABLED(CONFIG_PROVE_LOCKING))
-		skip();
 	for (i = 0; i < ARRAY_SIZE(operations); i++)
 		run_operation(&operations[i]);
 }

@@ -48,6 +48,9 @@ enum remount { CHANGES, STAYS, VFS };	/* by a remount; VFS: mount(2) does it */
 	  "full: every fsync makes all durable that was changed before it; ahead: for tests") \
 	X(quota, OPTION_SWITCH_OFF, volume.no_quota, BOTH, STAYS, NULL, "noquota", \
 	  "limits of quotas are not enforced; what is used is counted all the same") \
+	X(costs, OPTION_FLAG, volume.costs, BOTH, STAYS, NULL, "costs", \
+	  "for tests: compare what each commit took with what was charged for it, kind by\n" \
+	  "kind; a commit that took more is a warning, and counted as an overdraft") \
 	X(writeback, OPTION_SWITCH, writeback, FUSE_ONLY, STAYS, NULL, "writeback", \
 	  "let the kernel gather writes: large files are written faster, but data then\n" \
 	  "reaches the volume later than names do, and errors (no space) come later") \

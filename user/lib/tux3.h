@@ -67,6 +67,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	uint32_t fsync;		/* 1: may put its file ahead of changes made before (the default); 2: never; 3: always, for tests */
 	uint32_t atime;		/* 1: reads change it as with mount -o relatime (the default); 2: not of directories; 3: never */
 	bool no_quota;		/* limits of quotas are not enforced; usage is kept all the same */
+	bool costs;		/* for tests: compare what commits took with what was charged, kind by kind */
 	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
 };
 /* opts NULL: all defaults.  Starts threads unless opts say otherwise: not before a fork(). */

@@ -119,6 +119,7 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	core.names_cached = opts->names_cached;
 	core.fsync = opts->fsync;
 	core.no_quota = opts->no_quota;
+	core.costs = opts->costs;
 	if (!opts->read_only)
 		flags |= DEVICE_OPEN_WRITE;
 	if (opts->sync_io)

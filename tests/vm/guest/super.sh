@@ -155,6 +155,17 @@ group_options() {
 	check "remount" mount -o remount,age=2,nodiscard,acl "$MNT"
 	equal "changes what it says" "$(options)" "rw,relatime,age=2,dirty=16M,cache=1536K,names=5000"
 	checked_umount "umount with options"
+	MOUNT_OPTIONS=costs
+	check "costs" mount_it
+	equal "costs: is shown" "$(options)" "rw,relatime,costs"
+	check "costs: files" bash -c "cp -r /etc $MNT/etc && sync && rm -r $MNT/etc && sync -f $MNT"
+	equal "costs: nothing took more than it was charged" "$(cat "$SYS/overdrafts")" 0
+	check "costs: remount" mount -o remount,age=3 "$MNT"
+	checked_umount "umount with costs"
+	MOUNT_OPTIONS=age=3
+	check "without costs" mount_it
+	refused "costs: not by a remount" "cannot be changed by a remount" mount -o remount,costs "$MNT"
+	checked_umount "umount without costs"
 	for bad in age=0 age=5000 age=x age=1.5s dirty=0 dirty=64X cache=-1 names=many names=0; do
 		MOUNT_OPTIONS=$bad
 		refused "$bad" "is not a value it can take" mount_it
