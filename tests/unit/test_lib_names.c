@@ -730,6 +730,28 @@ static void test_new_files_fill_leaves(void **state)
 	bed_free(&bed);
 }
 
+/* What is asked for and not known is refused, so that a later version can give it a meaning. */
+static void test_unknown_flags(void **state)
+{
+	struct tux3_node *file, *other;
+	struct tux3_stat stat;
+	struct bed bed = {};
+
+	bed_make(&bed, 16 << 20, 4096);
+	file = bed_file(&bed, "/f");
+	assert_ok(tux3_stat_node(file, &stat));
+	stat.mode = 0600;
+	assert_int_equal(tux3_setattr(file, NULL, &stat, TUX3_SET_MODE | TUX3_SET_KILL << 1), -EINVAL);
+	assert_int_equal(tux3_setattr(file, NULL, &stat, 1u << 31), -EINVAL);
+	assert_ok(tux3_stat_node(file, &stat));
+	assert_int_equal(stat.mode & 07777, 0644);
+	assert_int_equal(tux3_path(bed.volume, NULL, "/f", TUX3_PARENTS << 1, 0, &other), -EINVAL);
+	assert_int_equal(tux3_path(bed.volume, NULL, "/g", TUX3_CREATE | 1u << 31, 0644, &other), -EINVAL);
+	assert_int_equal(tux3_path(bed.volume, NULL, "/g", 0, 0, &other), -ENOENT);
+	tux3_node_put(file, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -745,6 +767,7 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_busy_close),
 		cmocka_unit_test(test_change_count),
+		cmocka_unit_test(test_unknown_flags),
 		cmocka_unit_test(test_new_files_fill_leaves),
 	};
 

@@ -283,6 +283,8 @@ static int setattr_locked(struct tux3_node *node, const struct tux3_cred *cred, 
 	return op_setattr(&node->inode, &attr, mask);
 }
 
+#define SET_KNOWN (2 * TUX3_SET_KILL - 1)	/* the last and all before it */
+
 int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const struct tux3_stat *stat,
 		 uint32_t set)
 {
@@ -290,6 +292,8 @@ int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const str
 
 	if (node->volume->vol->read_only)
 		return -EROFS;
+	if (set & ~SET_KNOWN)
+		return -EINVAL;
 	if ((set & TUX3_SET_MODE && S_ISLNK(node_type(node))) || (set & TUX3_SET_FLAGS && stat->flags & ~TUX3_ATTR_KNOWN))
 		return -EOPNOTSUPP;
 	if ((set & TUX3_SET_ATIME && !time_valid(&stat->atime)) || (set & TUX3_SET_MTIME && !time_valid(&stat->mtime)) ||

@@ -173,8 +173,11 @@ int tux3_path(struct tux3 *volume, const struct tux3_cred *cred, const char *pat
 	      uint32_t mode, struct tux3_node **node)
 {
 	struct walk walk;
-	int err = walk_begin(&walk, volume, cred, path, flags);
+	int err;
 
+	if (flags & ~(TUX3_NOFOLLOW | TUX3_CREATE | TUX3_EXCL | TUX3_PARENTS))
+		return -EINVAL;
+	err = walk_begin(&walk, volume, cred, path, flags);
 	if (err)
 		return err;
 	do {
