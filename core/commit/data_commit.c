@@ -3,8 +3,8 @@
  * Committing file data: the back end finds blocks for what is dirty in a delta, submits it and logs
  * the mappings.
  *
- * In this order: ranges removed in the delta go from the tree; extents that are to be unchecked lose their checksums; then
- * dirty data is mapped; then what is still a hole in preallocated ranges gets unwritten extents.  So the newest of several
+ * In this order: ranges removed in the delta go from the tree; extents that are to be unchecked lose their checksums; what is
+ * a hole then in preallocated ranges gets unwritten extents; then dirty data is mapped, in their place.  So the newest of several
  * changes to a block wins, whatever their order within the delta was: a block removed and then written is dirty, one
  * written and then removed is not dirty any more.
  *
@@ -403,7 +403,8 @@ static int data_commit_dirty(struct data_commit *dc)
 	if (err)
 		return err;
 	data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
-	return data_write_dirty(dc);
+	err = data_commit_prealloc(dc);
+	return err ? err : data_write_dirty(dc);
 }
 
 int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait)
@@ -421,9 +422,5 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	err = data_commit_removed(&dc);
 	if (!err)
 		err = data_commit_unchecked(&dc);
-	if (!err)
-		err = data_commit_dirty(&dc);
-	if (!err)
-		err = data_commit_prealloc(&dc);
-	return err;
+	return err ? err : data_commit_dirty(&dc);
 }

@@ -114,6 +114,38 @@ static void test_filled_out_of_order(void **state)
 	bed_free(&bed);
 }
 
+/* Blocks that are preallocated lie in a row, also where they are written before that is durable; half of them by writes before. */
+static void test_preallocated_and_written_at_once(void **state)
+{
+	const u64 blocks = 16384;
+	struct bed bed = {};
+	struct tux3_node *node;
+	struct layout layout;
+	u64 random = 11, i, k;
+	u64 *order = shuffled(blocks, &random);
+
+	bed_make(&bed, 512 << 20, BLOCK);
+	for (k = 0; k < 2; k++) {
+		node = bed_file(&bed, k ? "/before" : "/after");
+		for (i = 0; k && i < blocks / 8; i++)
+			put(node, order[i]);
+		assert_ok(tux3_fallocate(node, 0, 0, blocks * BLOCK));
+		for (i = 0; i < blocks / 4; i++)
+			put(node, order[i]);
+		assert_ok(tux3_sync(bed.volume));
+		for (; i < blocks; i++)
+			put(node, order[i]);
+		assert_ok(tux3_sync(bed.volume));
+		layout = layout_of(node, blocks);
+		print_message("  %llu pieces\n", (unsigned long long)layout.pieces);
+		assert_int_equal(layout.blocks, blocks);
+		assert_true(layout.pieces <= 4);
+		tux3_node_put(node, 1);
+	}
+	free(order);
+	bed_free(&bed);
+}
+
 /* A few blocks of a large file do not cut the volume's free space into pieces. */
 static void test_few_blocks_of_much(void **state)
 {
@@ -311,6 +343,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_filled_out_of_order),
+		cmocka_unit_test(test_preallocated_and_written_at_once),
 		cmocka_unit_test(test_few_blocks_of_much),
 		cmocka_unit_test(test_appended_after_remount),
 		cmocka_unit_test(test_hole_filled_again),
