@@ -648,21 +648,24 @@ bool folio_state_release(struct folio *folio, gfp_t gfp)
 /*
  * Dirtied by others than folio_change_end(): page tables that are taken down, whose stores page_mkwrite has
  * announced; or devices and debuggers that have written to the page, announced too, but perhaps taken by the back end since:
- * it leaves a folio PG_dirty that it has taken a snapshot of, or that the front delta has changed, too.  If stores may come
- * unannounced (NODE_UNTOLD), any block that the back end will not take as it is now may have got one.
+ * it leaves a folio PG_dirty that it has taken a snapshot of, or that the front delta has changed, too.  What is dirty in the front
+ * delta will be taken, whatever happened to it in the back one.  If stores may come unannounced (NODE_UNTOLD), any block that the
+ * back end will not take as it is now may have got one.
  */
 static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 {
 	struct tux3_node *node = node_of(mapping->host);
 	bool untold = unlikely(test_bit(NODE_UNTOLD, &node->flags));
 	struct folio_state *state;
+	unsigned int front;
 	u64 told;
 
 	if (folio_test_dirty(folio) && !READ_ONCE(node->sorted) && !untold)
 		return false;
 	spin_lock(&node->data_lock);
 	state = folio_get_private(folio);
-	told = state ? (state->dirty[0] | state->dirty[1]) & ~state->sent & ~state->copied : 0;
+	front = front_slot(node);
+	told = state ? state->dirty[front] | folio_state_pending(state, !front) : 0;
 	if (!told || untold) {
 		if (state)
 			state->stray |= folio_mask(0, state->blocks) & ~told;
