@@ -53,6 +53,11 @@ struct tux3_host_ops {
 	 * than max, or cannot be, and nothing was done.  NULL: the host knows no stores through mappings (core/commit/put_off.h).
 	 */
 	int (*data_put_off)(struct tux3_inode *inode, u64 delta, u32 max);
+	/*
+	 * Asked before, without inode->lock: are all stores to these blocks known?  Need not look further when they are more than
+	 * max.  NULL: they always are.
+	 */
+	bool (*data_stores_known)(struct tux3_inode *inode, u64 delta, u32 max);
 
 	/*
 	 * The inode has no name (nlink 0): is it also out of use, but for the pins of deltas?  If so, mark it

@@ -753,6 +753,30 @@ void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 }
 
 /*
+ * What commits are to find (folio_find_strays()) would not be found for as long as its file is put off.  Who takes data_lock after
+ * us knows that the delta has ended, and leaves its list alone.
+ */
+static bool host_data_stores_known(struct tux3_inode *inode, u64 delta, u32 max)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int slot = delta & 1;
+	struct folio_state *state;
+	u32 count = 0;
+
+	if (!COMPAT_PROTECTS_BATCHES)
+		return true;
+	spin_lock(&node->data_lock);
+	spin_unlock(&node->data_lock);
+	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
+		if (test_bit(NODE_UNTOLD, &node->flags) || ++count > max || !folio_trylock(state->folio))
+			return false;
+		folio_find_strays(node, state->folio);
+		folio_unlock(state->folio);
+	}
+	return !test_bit(NODE_UNTOLD, &node->flags);
+}
+
+/*
  * What goes from slot to slot was not taken, sent or copied: for that it had to be of the back delta.  What is detached must not
  * become the front delta's.  Page tables stay as they are, so who goes on storing needs no fault.
  */
@@ -841,6 +865,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_aborted = host_data_aborted,
 	.data_done = host_data_done,
 	.data_put_off = host_data_put_off,
+	.data_stores_known = host_data_stores_known,
 	.data_dirty = host_data_dirty,
 	.data_hold = host_data_hold,
 	.data_let = host_data_let,

@@ -69,11 +69,18 @@ static int put_off_data(struct tux3_inode *inode, u64 delta)
 /* How many blocks went, or -EAGAIN: it stays. */
 static int put_off_inode(struct tux3_inode *inode, u64 delta)
 {
+	const struct tux3_host_ops *host = inode->vol->host;
 	unsigned int from = delta & 1;
 	int blocks = -EAGAIN;
+	bool may;
 
 	spin_lock(&inode->lock);
-	if (may_put_off(inode, delta))
+	may = may_put_off(inode, delta);
+	spin_unlock(&inode->lock);
+	if (!may || (host->data_stores_known && !host->data_stores_known(inode, delta, PUT_OFF_BLOCKS)))
+		return -EAGAIN;
+	spin_lock(&inode->lock);
+	if (may_put_off(inode, delta))		/* else it is waited for by now */
 		blocks = put_off_data(inode, delta);
 	if (blocks >= 0) {
 		inode->slot[!from] = inode->slot[from];

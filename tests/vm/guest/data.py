@@ -610,7 +610,8 @@ def commit_of_others(folder):
 
 # What the kernel is made to do, and how the stores after that become durable.
 NEIGHBOUR_CASES = [(moved_protection, "sync"), (cleared_refs, "sync"), (forked_guards, "sync"),
-                   (tracked, "sync"), (tracked, "fsync"), (tracked, "commit"), (tracked_and_left, "fsync"), (tracked_stores, "munmap")]
+                   (tracked, "sync"), (tracked, "fsync"), (tracked, "commit"), (tracked_and_left, "fsync"),
+                   (tracked_and_left, "commit"), (tracked_stores, "munmap")]
 
 
 def neighbours(folder):
