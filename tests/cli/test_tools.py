@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from tools_helpers import BLOCK, Volume, add_to_log, as_json, digest, edit, edit_anchors, fill
+from tools_helpers import BLOCK, Volume, add_to_log, as_json, digest, edit, edit_anchors, fill, seal
 
 USAGE, PROBLEMS, OPERATION = 16, 4, 8
 
@@ -42,8 +42,8 @@ def logged(build, filled):
 # ---- help ----
 
 @pytest.mark.parametrize("args", [["mkfs.tux3", "--help"], ["fsck.tux3", "--help"], ["tux3", "--help"],
-                                  *[["tux3", "help", c] for c in ("show", "stat", "graph", "image")],
-                                  *[["tux3", c, "--help"] for c in ("show", "stat", "graph", "image")]])
+                                  *[["tux3", "help", c] for c in ("show", "path", "stat", "graph", "image")],
+                                  *[["tux3", c, "--help"] for c in ("show", "path", "stat", "graph", "image")]])
 def test_help_has_examples(run, args):
     assert "Examples:" in run(*args).stdout
 
@@ -56,7 +56,8 @@ def test_help_has_examples(run, args):
                                   ["fsck.tux3", "--nonsense"],
                                   ["tux3"], ["tux3", "nonsense"], ["tux3", "show"], ["tux3", "show", "a", "nothing"],
                                   ["tux3", "show", "a", "inode"], ["tux3", "stat"], ["tux3", "graph"],
-                                  ["tux3", "image", "a"], ["tux3", "help", "nonsense"]])
+                                  ["tux3", "image", "a"], ["tux3", "help", "nonsense"],
+                                  ["tux3", "path", "a"], ["tux3", "path", "a", "x"], ["tux3", "path", "a", "2", "3"]])
 def test_wrong_use(run, args):
     done = run(*args, status=USAGE)
     assert done.stdout == "" and done.stderr
@@ -289,6 +290,79 @@ def test_show_content(run, logged):
                   if item["type"] == "extent")
     owners = as_json(run("tux3", "show", logged, "block", extent["addr"] + 3, "--json"))
     assert {"used_by": "file", "inode": extent["ino"], "file_block": 3} in owners
+
+
+def number_of(run, image, path):
+    return as_json(run("tux3", "show", image, "path", path, "--json"))[0]["ino"]
+
+
+def test_path(run, build, filled):
+    volume = Volume(build, filled)
+    volume.mkdir("/a")
+    volume.mkdir("/a/b")
+    volume.write("/a/b/two\nlines", b"")
+    volume.write("/a/b/one", b"")
+    for i in range(50):
+        volume.link("/a/b/one", "/secret-directory", f"other{i}")
+    deep = "".join(f"/{i}" for i in range(1000))
+    volume.write(deep, b"", parents=True)
+    volume.sync()
+    volume.abandon()		# what is only in the log counts
+
+    def paths(path):
+        return run("tux3", "path", filled, number_of(run, filled, path)).stdout
+
+    assert paths("/") == "/\n"
+    assert paths("/a/b") == "/a/b\n"
+    assert paths("/a/b/two\nlines") == '"/a/b/two\\x0alines"\n'
+    assert sorted(paths("/a/b/one").split()) == sorted(["/a/b/one", *(f"/secret-directory/other{i}" for i in range(50))])
+    assert paths(deep) == f"{deep}\n"
+    number = number_of(run, filled, "/a/b/two\nlines")
+    assert as_json(run("tux3", "path", "--json", filled, number)) == [{"inode": number, "path": "/a/b/two\nlines"}]
+    assert "There is no inode 99999" in sentence(run("tux3", "path", filled, 99999, status=1))
+    assert "has no name" in sentence(run("tux3", "path", filled, 1, status=1))
+
+
+def change_parent(image, old, name, new):
+    """Directory `name` says that it is in another one."""
+    found = struct.pack("<QB", old, len(name)) + name
+    with open(image, "rb") as f:
+        data = f.read()
+    places = [at for at in range(0, len(data), BLOCK) if found in data[at:at + BLOCK]]
+    assert places
+
+    def change(block):
+        at = block.index(found)
+        block[at:at + 8] = struct.pack("<Q", new)
+        seal(block, at=4)
+    for at in places:
+        edit(image, at, BLOCK, change)
+
+
+def test_path_of_a_damaged_volume(run, build, filled):
+    volume = Volume(build, filled)
+    volume.mkdir("/upper")
+    volume.mkdir("/upper/unlikely")
+    volume.write("/upper/unlikely/file", b"")
+    upper, unlikely, file = (volume.number(path) for path in ("/upper", "/upper/unlikely", "/upper/unlikely/file"))
+    volume.close()
+    change_parent(filled, upper, b"unlikely", 99999)
+    said = sentence(run("tux3", "path", filled, file, status=1))
+    assert "/unlikely/file" in said and "inode 99999" in said and "no parent pointer" in said, said
+    change_parent(filled, 99999, b"unlikely", unlikely)
+    assert "round in a circle" in sentence(run("tux3", "path", filled, file, status=1))
+
+
+def test_path_of_an_orphan(run, build, filled):
+    volume = Volume(build, filled)
+    volume.write("/orphan", b"")
+    volume.sync()
+    number = volume.number("/orphan")
+    node = volume.node("/orphan")
+    volume.unlink("/orphan")
+    volume.sync()
+    volume.abandon()
+    assert node and f"Inode {number} has no name" in sentence(run("tux3", "path", filled, number, status=1))
 
 
 def test_show_missing(run, filled):

@@ -29,6 +29,9 @@ class Volume:
                                       ctypes.c_size_t, ctypes.c_int]
         lib.tux3_path.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint,
                                   ctypes.c_uint32, ctypes.POINTER(ctypes.c_void_p)]
+        lib.tux3_link.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+        lib.tux3_node_ino.restype = ctypes.c_uint64
+        lib.tux3_node_ino.argtypes = [ctypes.c_void_p]
         lib.tux3_path_mkdir.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32]
         lib.tux3_path_unlink.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
         self.handle = ctypes.c_void_p()
@@ -45,8 +48,8 @@ class Volume:
     def mkdir(self, path):
         assert self.lib.tux3_path_mkdir(self.handle, None, path.encode(), 0o755) == 0
 
-    def write(self, path, data):
-        node = self.node(path, CREATE)
+    def write(self, path, data, parents=False):
+        node = self.node(path, CREATE | PARENTS * parents)
         assert self.lib.tux3_write(node, data, len(data), 0) == len(data)
         self.lib.tux3_node_put(node, 1)
 
@@ -59,6 +62,18 @@ class Volume:
         root = self.lib.tux3_root(self.handle)
         assert self.lib.tux3_symlink(root, None, name.encode(), target.encode(), None) == 0
         self.lib.tux3_node_put(root, 1)
+
+    def link(self, path, folder, name):
+        node, at = self.node(path), self.node(folder)
+        assert self.lib.tux3_link(node, None, at, name.encode()) == 0
+        self.lib.tux3_node_put(at, 1)
+        self.lib.tux3_node_put(node, 1)
+
+    def number(self, path):
+        node = self.node(path)
+        number = self.lib.tux3_node_ino(node)
+        self.lib.tux3_node_put(node, 1)
+        return number
 
     def unlink(self, path):
         assert self.lib.tux3_path_unlink(self.handle, None, path.encode()) == 0

@@ -11,8 +11,9 @@ int command_stat(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_image(int argc, char **argv);
 int command_quota(int argc, char **argv);
+int command_path(int argc, char **argv);
 
-extern const char show_help[], stat_help[], graph_help[], image_help[], quota_help[];
+extern const char show_help[], stat_help[], graph_help[], image_help[], quota_help[], path_help[];
 
 /*
  * Output that goes on for long: printers of core/show/show.h write to out, which is emptied to stdout
@@ -35,5 +36,8 @@ int stream_exit(struct stream *stream);		/* an exit code: was all of it written?
  * code; then tool->dev may still be there.  Close with tool_close().
  */
 int command_open(const char *path, struct tool_volume *tool);
+
+/* Inode, or items of the volume itself under that number. */
+bool command_inode_is_there(struct volume *vol, u64 ino);
 
 #endif

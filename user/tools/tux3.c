@@ -17,6 +17,7 @@ static const struct {
 	const char *help, *summary;
 } commands[] = {
 	{ "show", command_show, show_help, "print any object of a volume" },
+	{ "path", command_path, path_help, "the path of an inode, by its number" },
 	{ "stat", command_stat, stat_help, "totals, deltas, log; counters of a mounted volume" },
 	{ "graph", command_graph, graph_help, "draw the structure of a small volume" },
 	{ "image", command_image, image_help, "copy the metadata, for a bug report" },

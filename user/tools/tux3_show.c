@@ -343,11 +343,11 @@ static int show_range_item(void *ctx, const struct tree_key *key, const void *da
 	return 0;
 }
 
-static bool show_inode_is_there(struct show *show, u64 ino)
+bool command_inode_is_there(struct volume *vol, u64 ino)
 {
 	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
 
-	return ino == TUX3_INO_VOLUME || tree_lookup(show->vol, &key, NULL, 0) != -ENOENT;
+	return ino == TUX3_INO_VOLUME || tree_lookup(vol, &key, NULL, 0) != -ENOENT;
 }
 
 static int show_items(struct show *show, const struct tree_key *from, const struct tree_key *to)
@@ -358,7 +358,7 @@ static int show_items(struct show *show, const struct tree_key *from, const stru
 	if (err)
 		tool_error("Not all items can be read: %s.", strerror(-err));
 	else if (!range.count)
-		tool_error(show_inode_is_there(show, from->ino) ? "Inode %llu has no such item." : "There is no inode %llu.",
+		tool_error(command_inode_is_there(show->vol, from->ino) ? "Inode %llu has no such item." : "There is no inode %llu.",
 			   (unsigned long long)from->ino);
 	return err || !range.count ? EXIT_FAILED : EXIT_CLEAN;
 }

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * tux3 path: the paths of an inode, by its parent pointers and those of the directories above it.  No directory is read, so this
+ * takes a look into the tree for each component, and works when directories are damaged.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "commands.h"
+#include "core/format/chain.h"
+
+const char path_help[] =
+"tux3 path IMAGE NUMBER [--json]\n"
+"\n"
+"Prints the path of an inode, whose number a message may have told, of a volume that is not mounted.\n"
+"A file with several names has a line for each.  A path with control characters is quoted.\n"
+"\n"
+"  --json                   a JSON list of objects\n"
+"\n"
+"Examples:\n"
+"  tux3 path disk.img 1037\n"
+"  tux3 path disk.img $(stat -c %i mnt/file)\n"
+"\n"
+"Exit code 0: printed; 1: it has none, or not all can be told; 16: wrong use.\n";
+
+#define PATH_BYTES	(256u << 10)	/* quoted, it must fit the stream */
+
+/* A path is made from its end. */
+struct path {
+	struct volume *vol;
+	struct stream *stream;
+	u64 ino;		/* the one that is asked for */
+	u8 *parents;		/* copies of its parent pointers, a chain of so many bytes */
+	u32 bytes;
+	char *text;		/* of PATH_BYTES the last ones are in use, from at on */
+	size_t at;
+	int err;
+};
+
+/* The parent pointer of a directory. */
+struct above {
+	struct path *path;
+	u64 dir;		/* that it is in; 0: none was found */
+};
+
+static int path_prepend(struct path *path, const void *name, u32 len)
+{
+	if (path->at <= len)
+		return -ENAMETOOLONG;
+	path->at -= len;
+	memcpy(path->text + path->at, name, len);
+	path->text[--path->at] = '/';
+	return 0;
+}
+
+static int for_each_parent(struct volume *vol, u64 ino, tree_item_fn fn, void *ctx)
+{
+	struct tree_key from = tree_key(ino, TUX3_ITEM_PARENT, 0), to = tree_key(ino, TUX3_ITEM_PARENT, U64_MAX);
+
+	return tree_scan(vol, &from, &to, fn, ctx);
+}
+
+static int above_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct above *above = ctx;
+	struct chain chain = chain_of(data, len);
+	const struct disk_parent *parent = chain_next_parent(&chain);
+
+	if (!parent || above->dir)		/* a directory has one name */
+		return -EUCLEAN;
+	above->dir = get_unaligned_le64(&parent->dir);
+	return path_prepend(above->path, parent->name, parent->len);
+}
+
+static void tell_why(const struct path *path, u64 dir, int err)
+{
+	int len = min(PATH_BYTES - path->at, (size_t)SHOW_BYTES_SHORT);
+
+	if (err == -ENAMETOOLONG)
+		tool_error("Inode %llu: its path is longer than %u bytes, or leads round in a circle: see fsck.tux3.",
+			   (unsigned long long)path->ino, PATH_BYTES);
+	else
+		tool_error("Inode %llu: above \"%.*s\" is inode %llu, and that %s: see fsck.tux3.", (unsigned long long)path->ino,
+			   len, path->text + path->at, (unsigned long long)dir,
+			   err == -ENOENT ? "has no parent pointer" : "has one that cannot be read");
+}
+
+/* From this directory to the root. */
+static int path_above(struct path *path, u64 dir)
+{
+	while (dir != TUX3_INO_ROOT) {
+		struct above above = { .path = path };
+		int err = for_each_parent(path->vol, dir, above_item, &above);
+
+		if (!err && !above.dir)
+			err = -ENOENT;
+		if (err) {
+			tell_why(path, dir, err);
+			return err;
+		}
+		dir = above.dir;
+	}
+	return 0;
+}
+
+static bool is_plain(const char *text, size_t len)
+{
+	while (len && !iscntrl((unsigned char)*text)) {
+		text++;
+		len--;
+	}
+	return !len;
+}
+
+static void path_print(struct path *path)
+{
+	struct show_buffer *out = stream_begin(path->stream);
+	const char *text = path->text + path->at;
+	size_t len = PATH_BYTES - path->at;
+
+	if (out->json) {
+		show_begin(out, NULL);
+		show_u64(out, "inode", path->ino);
+		show_bytes(out, "path", text, len);
+		show_end(out);
+	} else if (is_plain(text, len)) {
+		show_printf(out, "%.*s", (int)len, text);
+	} else {
+		show_bytes(out, NULL, text, len);
+	}
+	stream_end(path->stream);
+}
+
+/* Copied, because the tree is not to be read meanwhile. */
+static int copy_parents(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct path *path = ctx;
+	struct chain chain = chain_of(data, len);
+	const struct disk_parent *parent;
+
+	while ((parent = chain_next_parent(&chain))) {
+		u8 *all = realloc(path->parents, path->bytes + chain.size);
+
+		if (!all)
+			return -ENOMEM;
+		memcpy(all + path->bytes, parent, chain.size);
+		path->parents = all;
+		path->bytes += chain.size;
+	}
+	if (!chain.bad)
+		return 0;
+	tool_error("Inode %llu has a parent pointer that cannot be read: see fsck.tux3.", (unsigned long long)path->ino);
+	path->err = -EUCLEAN;
+	return 0;
+}
+
+/* A name whose path cannot be told does not keep the others from being told. */
+static void print_names(struct path *path)
+{
+	struct chain chain = chain_of(path->parents, path->bytes);
+	const struct disk_parent *parent;
+
+	while ((parent = chain_next_parent(&chain))) {
+		int err;
+
+		path->at = PATH_BYTES;
+		err = path_prepend(path, parent->name, parent->len) ?: path_above(path, get_unaligned_le64(&parent->dir));
+		if (err)
+			path->err = err;
+		else
+			path_print(path);
+	}
+}
+
+static int no_name(struct path *path)
+{
+	tool_error(command_inode_is_there(path->vol, path->ino) ?
+		   "Inode %llu has no name: it is part of the volume itself, or was deleted while in use." :
+		   "There is no inode %llu.", (unsigned long long)path->ino);
+	return EXIT_FAILED;
+}
+
+static int print_paths(struct path *path)
+{
+	int err;
+
+	if (path->ino == TUX3_INO_ROOT) {
+		path->at = PATH_BYTES;
+		path_prepend(path, "", 0);
+		path_print(path);
+		return EXIT_CLEAN;
+	}
+	err = for_each_parent(path->vol, path->ino, copy_parents, path);
+	if (err) {
+		tool_error("Not all names of inode %llu can be read: %s.", (unsigned long long)path->ino, strerror(-err));
+		return EXIT_FAILED;
+	}
+	if (!path->bytes && !path->err)
+		return no_name(path);
+	print_names(path);
+	return path->err ? EXIT_FAILED : EXIT_CLEAN;
+}
+
+static int path_command(const char *image, u64 ino, bool json)
+{
+	struct path path = { .ino = ino, .text = malloc(PATH_BYTES) };
+	struct tool_volume tool = { };
+	struct stream stream;
+	int ret;
+
+	if (!path.text) {
+		tool_error("Out of memory.");
+		return EXIT_FAILED;
+	}
+	ret = command_open(image, &tool);
+	if (!ret && !stream_init(&stream, json))
+		ret = EXIT_FAILED;
+	if (!ret) {
+		path.vol = tool.vol;
+		path.stream = &stream;
+		ret = print_paths(&path);
+		ret = stream_exit(&stream) ?: ret;
+	}
+	free(path.parents);
+	free(path.text);
+	tool_close(&tool);
+	return ret;
+}
+
+int command_path(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ }
+	};
+	bool json = false;
+	int option;
+	u64 ino;
+
+	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(path_help, stdout);
+			return EXIT_CLEAN;
+		}
+		if (option != 'j')
+			return tool_usage("See tux3 help path.");
+		json = true;
+	}
+	if (argc - optind != 2)
+		return tool_usage("An image and an inode number are wanted; see tux3 help path.");
+	if (!parse_number(argv[optind + 1], &ino) || ino > TUX3_INO_MAX)
+		return tool_usage("\"%s\" is no inode number.", argv[optind + 1]);
+	return path_command(argv[optind], ino, json);
+}
