@@ -34,6 +34,13 @@ def test_mkfs_names_what_it_is_about(run, tmp_path):
         assert os.listdir(tmp_path) == ["dangling"]
 
 
+def test_mkfs_of_a_file_that_cannot_be_so_long(build, tmp_path):
+    done = subprocess.run(["sh", "-c", 'ulimit -f 2 && exec "$@"', "sh", build / "mkfs.tux3", tmp_path / "x", "64M"],
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "cannot be made 67108864 bytes long: File too large for" in done.stderr, done.stderr
+    assert not os.listdir(tmp_path)
+
+
 @pytest.mark.parametrize("args", [("mkfs.tux3", "OUT", "64M"), ("tux3", "image", "IN", "OUT"), ("tux3", "image", "--scramble", "IN", "OUT"),
                                   ("tux3", "graph", "IN", "--limit", "100000", "-o", "OUT")])
 def test_a_full_disk(run, build, mkfs, small_disk, args):

@@ -36,14 +36,6 @@ struct format {
 	size_t why_size;
 };
 
-static int fail_errno(struct format *format)
-{
-	int err = -errno;
-
-	fail(format->why, format->why_size, "%s: %s", format->path, strerror(-err));
-	return err;
-}
-
 static int core_options(struct format *format, struct format_options *core)
 {
 	const struct tux3_format_options *opts = format->opts;
@@ -99,9 +91,13 @@ static int look_around(struct format *format)
 	char ignored[256], text[512];
 	struct disk_anchor anchor;
 	struct stat st;
+	int err;
 
-	if (fd < 0)
-		return fail_errno(format);
+	if (fd < 0) {
+		err = -errno;
+		fail(format->why, format->why_size, "%s: %s", format->path, strerror(-err));
+		return err;
+	}
 	format->regular = !fstat(fd, &st) && S_ISREG(st.st_mode);
 	format->signature_count = signatures_find(fd, &format->signatures);
 	close(fd);
@@ -140,8 +136,13 @@ static int apply(struct format *format, struct tux3_device *plan)
 	u64 size = format->dev->size_bytes;
 	int err;
 
-	if (plan->size_bytes > size && truncate(format->path, plan->size_bytes))
-		return fail_errno(format);
+	if (plan->size_bytes > size && truncate(format->path, plan->size_bytes)) {
+		err = -errno;
+		fail(format->why, format->why_size, "%s cannot be made %llu bytes long: %s%s", format->path,
+		     (unsigned long long)plan->size_bytes, strerror(-err),
+		     err == -EFBIG ? " for the filesystem that it is on, or for ulimit -f" : "");
+		return err;
+	}
 	format->dev->size_bytes = plan->size_bytes;
 	err = device_plan_apply(plan);
 	if (!err)
