@@ -311,10 +311,10 @@ umount $M; umount -l $M
 $B/fsck.tux3 $V
 
 mount -t fuse.tux3 $V $M
-sleep 300 <$M & sleeper=$!
+exec 7<$M
 umount -l $M
 mount -t tmpfs tmpfs $M && echo precious >$M/f
-pid=$(daemon $V); kill $pid; ended $pid; kill $sleeper
+pid=$(daemon $V); kill $pid; ended $pid; exec 7<&-
 [ "$(cat $M/f)" = precious ]
 umount $M
 $B/fsck.tux3 $V
