@@ -192,7 +192,8 @@ static vm_fault_t map_for_reading(struct folio *folio, struct vm_fault *vmf)
 /*
  * userfaultfd write-protects pages and takes that back as mprotect does (below), and asks nobody.  So on kernels where that matters
  * (COMPAT_PROTECTS_BATCHES) the pages of blocks that are in no delta are looked at before the back end takes something of the
- * folio, and before a file becomes durable.  What is dirty or writable there is write-protected now, and its blocks are strays.
+ * folio, or puts its file off, and before a file becomes durable.  What is dirty or writable there is write-protected now, and its
+ * blocks are strays.
  *
  * Page tables may be taken down before that.  Then we are told of the folio only, and all of it is stray, in a file for which
  * NODE_UNTOLD is set: as it is after a fault in a mapping that userfaultfd watches, and when such pages were found.  Not seen is

@@ -21,7 +21,8 @@
  *  3. the front delta has not reached its age: what is put off takes its age along, so that it is committed as soon as any change;
  *  4. the delta is small and so is the inode: this runs while everybody waits at the gate;
  *  5. space can be charged anew for what it will take in the next delta.  What it was charged in this one comes back;
- *  6. the mount does not say fsync=full.
+ *  6. the mount does not say fsync=full;
+ *  7. the host knows of all stores to it: what a commit would find in its page tables, it finds before (host.h).
  */
 #ifndef TUX3_PUT_OFF_H
 #define TUX3_PUT_OFF_H
