@@ -30,6 +30,8 @@ struct node {
 	struct tux3_inode inode;
 	bool dirty[2];		/* the block is, in the delta of this slot */
 	bool stays;		/* the host cannot put it off */
+	bool unknown;		/* there may be stores that nobody announced */
+	bool waits;		/* somebody begins to wait for it while the host looks for such */
 	int pins;
 };
 
@@ -90,6 +92,18 @@ static int host_put_off(struct tux3_inode *inode, u64 delta, u32 max)
 	return count;
 }
 
+static bool host_stores_known(struct tux3_inode *inode, u64 delta, u32 max)
+{
+	struct node *node = node_of(inode);
+
+	if (READ_ONCE(node->waits)) {
+		spin_lock(&inode->lock);	/* so nobody has it: a host may sleep here */
+		inode->slot[delta & 1].awaited = true;
+		spin_unlock(&inode->lock);
+	}
+	return !READ_ONCE(node->unknown);
+}
+
 static bool host_kill(struct tux3_inode *inode)
 {
 	return false;
@@ -109,6 +123,7 @@ static const struct tux3_host_ops host = {
 	.data_copy = host_copy,
 	.data_done = host_done,
 	.data_put_off = host_put_off,
+	.data_stores_known = host_stores_known,
 	.data_dirty = host_dirty,
 };
 
@@ -394,6 +409,14 @@ static void what_does_not_fit_stays(void **state)
 	store(bed, bed->memory);
 	assert_false(is_put_off(bed));
 	bed->memory->stays = false;
+	bed->memory->unknown = true;
+	store(bed, bed->memory);
+	assert_false(is_put_off(bed));
+	bed->memory->unknown = false;
+	bed->memory->waits = true;
+	store(bed, bed->memory);
+	assert_false(is_put_off(bed));
+	bed->memory->waits = false;
 	bed->vol->opts.fsync = TUX3_FSYNC_FULL;
 	store(bed, bed->memory);
 	assert_false(is_put_off(bed));
