@@ -353,6 +353,18 @@ def test_path_of_a_damaged_volume(run, build, filled):
     assert "round in a circle" in sentence(run("tux3", "path", filled, file, status=1))
 
 
+def test_path_tells_names_of_damaged_volumes_without_control_characters(run, build, filled):
+    volume = Volume(build, filled)
+    volume.mkdir("/upper")
+    volume.mkdir("/upper/unlikely")
+    volume.write("/upper/unlikely/\x1b[2Jfile", b"")
+    upper, file = (volume.number(path) for path in ("/upper", "/upper/unlikely/\x1b[2Jfile"))
+    volume.close()
+    change_parent(filled, upper, b"unlikely", 99999)
+    said = sentence(run("tux3", "path", filled, file, status=1))
+    assert "\x1b" not in said and '"/unlikely/\\x1b[2Jfile"' in said, said
+
+
 def test_path_of_an_orphan(run, build, filled):
     volume = Volume(build, filled)
     volume.write("/orphan", b"")

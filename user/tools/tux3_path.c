@@ -21,7 +21,7 @@ const char path_help[] =
 "\n"
 "Examples:\n"
 "  tux3 path disk.img 1037\n"
-"  tux3 path disk.img $(stat -c %i mnt/file)\n"
+"  tux3 path disk.img 1037 --json | jq -r '.[].path'\n"
 "\n"
 "Exit code 0: printed; 1: it has none, or not all can be told; 16: wrong use.\n";
 
@@ -76,15 +76,17 @@ static int above_item(void *ctx, const struct tree_key *key, const void *data, u
 
 static void tell_why(const struct path *path, u64 dir, int err)
 {
-	int len = min(PATH_BYTES - path->at, (size_t)SHOW_BYTES_SHORT);
+	struct show_buffer below;
+	char text[512];
 
+	show_init(&below, text, sizeof(text), false);
+	show_bytes_short(&below, NULL, path->text + path->at, PATH_BYTES - path->at);
 	if (err == -ENAMETOOLONG)
 		tool_error("Inode %llu: its path is longer than %u bytes, or leads round in a circle: see fsck.tux3.",
 			   (unsigned long long)path->ino, PATH_BYTES);
 	else
-		tool_error("Inode %llu: above \"%.*s\" is inode %llu, and that %s: see fsck.tux3.", (unsigned long long)path->ino,
-			   len, path->text + path->at, (unsigned long long)dir,
-			   err == -ENOENT ? "has no parent pointer" : "has one that cannot be read");
+		tool_error("Inode %llu: above %s is inode %llu, and that %s: see fsck.tux3.", (unsigned long long)path->ino,
+			   text, (unsigned long long)dir, err == -ENOENT ? "has no parent pointer" : "has one that cannot be read");
 }
 
 /* From this directory to the root. */
