@@ -763,8 +763,6 @@ static bool host_data_stores_known(struct tux3_inode *inode, u64 delta, u32 max)
 	struct folio_state *state;
 	u32 count = 0;
 
-	if (!COMPAT_PROTECTS_BATCHES)
-		return true;
 	spin_lock(&node->data_lock);
 	spin_unlock(&node->data_lock);
 	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
@@ -865,7 +863,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_aborted = host_data_aborted,
 	.data_done = host_data_done,
 	.data_put_off = host_data_put_off,
-	.data_stores_known = host_data_stores_known,
+	.data_stores_known = COMPAT_PROTECTS_BATCHES ? host_data_stores_known : NULL,
 	.data_dirty = host_data_dirty,
 	.data_hold = host_data_hold,
 	.data_let = host_data_let,

@@ -66,21 +66,30 @@ static int put_off_data(struct tux3_inode *inode, u64 delta)
 	return blocks;
 }
 
-/* How many blocks went, or -EAGAIN: it stays. */
-static int put_off_inode(struct tux3_inode *inode, u64 delta)
+/* The host looks only at what is to be put off. */
+static bool stores_known(struct tux3_inode *inode, u64 delta)
 {
 	const struct tux3_host_ops *host = inode->vol->host;
-	unsigned int from = delta & 1;
-	int blocks = -EAGAIN;
 	bool may;
 
+	if (!host->data_stores_known)
+		return true;
 	spin_lock(&inode->lock);
 	may = may_put_off(inode, delta);
 	spin_unlock(&inode->lock);
-	if (!may || (host->data_stores_known && !host->data_stores_known(inode, delta, PUT_OFF_BLOCKS)))
+	return may && host->data_stores_known(inode, delta, PUT_OFF_BLOCKS);
+}
+
+/* How many blocks went, or -EAGAIN: it stays. */
+static int put_off_inode(struct tux3_inode *inode, u64 delta)
+{
+	unsigned int from = delta & 1;
+	int blocks = -EAGAIN;
+
+	if (!stores_known(inode, delta))
 		return -EAGAIN;
 	spin_lock(&inode->lock);
-	if (may_put_off(inode, delta))		/* else it is waited for by now */
+	if (may_put_off(inode, delta))		/* it may be waited for by now */
 		blocks = put_off_data(inode, delta);
 	if (blocks >= 0) {
 		inode->slot[!from] = inode->slot[from];
