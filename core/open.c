@@ -177,7 +177,8 @@ static int volume_init_parts(struct volume *vol)
 	err = quota_init(vol);
 	if (err)
 		return err;
-	err = balloc_init(vol, le64_to_cpu(vol->anchor.used_blocks));
+	err = balloc_init(vol, vol->opts.mend ? min(le64_to_cpu(vol->anchor.used_blocks), vol->total_blocks) :
+			       le64_to_cpu(vol->anchor.used_blocks));
 	if (!err)
 		err = log_init(vol);
 	if (!err)
@@ -220,7 +221,7 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	const struct disk_anchor *anchor = &vol->anchor;
 	int err;
 
-	err = unify_check_counts(anchor, why, why_size);
+	err = vol->opts.mend ? 0 : unify_check_counts(anchor, why, why_size);
 	if (err)
 		return err;
 	tree_set_root(vol, le64_to_cpu(anchor->root_addr), le64_to_cpu(anchor->root_birth),
@@ -233,11 +234,18 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	vol->tree_inodes = le64_to_cpu(anchor->inodes);
 	vol->space.unwritten = le64_to_cpu(anchor->unwritten_blocks);
 	atomic64_set(&vol->balloc.data_used, le64_to_cpu(anchor->data_blocks));
+	if (vol->opts.mend) {
+		snprintf(why, why_size, "the tree cannot be put together");
+		err = vol->opts.mend->tree(vol->opts.mend, vol);
+		if (err)
+			return err;
+	}
 	if (!vol->opts.no_recovery || !vol->opts.read_only) {
 		err = replay_log(vol, why, why_size);
 		if (err)
 			return err;
-		err = intent_recover(vol);
+		err = volume_leave_out(vol, intent_recover(vol), "What was synced last, after delta %llu, cannot be recovered",
+				       (unsigned long long)vol->delta.committed);
 		if (err) {
 			snprintf(why, why_size, "what was synced last cannot be recovered (%s, see the messages); open read-only with norecovery to see the state of the last unify", error_text(err));
 			return err;

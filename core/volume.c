@@ -15,6 +15,20 @@ void volume_warn(struct volume *vol, const char *format, ...)
 	pr_warn_ratelimited("%s: %s\n", vol->dev->name ? vol->dev->name : "volume", text);
 }
 
+int volume_leave_out(struct volume *vol, int err, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	if (likely(!err || !vol->opts.mend || err == -ENOMEM))
+		return err;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	vol->opts.mend->left_out(vol->opts.mend, text);
+	return 0;
+}
+
 void volume_abort(struct volume *vol, int err, const char *what)
 {
 	if (atomic_cmpxchg(&vol->error, 0, err) == 0)

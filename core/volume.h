@@ -32,6 +32,16 @@
 #include "core/names/name.h"
 #include "core/names/parent.h"
 
+struct volume;
+
+/* For repair (repair.h): what does not fit together while a volume is opened does not end it. */
+struct volume_mend {
+	/* Before the log is replayed: make the tree of the anchor one that can be used. */
+	int (*tree)(struct volume_mend *mend, struct volume *vol);
+	/* Something of the log was left out: a sentence. */
+	void (*left_out)(struct volume_mend *mend, const char *text);
+};
+
 struct volume_options {
 	bool read_only;
 	bool no_recovery;	/* with read_only: the state of the anchor, the log is not replayed */
@@ -59,6 +69,7 @@ struct volume_options {
 	bool no_quota;		/* limits of quotas are not enforced; usage is kept all the same */
 	bool discard;		/* tell the device of blocks that commits have freed, in the background */
 	bool costs;		/* after each commit, compare what it took with what was charged, kind by kind (space.c) */
+	struct volume_mend *mend;	/* with read_only and cut_log; else NULL */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
 	u32 cheap, cheap_by;	/* canary: enum space_formula, and how much less than is right that formula says */
 };
@@ -116,6 +127,8 @@ static inline void count_add(struct volume *vol, enum tux3_counter which, u64 n)
 
 /* A message about this volume, one sentence: "tux3 <device>: ...". */
 __printf(2, 3) void volume_warn(struct volume *vol, const char *format, ...);
+/* With opts.mend an error that is not for want of memory is told there, and passed over: 0.  Else it is returned. */
+__printf(3, 4) int volume_leave_out(struct volume *vol, int err, const char *format, ...);
 /* Fatal: print, remember err, make the volume read-only, wake every waiter. what: what failed. */
 void volume_abort(struct volume *vol, int err, const char *what);
 /* With volume_options.verify: the state in memory cannot be right, and what of it.  Stops the volume, returns -EIO. */

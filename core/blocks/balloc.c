@@ -630,6 +630,68 @@ int balloc_settle(struct volume *vol, const struct range_list *log)
 	return err;
 }
 
+/* ---- repair ---- */
+
+static void group_set_bits(struct volume *vol, struct balloc_group *group, const u8 *bits, bool forget, u64 *changed)
+{
+	struct balloc *balloc = &vol->balloc;
+	u32 free = 0, extra = 0, i;
+
+	lockdep_assert_held(&balloc->lock);
+	*changed = 0;
+	for (i = 0; i < vol->group_blocks / BITS_PER_LONG; i++) {
+		unsigned long disk = get_unaligned_le64(bits + i * sizeof(u64)), old = group->disk[i];
+		unsigned long other = group->busy[i] & ~old;	/* the log */
+
+		*changed += hweight64(disk ^ old);
+		group->disk[i] = disk;
+		group->busy[i] = disk | other | (forget ? 0 : old);
+		free += BITS_PER_LONG - hweight64(group->busy[i]);
+		extra += hweight64(group->busy[i] & ~disk);
+	}
+	group->info->free = group->info->longest = free;
+	group->chunk->longest = max(group->chunk->longest, free);
+	group->extra = extra;
+	group->memo_len = 0;
+	if (*changed)
+		group_mark_changed(balloc, group);
+	group_place(balloc, group);
+}
+
+int balloc_set_group(struct volume *vol, u64 index, const u8 *bits, bool forget, u64 *changed)
+{
+	struct balloc_group *group;
+	int err;
+
+	mutex_lock(&vol->balloc.lock);
+	err = group_get(vol, index, &group);
+	if (err && err != -ENOMEM)
+		err = group_renew(vol, index, &group);
+	if (!err)
+		group_set_bits(vol, group, bits, forget, changed);
+	mutex_unlock(&vol->balloc.lock);
+	return err;
+}
+
+void balloc_recount(struct volume *vol, u64 data)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct list_head *lists[] = { &balloc->changed, &balloc->pinned };
+	struct balloc_group *group;
+	u64 free = 0, extra = 0, i;
+
+	mutex_lock(&balloc->lock);
+	for (i = 0; i < ARRAY_SIZE(lists); i++)
+		list_for_each_entry(group, lists[i], link)
+			extra += group->extra;
+	for (i = 0; i < balloc->group_count; i++)
+		free += balloc->chunks[i / CHUNK_GROUPS]->info[i % CHUNK_GROUPS].free;
+	atomic64_set(&balloc->disk_used, vol->total_blocks - free - extra);
+	atomic64_set(&balloc->data_used, data);
+	atomic64_set(&balloc->free_blocks, free - atomic64_read(&balloc->promised));
+	mutex_unlock(&balloc->lock);
+}
+
 /* ---- invariants ---- */
 
 static int group_verify(struct volume *vol, const struct balloc_group *group, char *why, size_t why_size)

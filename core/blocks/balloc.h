@@ -201,6 +201,16 @@ int balloc_test(struct volume *vol, u64 addr, u64 len);
 /* Copy the disk bits of one group as (block_size - 64) bytes: for check and show. */
 int balloc_copy_group(struct volume *vol, u64 group, u8 *bits);
 
+/*
+ * For repair: what is in use in a group is this (block_size - 64 bytes, as copy_group has them), and what a map said, or
+ * whether there is one, does not matter any more.  A block that was in use stays busy until the volume is closed, unless
+ * forget says that it may be allocated.  *changed: blocks that are in use now and were not, or the other way round.
+ * Promises and blocks of the log are as they were.  0, -ENOMEM.
+ */
+int balloc_set_group(struct volume *vol, u64 group, const u8 *bits, bool forget, u64 *changed);
+/* When that was done for all groups: the volume's counters follow from them. */
+void balloc_recount(struct volume *vol, u64 data);	/* so many blocks of data */
+
 /* Is this block one of the fixed ones (boot area, anchors, free-map slots)?  Also: beyond the volume. */
 bool balloc_is_fixed(struct volume *vol, u64 addr);
 u64 balloc_fixed_blocks(struct volume *vol);	/* how many there are */

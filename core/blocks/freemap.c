@@ -565,6 +565,26 @@ int group_get(struct volume *vol, u64 index, struct balloc_group **group)
 	return 0;
 }
 
+int group_renew(struct volume *vol, u64 index, struct balloc_group **group)
+{
+	struct balloc_info *info = group_info(vol, index);
+	struct balloc *balloc = &vol->balloc;
+	char why[200];
+
+	lockdep_assert_held(&vol->balloc.lock);
+	*group = info ? group_create(vol, index, info) : NULL;
+	if (!*group)
+		return -ENOMEM;
+	group_fill_fixed(vol, *group);
+	if (info->state == GROUP_KNOWN)		/* it was, and cannot be read again */
+		balloc->bad_groups++;
+	info->state = GROUP_BAD;
+	group_adopt(vol, *group, MAP_NONE, why, sizeof(why));
+	WRITE_ONCE(balloc->loaded, balloc->loaded + 1);
+	group_mark_changed(balloc, *group);
+	return 0;
+}
+
 /* ---- reading ahead ---- */
 
 struct map_read {

@@ -85,6 +85,8 @@ u32 group_length(struct volume *vol, u64 index);
 struct balloc_info *group_info(struct volume *vol, u64 index);	/* NULL: no memory */
 /* The group with its bitmaps, loaded if need be.  -EIO (message printed), -ENOMEM. */
 int group_get(struct volume *vol, u64 index, struct balloc_group **group);
+/* One whose map cannot be used, as if it had none: both slots are written by the next snapshot. */
+int group_renew(struct volume *vol, u64 index, struct balloc_group **group);
 void group_place(struct balloc *balloc, struct balloc_group *group);
 void group_mark_changed(struct balloc *balloc, struct balloc_group *group);
 void group_destroy(struct balloc *balloc, struct balloc_group *group);

@@ -56,12 +56,14 @@ int check_report(struct check *check, enum check_code code, u64 ino, u64 addr, c
 		 const u64 args[4])
 {
 	unsigned int i = problem_index(code);
-	struct check_problem problem = { .code = code, .name = problems[i].name, .ino = ino, .addr = addr };
+	struct check_problem problem = { .code = code, .name = problems[i].name, .ino = ino, .addr = addr,
+					 .raw_name = check->name, .name_len = check->name_len };
 	size_t used;
 
 	if (check->stop)
 		return check->stop;
 	check->result->problems++;
+	memcpy(problem.args, args, sizeof(problem.args));
 	used = scnprintf(problem.text, sizeof(problem.text), problems[i].sentence, args[0], args[1], args[2],
 			 args[3]);
 	scnprintf(problem.text + used, sizeof(problem.text) - used, detail ? ": %s." : ".", detail);

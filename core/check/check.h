@@ -115,6 +115,9 @@ struct check_problem {
 	const char *name;
 	u64 ino;		/* 0: none */
 	u64 addr;		/* disk block, 0: none */
+	u64 args[4];		/* the numbers of the sentence, in order; for quota also what is used: blocks and inodes */
+	const u8 *raw_name;	/* of a directory entry or a parent pointer that does not match, or NULL */
+	u32 name_len;
 	char text[512];		/* one sentence */
 };
 

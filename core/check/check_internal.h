@@ -15,6 +15,7 @@
 #include "core/format/format.h"
 #include "core/check/check.h"
 #include "core/inode/inode.h"
+#include "core/tree/tree.h"
 
 #define CHECK_NONE U32_MAX
 
@@ -107,6 +108,8 @@ struct check {
 	u64 ticks;		/* since progress was last told */
 	void *buffer;
 	u64 data_read;		/* blocks */
+	const u8 *name;		/* for the next problems, see check_problem.raw_name */
+	u32 name_len;
 };
 
 /* check.c.  All that return int: 0, or -errno to stop; also in check->stop. */
@@ -115,6 +118,14 @@ int check_report(struct check *check, enum check_code code, u64 ino, u64 addr, c
 /* args: the numbers of the sentence, in order.  detail: appended to it, may be NULL. */
 #define check_problem(check, NAME, ino, addr, detail, ...) \
 	check_report(check, CHECK_##NAME, ino, addr, detail, (const u64[4]){ __VA_ARGS__ })
+/* The same, of a name. */
+#define check_name_problem(check, NAME, ino, raw, len, detail, ...) ({ \
+	(check)->name = (raw); \
+	(check)->name_len = (len); \
+	check_problem(check, NAME, ino, 0, detail, __VA_ARGS__); \
+	(check)->name = NULL; \
+	(check)->name_len = 0; \
+})
 void check_progress(struct check *check, enum check_pass pass, u64 done, u64 total);
 int check_fail(struct check *check, int err);		/* remember that err stops it all; returns it */
 void *check_table_add(struct check *check, struct check_table *table);	/* zeroed; NULL: stopped */

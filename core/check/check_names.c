@@ -133,11 +133,12 @@ static void exact_dirents(struct exact *exact, u64 dir, const u8 *data, u32 len)
 		inode = ino <= TUX3_INO_MAX ? inode_find_near(check, ino, &exact->near) : NULL;
 		check_name_text(text, sizeof(text), entry->name, entry->len);
 		if (!inode) {
-			check_problem(check, DIRENT_DANGLING, dir, 0, text, dir, ino);
+			check_name_problem(check, DIRENT_DANGLING, dir, entry->name, entry->len, text, dir, ino);
 			continue;
 		}
 		if (inode->flags & INODE_HAS_ATTR && entry->type != inode->mode >> 12)
-			check_problem(check, DIRENT_TYPE, dir, 0, text, dir, ino, entry->type, inode->mode >> 12);
+			check_name_problem(check, DIRENT_TYPE, dir, entry->name, entry->len, text, dir, ino, entry->type,
+					   inode->mode >> 12);
 		if (inode->flags & INODE_SUSPECT)
 			exact_add(exact, ino, dir, entry->name, entry->len, false);
 	}
@@ -209,9 +210,11 @@ static void exact_match(struct exact *exact)
 			continue;
 		check_name_text(text, sizeof(text), names[i].name, names[i].len);
 		if (has_name)
-			check_problem(check, PARENT_MISSING, names[i].ino, 0, text, names[i].ino, names[i].dir);
+			check_name_problem(check, PARENT_MISSING, names[i].ino, names[i].name, names[i].len, text,
+					   names[i].ino, names[i].dir);
 		else
-			check_problem(check, PARENT_DANGLING, names[i].ino, 0, text, names[i].ino, names[i].dir);
+			check_name_problem(check, PARENT_DANGLING, names[i].ino, names[i].name, names[i].len, text,
+					   names[i].ino, names[i].dir);
 	}
 }
 

@@ -89,7 +89,8 @@ static void quota_compare(struct check *check, const struct check_quota *quota)
 	} else if (quota->blocks != quota->used_blocks || quota->inodes != quota->used_inodes) {
 		scnprintf(detail, sizeof(detail), "%llu blocks, should be %llu; %llu inodes, should be %llu",
 			  quota->blocks, quota->used_blocks, quota->inodes, quota->used_inodes);
-		check_problem(check, QUOTA_USAGE, 0, 0, detail, quota->type, quota->id);
+		check_problem(check, QUOTA_USAGE, 0, 0, detail, quota->type, quota->id, quota->used_blocks,
+			      quota->used_inodes);
 	}
 }
 

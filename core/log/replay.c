@@ -185,9 +185,13 @@ static int batch_apply(struct replay *replay)
 
 	prefetch_run(replay->prefetch);
 	tree_edit_begin(vol);
-	while (!err && (more = log_next_record(replay->batch, replay->bytes, &at, &record)) != 0)
+	while (!err && (more = log_next_record(replay->batch, replay->bytes, &at, &record)) != 0) {
 		err = more < 0 ? more :
 		      apply_record(vol, le16_to_cpu(record->type), record + 1, le32_to_cpu(record->len));
+		if (more > 0)
+			err = volume_leave_out(vol, err, "A record of type %u in the log, of delta %llu, does not fit what is there (%s); it is left out",
+					       le16_to_cpu(record->type), (unsigned long long)vol->delta.applying, error_text(err));
+	}
 	tree_edit_end(vol);
 	tree_edit_leave(vol);
 	replay->bytes = 0;
@@ -270,13 +274,14 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 		tree_forget_appends(vol);
 		tree_edit_end(vol);
 	}
-	err = replay_records(replay, commit);
+	err = volume_leave_out(vol, replay_records(replay, commit), "What the log has of delta %llu could not be read to its end",
+			       (unsigned long long)delta);
 	if (err) {
 		volume_warn(vol, "replay of delta %llu, whose log begins at block %llu, failed (%s)",
 			    (unsigned long long)delta, (unsigned long long)commit->addr, error_text(err));
 		return err;
 	}
-	err = replay_check(vol, &commit->head);
+	err = vol->opts.mend ? 0 : replay_check(vol, &commit->head);
 	if (err)
 		return err;
 	vol->delta.committed = delta;
@@ -405,7 +410,14 @@ static int replay_run(struct replay *replay)
 	vol->log.replaying = false;
 	if (!err)
 		err = replay_note_intents(replay);
-	return err ? err : balloc_settle(vol, &replay->log);
+	if (vol->opts.mend && err && err != -ENOMEM)
+		memset(&vol->log.intent, 0, sizeof(vol->log.intent));
+	err = volume_leave_out(vol, err, "The log cannot be replayed beyond delta %llu (%s); what it has after that is left out",
+			       (unsigned long long)vol->delta.committed, error_text(err));
+	if (!err)
+		err = balloc_settle(vol, &replay->log);
+	/* With repair the free maps are made anew afterwards. */
+	return vol->opts.mend && err != -ENOMEM ? 0 : err;
 }
 
 int replay_log(struct volume *vol, char *why, size_t why_size)

@@ -127,7 +127,8 @@ static int path_load(struct volume *vol, struct tree_path *path, const struct no
 	return 0;
 }
 
-int path_descend(struct volume *vol, struct tree_path *path, const struct node_key *key, bool read)
+/* Down to this level; of the node there no branch is chosen. */
+int path_descend_to(struct volume *vol, struct tree_path *path, const struct node_key *key, u32 level, bool read)
 {
 	struct node_link link = tree_root_link(&vol->tree);
 	struct node_key low = { 0, 0 };
@@ -157,7 +158,7 @@ int path_descend(struct volume *vol, struct tree_path *path, const struct node_k
 			err = -EIO;
 			break;
 		}
-		if (!link.level)
+		if (link.level == level)
 			return 0;
 		at = inner_find(node, key);
 		path->index[link.level] = at;
@@ -174,6 +175,11 @@ int path_descend(struct volume *vol, struct tree_path *path, const struct node_k
 	}
 	tree_path_put(vol, path);
 	return err;
+}
+
+int path_descend(struct volume *vol, struct tree_path *path, const struct node_key *key, bool read)
+{
+	return path_descend_to(vol, path, key, 0, read);
 }
 
 /* ---- one reading operation ---- */

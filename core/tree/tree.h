@@ -328,6 +328,12 @@ bool tree_spot_none_to(const struct tree_spot *spot, const struct tree_key *to);
 int tree_delete_range(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
 		      u32 max, tree_item_fn fn, void *ctx, struct tree_key *next);
 /*
+ * For repair: the node that the branch to key in the node at this level (> 0) leads to cannot be used, and goes with
+ * all below it, which is
+ * not looked at; nor is a block of these freed.
+ */
+int tree_cut(struct volume *vol, const struct tree_key *key, u32 level);
+/*
  * With sem for writing.  Go to the leaf of key, for the edit that comes next; false: something on the way would have to be read.
  */
 bool tree_edit_reach(struct volume *vol, const struct tree_key *key);

@@ -517,6 +517,44 @@ static int edit_delete_leaf(struct tree_edit *edit, const struct item_range *ran
 	return 0;
 }
 
+int tree_cut(struct volume *vol, const struct tree_key *key, u32 level)
+{
+	struct node_key packed = node_key_pack(key);
+	struct tree_path path;
+	struct tree_edit edit;
+	u32 keep = level, below;
+	bool last;
+	int err;
+
+	if (!level || level > vol->tree.root_level)
+		return -EINVAL;
+	err = path_descend_to(vol, &path, &packed, level, true);
+	if (err)
+		return err;
+	edit_start(&edit, vol, &packed, &path);
+	path.index[level] = inner_find(path_node(&path, level), &packed);
+	while (keep <= path.top && node_count(path_node(&path, keep)) == 1)
+		keep++;
+	last = keep > path.top;
+	err = edit_reserve(&edit, last ? 1 : edit_redirect_cost(&edit, keep));
+	if (!err) {
+		edit.reshaped = true;
+		if (last) {
+			tree_set_root_buffer(vol, edit_take(&edit, 0));
+		} else {
+			edit_redirect(&edit, keep);
+			inner_delete(path_node(&path, keep), path.index[keep]);
+		}
+		for (below = level; below < keep; below++)
+			edit_discard(&edit, path.node[below]);
+		if (!last)
+			edit_shrink_root(&edit, keep);
+	}
+	err = edit_close(&edit, err);
+	tree_path_put(vol, &path);
+	return err;
+}
+
 static int edit_delete(struct tree_edit *edit, const struct item_range *range)
 {
 	u32 count = node_count(path_node(edit->path, 0));

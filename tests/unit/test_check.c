@@ -15,6 +15,7 @@
 #include "core/format/anchor.h"
 #include "core/format/name_hash.h"
 #include "core/open.h"
+#include "core/repair/repair.h"
 
 #define FOUND_MAX 32u
 
@@ -878,6 +879,21 @@ static void test_edit_alone(void **state)
 	image_close(&copy);
 }
 
+static void damage_make(struct image *copy, const struct damage *damage)
+{
+	assert_int_equal(image_copy(copy, damage->flags & ON_QUOTA ? &counted : &plain), 0);
+	image = copy;
+	ino = copy->ino;
+	memset(item, 0, sizeof(item));
+	if (!(damage->flags & ON_BYTES)) {
+		vol = image_edit_begin(copy);
+		assert_non_null(vol);
+	}
+	damage->make();
+	if (!(damage->flags & ON_BYTES))
+		assert_int_equal(image_edit_end(vol), 0);
+}
+
 static bool damage_found(const struct damage *damage)
 {
 	unsigned int codes[FOUND_MAX], i;
@@ -885,17 +901,7 @@ static bool damage_found(const struct damage *damage)
 	bool found = false;
 	int count;
 
-	assert_int_equal(image_copy(&copy, damage->flags & ON_QUOTA ? &counted : &plain), 0);
-	image = &copy;
-	ino = copy.ino;
-	memset(item, 0, sizeof(item));
-	if (!(damage->flags & ON_BYTES)) {
-		vol = image_edit_begin(&copy);
-		assert_non_null(vol);
-	}
-	damage->make();
-	if (!(damage->flags & ON_BYTES))
-		assert_int_equal(image_edit_end(vol), 0);
+	damage_make(&copy, damage);
 	count = image_check(&copy, damage->code >= 900, codes, FOUND_MAX, false);
 	for (i = 0; (int)i < count; i++)
 		found |= codes[i] == damage->code;
@@ -915,6 +921,64 @@ static void test_damages(void **state)
 
 	for (i = 0; i < ARRAY_SIZE(damages); i++)
 		failed += !damage_found(&damages[i]);
+	assert_int_equal(failed, 0);
+}
+
+/* ---- repair ---- */
+
+struct notes {
+	char text[4000];
+	size_t used;
+};
+
+static void on_note(void *ctx, const struct repair_note *note)
+{
+	static const char *const kinds[REPAIR_KINDS] = { "mended", "found", "lost", "left" };
+	struct notes *notes = ctx;
+
+	notes->used += scnprintf(notes->text + notes->used, sizeof(notes->text) - notes->used, "  %s: %s\n", kinds[note->kind], note->text);
+}
+
+/* What is damaged for good is told by each check that reads data. */
+static bool stays(unsigned int code)
+{
+	return code == CHECK_DATA_READ || code == CHECK_DATA_CSUM;
+}
+
+static bool damage_repaired(const struct damage *damage)
+{
+	struct notes notes = {}, again_notes = {};
+	struct repair_options opts = { .note = on_note, .ctx = &notes }, again_opts = { .note = on_note, .ctx = &again_notes };
+	struct repair_result result, again;
+	unsigned int codes[FOUND_MAX];
+	struct image copy;
+	char why[300];
+	int err, count = -1;
+	bool good;
+
+	damage_make(&copy, damage);
+	err = volume_repair(copy.dev, &opts, &result, why, sizeof(why));
+	if (!err)
+		count = image_check(&copy, !stays(damage->code), codes, FOUND_MAX, true);
+	good = !err && !count && !result.notes[REPAIR_LEFT] && (result.written != stays(damage->code));
+	if (good) {
+		err = volume_repair(copy.dev, &again_opts, &again, why, sizeof(why));
+		good = !err && !again.written && !again_notes.used;
+	}
+	if (!good)
+		fprintf(stderr, "%s (%u): repair returned %d (%s), %swritten; %d problems afterwards\n%s%s", check_problem_name(damage->code),
+			damage->code, err, err ? why : "", result.written ? "" : "not ", count, notes.text, again_notes.text);
+	image_close(&copy);
+	return good;
+}
+
+/* Each damage of the table is repaired: the checker is silent then, and a second repair finds nothing to do. */
+static void test_repaired(void **state)
+{
+	unsigned int i, failed = 0;
+
+	for (i = 0; i < ARRAY_SIZE(damages); i++)
+		failed += !damage_repaired(&damages[i]);
 	assert_int_equal(failed, 0);
 }
 
@@ -989,6 +1053,7 @@ int main(void)
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_edit_alone),
 		cmocka_unit_test(test_damages),
+		cmocka_unit_test(test_repaired),
 		cmocka_unit_test(test_all_covered),
 		cmocka_unit_test(test_stop),
 	};

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the files of repair share: repair.c (the driver), repair_tree.c (nodes that cannot be used, and the search for leaves),
+ * repair_space.c (blocks in use, free maps, writing it all), repair_inode.c (the items of one inode), repair_names.c
+ * (names, parents,
+ * lost+found), repair_blocks.c (blocks that two claim).
+ *
+ * All of it belongs to one call of volume_repair(): no locking, but for tree->sem, which edits ask for.
+ */
+#ifndef TUX3_REPAIR_INTERNAL_H
+#define TUX3_REPAIR_INTERNAL_H
+
+#include "core/volume.h"
+#include "core/tree/tree.h"
+#include "core/repair/repair.h"
+
+/* A growing array. */
+struct repair_table {
+	void *entries;
+	u64 count, capacity;
+};
+
+/* One bit for each block, by group; groups come into being when a bit is set. */
+struct block_set {
+	unsigned long **groups;
+	u64 group_count;
+};
+
+/* A problem that the checker told, and that is to be put right. */
+struct repair_problem {
+	u32 code;
+	u32 name_len;
+	u64 args[4];
+	u8 name[TUX3_NAME_MAX];
+};
+
+struct repair {
+	struct volume_mend mend;
+	struct volume *vol;
+	const struct repair_options *opts;
+	struct repair_result *result;
+	struct block_set used;		/* blocks of nodes and data */
+	struct block_set once, twice;	/* repair_blocks.c: claimed by somebody, by two */
+	struct repair_table claims;	/* struct claim: of those in twice */
+	u64 data_total, unwritten_total, inode_total;	/* counted along with used */
+	struct repair_table problems;	/* struct repair_problem: of this round */
+	u64 changes;			/* edits so far, and free maps set right */
+	u64 lost_found;			/* inode number, once there is one */
+	u8 *item;			/* two of the largest there can be, for who edits one */
+	u8 *chain;
+};
+
+/* repair.c */
+void *repair_add(struct repair_table *table, size_t size);	/* zeroed; NULL: no memory */
+__printf(4, 5) void repair_note(struct repair *repair, enum repair_kind kind, u64 ino, const char *format, ...);
+/*
+ * One item: its data into buffer (TUX3_ITEM_MAX bytes at least), returns its length or -ENOENT, -EIO.  set, delete: 0 or -errno;
+ * counted as changes.  A delete of what is not there is none.
+ */
+int repair_get(struct repair *repair, u64 ino, u8 type, u64 offset, void *buffer);
+int repair_set(struct repair *repair, u64 ino, u8 type, u64 offset, const void *data, u32 len);
+int repair_delete(struct repair *repair, u64 ino, u8 type, u64 offset);
+int repair_get_attr(struct repair *repair, u64 ino, struct disk_attr *attr);	/* 0, -ENOENT, ... */
+int repair_set_attr(struct repair *repair, u64 ino, const struct disk_attr *attr);
+/* Attributes of an inode that has none, of a kind that mode says. */
+void repair_default_attr(struct repair *repair, u32 mode, struct disk_attr *attr);
+
+/* repair_tree.c */
+int repair_tree(struct volume_mend *mend, struct volume *vol);
+
+/* repair_space.c */
+int block_set_init(struct block_set *set, struct volume *vol);
+void block_set_exit(struct block_set *set);
+int block_set_add(struct block_set *set, struct volume *vol, u64 addr, u64 len, u64 *twice);	/* *twice: so many were in it */
+bool block_set_has(const struct block_set *set, struct volume *vol, u64 addr);
+/* The blocks of an item, as far as they are the volume's: fn for each run. */
+typedef int (*block_run_fn)(struct repair *repair, const struct tree_key *key, const void *data, u64 addr, u32 len);
+int repair_item_blocks(struct repair *repair, const struct tree_key *key, const void *data, u32 len, block_run_fn fn);
+int repair_count_used(struct repair *repair);			/* anew, from the tree in memory */
+int repair_set_maps(struct repair *repair, bool forget, bool tell);
+/* Of the anchor, before replay; cut: part of the tree is gone. */
+void repair_check_totals(struct repair *repair, bool cut);
+int repair_write(struct repair *repair, char *why, size_t why_size);
+
+/* repair_inode.c: everything that can be judged within an inode. */
+int repair_inode(struct repair *repair, u64 ino);
+bool repair_name_possible(const u8 *name, u32 len);
+
+/* repair_names.c */
+int repair_name_problem(struct repair *repair, const struct repair_problem *problem);
+int repair_connect(struct repair *repair, u64 ino);		/* a name in lost+found, if it has no parent pointer */
+
+/* repair_blocks.c */
+int repair_shared(struct repair *repair);
+
+#endif

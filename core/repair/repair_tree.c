@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Repair: nodes of the tree that cannot be used, and the search for what they led to.
+ *
+ * Done before the log is replayed, on the tree of the anchor: the free maps on the disk are of the same state.  A
+ * block that they say is
+ * in use, and that nothing leads to, belongs to what is lost; if it holds a leaf of this volume, its items are put back into the
+ * tree.  Where a free map is damaged, too, also leaves of older states are found.  So the newest ones come first,
+ * and what lies between the first
+ * and the last key of a leaf is taken from that leaf only.
+ *
+ * Inner nodes are not searched for: what they say follows from the leaves.
+ */
+#include "core/device/device.h"
+#include "core/blocks/balloc.h"
+#include "core/blocks/freemap.h"
+#include "core/tree/tree.h"
+#include "core/tree/tree_internal.h"
+#include "core/log/replay.h"
+#include "core/repair/repair_internal.h"
+
+#define SCAN_BLOCKS 128u
+
+/* ---- sets of keys ---- */
+
+struct key_range {
+	struct node_key first, last;	/* both included */
+};
+
+/* Index of the first range that does not end before the key. */
+static u64 ranges_find(const struct repair_table *ranges, const struct node_key *key)
+{
+	const struct key_range *range = ranges->entries;
+	u64 low = 0, high = ranges->count;
+
+	while (low < high) {
+		u64 middle = low + (high - low) / 2;
+
+		if (node_key_less(&range[middle].last, key))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool ranges_have(const struct repair_table *ranges, const struct node_key *key)
+{
+	const struct key_range *range = ranges->entries;
+	u64 at = ranges_find(ranges, key);
+
+	return at < ranges->count && !node_key_less(key, &range[at].first);
+}
+
+/* They stay in order and apart from each other. */
+static int ranges_add(struct repair_table *ranges, const struct node_key *first, const struct node_key *last)
+{
+	struct key_range new = { *first, *last }, *range;
+	u64 at = ranges_find(ranges, first), end = at;
+
+	if (!repair_add(ranges, sizeof(*range)))
+		return -ENOMEM;
+	ranges->count--;
+	range = ranges->entries;
+	for (; end < ranges->count && !node_key_less(&new.last, &range[end].first); end++) {
+		if (node_key_less(&range[end].first, &new.first))
+			new.first = range[end].first;
+		if (node_key_less(&new.last, &range[end].last))
+			new.last = range[end].last;
+	}
+	memmove(&range[at + 1], &range[end], (ranges->count - end) * sizeof(*range));
+	range[at] = new;
+	ranges->count -= end - at;
+	ranges->count++;
+	return 0;
+}
+
+/* ---- cutting off ---- */
+
+struct cut {
+	struct node_key low;
+	u32 level;		/* of the node that cannot be used */
+	u64 addr;
+	bool root;
+};
+
+struct salvage {
+	struct repair *repair;
+	struct repair_table cuts;	/* struct cut */
+	struct repair_table lost;	/* struct key_range: what was below */
+	struct repair_table found;	/* struct leaf */
+	struct repair_table covered;	/* struct key_range: of leaves that were put back */
+	u64 items;
+};
+
+struct leaf {
+	u64 addr, birth;
+	struct node_key first, last;
+};
+
+static int note_cut(struct salvage *salvage, const struct tree_visit *visit, const char *why)
+{
+	struct node_key low = node_key_pack(&visit->low), high = NODE_KEY_MAX;
+	struct cut *cut = repair_add(&salvage->cuts, sizeof(*cut));
+
+	if (!cut)
+		return -ENOMEM;
+	cut->low = low;
+	cut->level = visit->level;
+	cut->addr = visit->addr;
+	cut->root = !visit->parent_addr;
+	if (cut->root)
+		low = (struct node_key){ 0, 0 };
+	else if (visit->has_high)
+		high = node_key_pack(&visit->high);
+	if (visit->has_high)
+		node_key_step_down(&high);
+	repair_note(salvage->repair, REPAIR_MENDED, 0,
+		    "The tree node at block %llu, level %u, cannot be used and was taken out of the tree: %s",
+		    (unsigned long long)visit->addr, visit->level, why);
+	return ranges_add(&salvage->lost, &low, &high);
+}
+
+static int note_leaf(struct salvage *salvage, u64 addr, const struct disk_node *node)
+{
+	struct leaf *leaf = repair_add(&salvage->found, sizeof(*leaf));
+
+	if (!leaf)
+		return -ENOMEM;
+	*leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node) };
+	return 0;
+}
+
+/* What lies where anchors and free maps do is whole, for now, but cannot stay. */
+static int visit_bad(void *ctx, const struct tree_visit *visit)
+{
+	struct salvage *salvage = ctx;
+	int err;
+
+	if (!visit->data)
+		return note_cut(salvage, visit, visit->why);
+	if (!balloc_is_fixed(salvage->repair->vol, visit->addr))
+		return 0;
+	err = note_cut(salvage, visit, "the block belongs to anchors or free maps");
+	if (!err && !visit->level && node_count(visit->data))
+		err = note_leaf(salvage, visit->addr, visit->data);
+	return err ? err : 1;
+}
+
+static int cut_all(struct salvage *salvage)
+{
+	struct volume *vol = salvage->repair->vol;
+	const struct cut *cut = salvage->cuts.entries;
+	int err = 0;
+	u64 i;
+
+	tree_edit_begin(vol);
+	for (i = 0; i < salvage->cuts.count && !err; i++) {
+		struct tree_key key = node_key_unpack(&cut[i].low);
+
+		salvage->repair->changes++;
+		err = cut[i].root ? tree_create(vol) : tree_cut(vol, &key, cut[i].level + 1);
+	}
+	tree_edit_end(vol);
+	tree_edit_leave(vol);
+	return err;
+}
+
+/* ---- searching ---- */
+
+/* Is there something between these two of what is lost? */
+static bool leaf_wanted(const struct salvage *salvage, const struct leaf *leaf)
+{
+	const struct key_range *range = salvage->lost.entries;
+	u64 at = ranges_find(&salvage->lost, &leaf->first);
+
+	return at < salvage->lost.count && !node_key_less(&leaf->last, &range[at].first);
+}
+
+static int scan_block(struct salvage *salvage, u64 addr, const void *data)
+{
+	const struct disk_node *node = data;
+	struct volume *vol = salvage->repair->vol;
+	char why[NODE_WHY_MAX];
+	struct leaf leaf;
+
+	if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node_check(vol, data, addr, 0, 0, why, sizeof(why)) || !node_count(node))
+		return 0;
+	leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node) };
+	return leaf_wanted(salvage, &leaf) ? note_leaf(salvage, addr, data) : 0;
+}
+
+static int scan_run(struct salvage *salvage, u64 addr, u32 count, u8 *data)
+{
+	struct volume *vol = salvage->repair->vol;
+	bool whole = !device_read(vol->dev, addr, count, data);
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < count && !err; i++) {
+		u8 *block = data + ((size_t)i << vol->block_shift);
+
+		if (whole || !device_read(vol->dev, addr + i, 1, block))
+			err = scan_block(salvage, addr + i, block);
+	}
+	return err;
+}
+
+/* May this block of a group hold a leaf that is looked for? */
+static bool scan_candidate(struct salvage *salvage, u64 addr, const u8 *bits, u32 n)
+{
+	return bits[n / 8] >> n % 8 & 1 && !balloc_is_fixed(salvage->repair->vol, addr) &&
+	       !block_set_has(&salvage->repair->used, salvage->repair->vol, addr);
+}
+
+static int scan_group(struct salvage *salvage, u64 index, u8 *bits, u8 *data)
+{
+	struct volume *vol = salvage->repair->vol;
+	u64 start = balloc_group_start(vol, index);
+	u32 length = group_length(vol, index), from = 0, run;
+	int err = balloc_copy_group(vol, index, bits);
+
+	if (err == -EIO) {
+		memset(bits, 0xff, vol->group_blocks / 8);
+		err = 0;
+	}
+	while (from < length && !err) {
+		for (run = 0; run < SCAN_BLOCKS && from + run < length && scan_candidate(salvage, start + from + run, bits,
+											 from + run); run++)
+			;
+		if (run)
+			err = scan_run(salvage, start + from, run, data);
+		from += max(run, 1u);
+	}
+	return err;
+}
+
+static int scan_all(struct salvage *salvage)
+{
+	struct repair *repair = salvage->repair;
+	struct volume *vol = repair->vol;
+	u8 *bits = kvmalloc(vol->group_blocks / 8, GFP_KERNEL);
+	u8 *data = kvmalloc((size_t)SCAN_BLOCKS << vol->block_shift, GFP_KERNEL);
+	int err = bits && data ? 0 : -ENOMEM;
+	u64 index;
+
+	for (index = 0; index < vol->group_count && !err; index++) {
+		if (repair->opts->progress)
+			repair->opts->progress(repair->opts->ctx, CHECK_SPACE, index, vol->group_count);
+		err = scan_group(salvage, index, bits, data);
+	}
+	kvfree(bits);
+	kvfree(data);
+	return err;
+}
+
+/* ---- putting back ---- */
+
+static int leaf_newest(const void *a, const void *b)
+{
+	const struct leaf *x = a, *y = b;
+
+	if (x->birth != y->birth)
+		return x->birth > y->birth ? -1 : 1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static int put_item(struct salvage *salvage, const struct disk_node *node, u32 pos)
+{
+	struct node_key packed = leaf_key(node, pos);
+	struct tree_key key = node_key_unpack(&packed);
+	struct repair *repair = salvage->repair;
+	int err;
+
+	if (!ranges_have(&salvage->lost, &packed) || ranges_have(&salvage->covered, &packed))
+		return 0;
+	err = tree_set(repair->vol, &key, leaf_data(node, pos), leaf_len(node, pos));
+	if (err == -EINVAL)	/* the checker would not have it either */
+		return 0;
+	salvage->items += !err;
+	return err;
+}
+
+static int put_leaf(struct salvage *salvage, const struct leaf *leaf, struct disk_node *node)
+{
+	struct volume *vol = salvage->repair->vol;
+	u64 before = salvage->items;
+	char why[NODE_WHY_MAX];
+	int err = 0;
+	u32 i;
+
+	if (device_read(vol->dev, leaf->addr, 1, node) || node_check(vol, node, leaf->addr, leaf->birth, 0, why, sizeof(why)))
+		return 0;
+	tree_edit_begin(vol);
+	for (i = 0; i < node_count(node) && !err; i++)
+		err = put_item(salvage, node, i);
+	tree_edit_end(vol);
+	if (!err)
+		err = ranges_add(&salvage->covered, &leaf->first, &leaf->last);
+	if (!err && salvage->items > before) {
+		salvage->repair->result->leaves++;
+		repair_note(salvage->repair, REPAIR_FOUND, 0,
+			    "The leaf at block %llu, of delta %llu, was put back into the tree: %llu items",
+			    (unsigned long long)leaf->addr, (unsigned long long)leaf->birth,
+				(unsigned long long)(salvage->items - before));
+	}
+	return err;
+}
+
+static int put_all(struct salvage *salvage)
+{
+	struct volume *vol = salvage->repair->vol;
+	struct leaf *leaf = salvage->found.entries;
+	void *node = kvmalloc(vol->block_size, GFP_KERNEL);
+	int err = node ? 0 : -ENOMEM;
+	u64 i;
+
+	if (salvage->found.count)
+		sort(leaf, salvage->found.count, sizeof(*leaf), leaf_newest, NULL);
+	for (i = 0; i < salvage->found.count && !err; i++)
+		err = put_leaf(salvage, &leaf[i], node);
+	tree_edit_leave(vol);
+	kvfree(node);
+	return err;
+}
+
+/* The search goes by the maps as they are on the disk, the edits by those that fit what is left of the tree. */
+static int salvage_run(struct salvage *salvage)
+{
+	struct repair *repair = salvage->repair;
+	int err = tree_walk(repair->vol, visit_bad, salvage);
+
+	if (!err)
+		err = repair_count_used(repair);
+	if (!err && salvage->cuts.count)
+		err = scan_all(salvage);
+	if (!err)
+		err = repair_set_maps(repair, false, !salvage->cuts.count);
+	if (err || !salvage->cuts.count)
+		return err;
+	err = cut_all(salvage);
+	if (!err)
+		err = put_all(salvage);
+	if (!err)
+		err = repair_count_used(repair);
+	return err ? err : repair_set_maps(repair, false, false);
+}
+
+int repair_tree(struct volume_mend *mend, struct volume *vol)
+{
+	struct repair *repair = container_of(mend, struct repair, mend);
+	struct salvage salvage = { .repair = repair };
+	int err;
+
+	repair->vol = vol;
+	vol->delta.applying = vol->delta.committed + 1;
+	vol->log.replaying = true;	/* nodes need not find room now */
+	err = log_note_groups(vol);
+	if (err != -ENOMEM)
+		err = salvage_run(&salvage);
+	if (!err)
+		repair_check_totals(repair, salvage.cuts.count);
+	kvfree(salvage.cuts.entries);
+	kvfree(salvage.lost.entries);
+	kvfree(salvage.found.entries);
+	kvfree(salvage.covered.entries);
+	return err;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Repair of volumes with much in them that were damaged at random places: tree nodes, free maps, the log, anchors, data.
+ *
+ * What must hold afterwards: the checker is silent, a second repair finds nothing to do, the volume can be used; and no file that
+ * has its name has contents that nobody wrote, without an error and without having been told of.
+ */
+#include "support_lib.h"
+#include "support_check.h"
+#include "core/check/check.h"
+#include "core/format/anchor.h"
+#include "core/open.h"
+#include "core/repair/repair.h"
+#include "core/tree/tree_internal.h"
+
+#include <string.h>
+
+#define BYTES		(64u << 20)
+#define FILES		240u
+#define DIRECTORIES	12u
+#define FILE_MAX	(40u << 10)
+#define SEEDS		60u
+
+/* ---- a volume with everything ---- */
+
+static u64 file_seed(u32 n)
+{
+	return 1000003ULL * (n + 1);
+}
+
+static u32 file_size(u32 n)
+{
+	u64 state = file_seed(n);
+	u32 size = bed_random(&state);
+
+	return n % 3 ? size % 3000 : size % FILE_MAX;
+}
+
+static void file_bytes(u32 n, u8 *data, u32 size)
+{
+	u64 state = file_seed(n) ^ 77;
+	u32 i;
+
+	for (i = 0; i < size; i++)
+		data[i] = bed_random(&state);
+}
+
+static void file_path(char *path, u32 n)
+{
+	sprintf(path, "/d%u/e%u/file-%u", n % DIRECTORIES, n % 3, n);
+}
+
+static void fill(struct bed *bed, u32 from, u32 to, bool log)
+{
+	static u8 data[FILE_MAX];
+	struct tux3_node *node, *dir;
+	char path[100], name[40];
+	u32 n;
+
+	for (n = from; n < to; n++) {
+		file_path(path, n);
+		node = bed_file(bed, path);
+		file_bytes(n, data, file_size(n));
+		assert_int_equal(tux3_write(node, data, file_size(n), 0), file_size(n));
+		if (n % 5 == 0)
+			assert_ok(tux3_setxattr(node, NULL, "user.large", data, 6000, 0));
+		if (n % 7 == 0)
+			assert_ok(tux3_setxattr(node, NULL, "user.small", data, 20, 0));
+		sprintf(name, "link-%u", n);
+		if (n % 11 == 0)
+			assert_ok(tux3_link(node, NULL, bed->root, name));
+		if (n % 13 == 0)
+			assert_ok(tux3_fallocate(node, 1, FILE_MAX, 1 << 16));
+		tux3_node_put(node, 1);
+		sprintf(path, "/d%u", n % DIRECTORIES);
+		dir = bed_find(bed, path);
+		sprintf(name, "symlink-%u", n);
+		if (n % 4 == 0) {
+			assert_ok(tux3_symlink(dir, NULL, name, "to/what/ever", &node));
+			tux3_node_put(node, 1);
+		}
+		tux3_node_put(dir, 1);
+	}
+	assert_ok(tux3_sync(bed->volume));
+	if (!log) {
+		assert_ok(delta_commit_unify(tux3_core(bed->volume)));
+	}
+}
+
+/* ---- damage ---- */
+
+struct places {
+	u64 addr[4096];
+	u32 count;
+};
+
+static int note_place(void *ctx, const struct tree_visit *visit)
+{
+	struct places *places = ctx;
+
+	if (visit->data && !node_unplaced(visit->addr) && places->count < ARRAY_SIZE(places->addr))
+		places->addr[places->count++] = visit->addr;
+	return 0;
+}
+
+/* All blocks of metadata: nodes, the two slots of the map, the log. */
+static void find_places(struct bed *bed, struct places *places)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct volume *vol;
+	char why[256];
+	u64 addr;
+
+	places->count = 0;
+	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	assert_ok(tree_walk(vol, note_place, places));
+	places->addr[places->count++] = balloc_slot_addr(vol, 0, 0);
+	places->addr[places->count++] = balloc_slot_addr(vol, 0, 1);
+	for (addr = 1; addr < vol->total_blocks && places->count < ARRAY_SIZE(places->addr); addr++) {
+		const struct disk_log *log = (const void *)((u8 *)device_memory_bytes(bed->dev) + (addr << vol->block_shift));
+
+		if (le32_to_cpu(log->magic) == TUX3_LOG_MAGIC && le64_to_cpu(log->addr) == addr &&
+		    le64_to_cpu(log->seq) >= le64_to_cpu(vol->anchor.log_seq))
+			places->addr[places->count++] = addr;
+	}
+	assert_ok(volume_close(vol));
+}
+
+static void damage(struct bed *bed, const struct places *places, u64 *state, u32 count)
+{
+	u8 *bytes = device_memory_bytes(bed->dev);
+	u32 i, k;
+
+	for (i = 0; i < count; i++) {
+		u8 *block = bytes + (places->addr[bed_random(state) % places->count] << 12);
+
+		switch (bed_random(state) % 3) {
+		case 0:
+			memset(block, 0, 4096);
+			break;
+		case 1:
+			for (k = 0; k < 4096; k++)
+				block[k] = bed_random(state);
+			break;
+		default:
+			block[bed_random(state) % 4096] ^= 1u << bed_random(state) % 8;
+		}
+	}
+	/* One of the four anchors. */
+	if (bed_random(state) % 4 == 0)
+		memset(bytes + anchor_slot_offset(BYTES, bed_random(state) % 4), 0xee, 512);
+}
+
+/* Numbers in nodes that have the right checksum all the same. */
+static void damage_inside(struct bed *bed, const struct places *places, u64 *state, u32 count)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	u8 *bytes = device_memory_bytes(bed->dev);
+	struct volume *vol;
+	char why[256];
+	u32 i;
+
+	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	for (i = 0; i < count; i++) {
+		struct disk_node *node = (void *)(bytes + (places->addr[bed_random(state) % places->count] << 12));
+		u32 from, item;
+
+		if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node_level(node) || !node_count(node))
+			continue;
+		item = bed_random(state) % node_count(node);
+		from = leaf_at(node, item);
+		if (!leaf_len(node, item))
+			continue;
+		((u8 *)node)[from + bed_random(state) % leaf_len(node, item)] ^= 1u << bed_random(state) % 8;
+		node_seal(vol, node);
+	}
+	assert_ok(volume_close(vol));
+}
+
+/* ---- repair, and what must hold then ---- */
+
+struct told {
+	bool lost;
+	bool print;
+	u8 ino_lost[65536 / 8];
+};
+
+static void on_note(void *ctx, const struct repair_note *note)
+{
+	static const char *const kinds[REPAIR_KINDS] = { "mended", "found", "lost", "left" };
+	struct told *told = ctx;
+
+	if (told->print)
+		print_error("  %s: %s\n", kinds[note->kind], note->text);
+	if (note->kind == REPAIR_LOST && note->ino < 65536)
+		told->ino_lost[note->ino / 8] |= 1u << note->ino % 8;
+	told->lost |= note->kind == REPAIR_LOST;
+}
+
+static int tell_problem(void *ctx, const struct check_problem *problem)
+{
+	if (problem->code == CHECK_DATA_CSUM || problem->code == CHECK_XATTR_VALUE)
+		return 0;
+	print_error("check: %s: %s\n", problem->name, problem->text);
+	++*(u32 *)ctx;
+	return 0;
+}
+
+static u32 problems(struct bed *bed)
+{
+	u32 count = 0;
+	struct volume_options opts = { .read_only = true };
+	struct check_options check = { .data = true, .problem = tell_problem, .ctx = &count };
+	struct check_result result = {};
+	struct volume *vol;
+	char why[256] = "";
+
+	if (volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why))) {
+		print_error("open: %s\n", why);
+		return 1;
+	}
+	assert_ok(volume_check(vol, &check, &result));
+	assert_ok(volume_close(vol));
+	return count;
+}
+
+/* How many files are where they were, with what was written to them. */
+static u32 compare(struct bed *bed, const struct told *told, bool contents)
+{
+	static u8 data[FILE_MAX + 1], want[FILE_MAX];
+	struct tux3_node *node;
+	struct tux3_stat stat = {};
+	char path[100];
+	u32 n, whole = 0;
+	ssize_t got;
+
+	for (n = 0; n < FILES; n++) {
+		file_path(path, n);
+		node = bed_find(bed, path);
+		if (!node)
+			continue;
+		tux3_stat_node(node, &stat);
+		got = tux3_read(node, data, sizeof(data), 0);
+		file_bytes(n, want, file_size(n));
+		if (got == file_size(n) && !memcmp(data, want, got)) {
+			whole++;
+		} else if (contents && got >= 0 && !(told->ino_lost[stat.ino / 8] & 1u << stat.ino % 8)) {
+			print_error("%s (inode %llu) has %zd bytes, of %u; that was not told\n", path,
+				    (unsigned long long)stat.ino, got, file_size(n));
+			check(false);
+		}
+		tux3_node_put(node, 1);
+	}
+	return whole;
+}
+
+static void use(struct bed *bed)
+{
+	struct tux3_node *node = bed_file(bed, "/new/and/deep/file");
+
+	assert_int_equal(tux3_write(node, "contents", 8, 123456), 8);
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed->volume));
+}
+
+static void repair_one(struct bed *bed, const struct places *places, u64 seed, u64 *whole)
+{
+	u64 state = seed;
+	u32 count = 1 + bed_random(&state) % (seed % 5 ? 4 : places->count / 3), left;
+	bool inside = seed % 3 == 0;
+	struct told told = { .print = getenv("TUX3_TEST_SEED") }, again_told = { .print = true };
+	struct repair_options opts = { .note = on_note, .ctx = &told }, again_opts = { .note = on_note, .ctx = &again_told };
+	struct repair_result result, again;
+	char why[300];
+	int err;
+
+	if (inside)
+		damage_inside(bed, places, &state, 4 * count);
+	else
+		damage(bed, places, &state, count);
+	err = volume_repair(bed->dev, &opts, &result, why, sizeof(why));
+	if (err)
+		print_error("repair: %d, %s\n", err, why);
+	check(!err);
+	left = problems(bed);
+	check(!left);
+	check(!result.notes[REPAIR_LEFT]);
+	err = volume_repair(bed->dev, &again_opts, &again, why, sizeof(why));
+	check(!err && !again.written);
+	bed_open(bed);
+	/* What was changed inside of a node, with its checksum, may be the very contents of a small file. */
+	*whole += compare(bed, &told, !inside);
+	use(bed);
+	bed_close(bed);
+	check(!problems(bed));
+}
+
+static void run_seeds(bool log)
+{
+	struct bed bed = { .quota = true, .opts.manual = true };
+	u32 seeds = getenv("TUX3_TEST_SEED") ? 1 : SEEDS, i;
+	u64 first = 1, whole = 0;
+	struct places places;
+	u8 *copy;
+
+	check_begin(log ? "with_a_log" : "without_log", first);
+	first = test_seed;
+	bed_make(&bed, BYTES, 4096);
+	fill(&bed, 0, log ? FILES - 40 : FILES, false);
+	if (log) {
+		fill(&bed, FILES - 40, FILES, true);
+		bed_crash(&bed);
+		tux3_node_put(bed.root, 1);
+		tux3_abandon(bed.volume);
+	} else {
+		bed_close(&bed);
+	}
+	find_places(&bed, &places);
+	copy = malloc(BYTES);
+	assert_non_null(copy);
+	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
+	for (i = 0; i < seeds; i++) {
+		test_seed = first + i;
+		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
+		repair_one(&bed, &places, test_seed, &whole);
+	}
+	print_message("%u nodes, maps and log blocks; %llu of %u files whole and in their places\n", places.count,
+		      (unsigned long long)whole, seeds * FILES);
+	free(copy);
+	bed.dev->ops->close(bed.dev);
+}
+
+static void test_without_log(void **state)
+{
+	run_seeds(false);
+}
+
+static void test_with_a_log(void **state)
+{
+	run_seeds(true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_without_log),
+		cmocka_unit_test(test_with_a_log),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
