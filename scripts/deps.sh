@@ -5,7 +5,7 @@
 # relatives).  Quiet, and without root, when there is nothing to do.
 #
 #	scripts/deps.sh [run|test|bench]...	build and mount (default) | also: tests and benchmarks | what
-#						bench/run full compares with
+#						bench/run full and repair compare with
 set -euo pipefail
 
 RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev libblkid-dev)
