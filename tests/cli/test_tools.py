@@ -42,8 +42,8 @@ def logged(build, filled):
 # ---- help ----
 
 @pytest.mark.parametrize("args", [["mkfs.tux3", "--help"], ["fsck.tux3", "--help"], ["tux3", "--help"],
-                                  *[["tux3", "help", c] for c in ("show", "path", "stat", "graph", "image")],
-                                  *[["tux3", c, "--help"] for c in ("show", "path", "stat", "graph", "image")]])
+                                  *[["tux3", "help", c] for c in ("show", "path", "stat", "graph", "image", "undo")],
+                                  *[["tux3", c, "--help"] for c in ("show", "path", "stat", "graph", "image", "undo")]])
 def test_help_has_examples(run, args):
     assert "Examples:" in run(*args).stdout
 
@@ -57,7 +57,8 @@ def test_help_has_examples(run, args):
                                   ["tux3"], ["tux3", "nonsense"], ["tux3", "show"], ["tux3", "show", "a", "nothing"],
                                   ["tux3", "show", "a", "inode"], ["tux3", "stat"], ["tux3", "graph"],
                                   ["tux3", "image", "a"], ["tux3", "help", "nonsense"],
-                                  ["tux3", "path", "a"], ["tux3", "path", "a", "x"], ["tux3", "path", "a", "2", "3"]])
+                                  ["tux3", "path", "a"], ["tux3", "path", "a", "x"], ["tux3", "path", "a", "2", "3"],
+                                  ["tux3", "undo"], ["tux3", "undo", "a"], ["tux3", "undo", "a", "b", "c"], ["tux3", "undo", "-x", "a", "b"]])
 def test_wrong_use(run, args):
     done = run(*args, status=USAGE)
     assert done.stdout == "" and done.stderr

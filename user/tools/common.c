@@ -17,7 +17,6 @@
 
 #define PROGRESS_AFTER_NS	2000000000ull
 #define PROGRESS_EVERY_NS	200000000ull
-#define CACHE_BYTES		(64u << 20)
 
 const char *tool_name = "tux3";
 

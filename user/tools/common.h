@@ -16,6 +16,8 @@
 #define EXIT_USAGE	16
 #define EXIT_CANCELED	32
 
+#define CACHE_BYTES	(64u << 20)	/* memory for metadata */
+
 extern const char *tool_name;	/* for messages: set first thing in main() */
 
 /* "<tool>: sentence" on stderr. */
@@ -52,6 +54,15 @@ void tool_close(struct tool_volume *tool);
  */
 int tool_check_output(const char *path, const char *from, bool copy);
 u32 label_length(const u8 *label);
+
+/* Of a volume that may be damaged, on a device nobody else writes: an undo file for it, and what ends one. */
+struct undo_file;
+struct undo_left;
+int tool_undo_create(const char *path, struct tux3_device *dev, struct undo_file **file, char *why, size_t why_size);
+void tool_undo_left(struct tux3_device *dev, struct undo_left *left);
+/* Is this the volume, as it was left (force: of that size)?  0, or -errno and why; name: of the device. */
+int tool_undo_match(struct tux3_device *dev, const struct undo_file *file, bool force, const char *name,
+		    char *why, size_t why_size);
 
 /*
  * Progress with an estimate, on stderr: from the third second on if that is a terminal, or always.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* tux3: look at volumes.  Each command is in a file of its own. */
+/* tux3: look at volumes, and a little more.  Each command is in a file of its own. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,13 +22,14 @@ static const struct {
 	{ "graph", command_graph, graph_help, "draw the structure of a small volume" },
 	{ "image", command_image, image_help, "copy the metadata, for a bug report" },
 	{ "quota", command_quota, quota_help, "who uses how much, and limits for that" },
+	{ "undo", command_undo, undo_help, "put back what an undo file holds" },
 };
 
 static int usage(FILE *to)
 {
 	unsigned int i;
 
-	fprintf(to, "tux3 COMMAND [OPTION]... looks at Tux3 volumes, and changes nothing but limits of quotas.\n\n");
+	fprintf(to, "tux3 COMMAND [OPTION]... looks at Tux3 volumes.  Only quota and undo change anything.\n\n");
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(to, "  tux3 %-8s %s\n", commands[i].name, commands[i].summary);
 	fprintf(to, "  tux3 %-8s %s\n\n", "help", "explain a command: tux3 help show");

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * tux3 undo: put back what an undo file holds.
+ *
+ * Nothing is written unless all of the undo file is good and belongs to the volume as it is now.  The file is marked before
+ * the first write, so that an interrupted run is known as such: then the volume is neither the old nor the new one, and only its
+ * name is looked at.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "commands.h"
+#include "core/device/device.h"
+#include "user/env/device_file.h"
+#include "user/env/device_undo.h"
+#include "user/env/device_wait.h"
+#include "user/env/undo_file.h"
+
+const char undo_help[] =
+"tux3 undo UNDOFILE DEVICE|FILE [--json]\n"
+"\n"
+"Puts back what an undo file holds, so that each byte of the volume is what it was before that was\n"
+"written.  It must not be mounted, nor have been changed since.  If this is interrupted, the volume\n"
+"cannot be used: do it again.\n"
+"\n"
+"  -f, --force              though the volume was changed since, or nothing says which it is\n"
+"      --json               the result as JSON\n"
+"\n"
+"Examples:\n"
+"  tux3 undo before.undo disk.img\n"
+"  tux3 undo before.undo /dev/sdb1 --json | jq .as_before\n"
+"\n"
+"Exit code 0: it is as it was; 1: could not; 16: wrong use.\n";
+
+struct undo {
+	const char *path;
+	struct undo_file *file;
+	struct tux3_device *dev;
+	struct progress progress;
+	bool force, json, already;
+	char why[1024];
+};
+
+static void on_progress(void *ctx, u64 done, u64 total)
+{
+	struct undo *undo = ctx;
+
+	progress_tell(&undo->progress, "Putting back", done, total);
+}
+
+/* Is all in its place already?  0, -ESTALE: no. */
+static int compare(struct undo *undo)
+{
+	u8 *is = malloc(2 * UNDO_RECORD_MAX), *was = is + UNDO_RECORD_MAX;
+	struct undo_place *place = undo->file->places;
+	int err = is ? 0 : -ENOMEM;
+	u64 i;
+
+	undo->dev->block_size = UNDO_UNIT;
+	for (i = 0; i < undo->file->count && !err; i++, place++) {
+		err = device_read(undo->dev, place->offset / UNDO_UNIT, place->bytes / UNDO_UNIT, is) ?:
+		      undo_file_read(undo->file, place, was);
+		if (!err && memcmp(is, was, place->bytes))
+			err = -ESTALE;
+	}
+	free(is);
+	return err;
+}
+
+static int put_back(struct undo *undo)
+{
+	int err = undo_file_set_state(undo->file, UNDO_IS_BEGUN);
+
+	if (!err)
+		err = device_undo_put_back(undo->dev, undo->file, on_progress, undo);
+	progress_end(&undo->progress);
+	if (!err)
+		err = undo_file_set_state(undo->file, UNDO_IS_DONE);
+	if (err)
+		snprintf(undo->why, sizeof(undo->why), "%.300s could not be put back (%s): do this again, it cannot be used as it is",
+			 undo->path, strerror(-err));
+	return err;
+}
+
+static int run(struct undo *undo)
+{
+	bool done = le32_to_cpu(undo->file->header.state) == UNDO_IS_DONE;
+	int err;
+
+	device_wait_closed(undo->path, true);
+	err = device_open_file(undo->path, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO, &undo->dev, undo->why, sizeof(undo->why));
+	if (err)
+		return err;
+	err = tool_undo_match(undo->dev, undo->file, undo->force, undo->path, undo->why, sizeof(undo->why));
+	if (err)
+		return err;
+	err = done ? compare(undo) : -ESTALE;
+	undo->already = !err;
+	if (!err || (err == -ESTALE && (!done || undo->force)))
+		return err ? put_back(undo) : 0;
+	snprintf(undo->why, sizeof(undo->why), err == -ESTALE ?
+		 "%.300s was put back already, and changed after that: nothing is put back without -f" : "%.300s cannot be compared: %s",
+		 undo->path, strerror(-err));
+	return err;
+}
+
+static void print_json(struct undo *undo, int err)
+{
+	const struct undo_file *file = undo->file;
+	struct show_buffer out;
+	char text[4096];
+
+	show_init(&out, text, sizeof(text), true);
+	show_begin(&out, NULL);
+	show_string(&out, "image", undo->path);
+	show_bool(&out, "as_before", !err);
+	show_bool(&out, "was_already", undo->already);
+	if (err)
+		show_string(&out, "failure", undo->why);
+	if (file) {
+		show_string(&out, "undo_file", file->path);
+		show_u64(&out, "records", file->count);
+		show_u64(&out, "bytes", file->saved_bytes);
+		show_bool(&out, "complete", file->complete);
+		show_bool(&out, "cut_off", file->cut_off);
+	}
+	show_end(&out);
+	printf("%s\n", text);
+}
+
+static void print_text(struct undo *undo)
+{
+	char text[FORMAT_MAX];
+
+	if (undo->file->cut_off)
+		printf("%s: the end was not written whole; what it is for was not changed\n", undo->file->path);
+	if (undo->already)
+		printf("%s: was put back already, nothing is to be done\n", undo->path);
+	else
+		printf("%s: is as it was: %s put back\n", undo->path, format_size(text, sizeof(text), undo->file->saved_bytes));
+}
+
+static int undo_command(struct undo *undo, const char *file)
+{
+	int err = undo_file_open(file, &undo->file, undo->why, sizeof(undo->why));
+
+	if (!err)
+		err = run(undo);
+	if (undo->json)
+		print_json(undo, err);
+	else if (!err)
+		print_text(undo);
+	if (err)
+		tool_error("%s", undo->why);
+	if (undo->dev)
+		undo->dev->ops->close(undo->dev);
+	if (undo->file)
+		undo_file_close(undo->file);
+	if (fflush(stdout) || ferror(stdout)) {
+		tool_error("The output could not be written: %s.", strerror(errno));
+		return EXIT_FAILED;
+	}
+	return err ? EXIT_FAILED : EXIT_CLEAN;
+}
+
+int command_undo(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "force", no_argument, NULL, 'f' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ }
+	};
+	struct undo undo = { };
+	int option;
+
+	while ((option = getopt_long(argc, argv, "fjh", options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(undo_help, stdout);
+			return EXIT_CLEAN;
+		}
+		if (option == 'f')
+			undo.force = true;
+		else if (option == 'j')
+			undo.json = true;
+		else
+			return tool_usage("See tux3 help undo.");
+	}
+	if (argc - optind != 2)
+		return tool_usage("An undo file and its volume are wanted; see tux3 help undo.");
+	undo.path = argv[optind + 1];
+	tool_log(false);	/* all that matters is said here */
+	return undo_command(&undo, argv[optind]);
+}
