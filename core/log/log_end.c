@@ -250,6 +250,7 @@ static int judge_cut(struct log_chain *chain)
 	if (vol->opts.cut_log) {
 		volume_warn(vol, "%s. All from there on is dropped, as the option cutlog says", chain->why);
 		chain->goes_on = true;
+		volume_leave_out(vol, -EIO, "%s; the log is cut there", chain->why);
 		return 0;
 	}
 	len = strlen(chain->why);

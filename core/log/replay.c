@@ -281,7 +281,8 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 			    (unsigned long long)delta, (unsigned long long)commit->addr, error_text(err));
 		return err;
 	}
-	err = vol->opts.mend ? 0 : replay_check(vol, &commit->head);
+	err = volume_leave_out(vol, replay_check(vol, &commit->head), "What the commit of delta %llu counts is not what there is",
+			       (unsigned long long)delta);
 	if (err)
 		return err;
 	vol->delta.committed = delta;

@@ -136,8 +136,7 @@ static const struct claim *claim_winner(struct repair *repair, const struct clai
 	return claim;
 }
 
-/* The part of an extent from skip on becomes an item of its own. */
-static int store_part(struct repair *repair, const struct tree_key *key, const struct disk_extent *from, u32 skip, u32 count)
+int repair_store_part(struct repair *repair, const struct tree_key *key, const struct disk_extent *from, u32 skip, u32 count)
 {
 	struct disk_extent *part = (struct disk_extent *)repair->chain;
 	u32 len = sizeof(*part);
@@ -169,11 +168,12 @@ static int lose_block(struct repair *repair, const struct claim *claim)
 		return 0;
 	repair_note(repair, REPAIR_LOST, claim->key.ino, "File block %llu of inode %llu: its block %llu belongs to something else",
 		    (unsigned long long)claim->block, (unsigned long long)claim->key.ino, (unsigned long long)claim->addr);
+	repair->unclaimed++;
 	err = repair_delete(repair, key.ino, key.type, key.offset);
 	if (!err)
-		err = store_part(repair, &key, extent, 0, skip);
+		err = repair_store_part(repair, &key, extent, 0, skip);
 	if (!err)
-		err = store_part(repair, &key, extent, skip + 1, le32_to_cpu(extent->len) - skip - 1);
+		err = repair_store_part(repair, &key, extent, skip + 1, le32_to_cpu(extent->len) - skip - 1);
 	return err;
 }
 

@@ -7,6 +7,7 @@
  * made to say what is there.  What an item says counts more than what the attributes say about it, but for the size: a file may
  * well end with a hole.
  */
+#include "core/device/device.h"
 #include "core/format/name_hash.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
@@ -28,7 +29,8 @@ struct survey {
 	struct disk_attr attr;
 	u32 mode;
 	u64 inline_len;
-	bool inline_gap;
+	u32 inline_first;		/* bytes of the piece at offset 0 */
+	bool inline_gap, inline_more;	/* pieces are missing; there are others than that one */
 	u64 extent_end, written_end;	/* file blocks behind the last extent, and the last that is not unwritten */
 	u64 blocks, entries, subdirs;
 	bool has_unwritten;
@@ -309,24 +311,33 @@ static int lose_extent(struct repair *repair, const struct tree_key *key, const 
 {
 	repair_note(repair, REPAIR_LOST, key->ino, "%u blocks of inode %llu from file block %llu on: %s", le32_to_cpu(extent->len),
 		    (unsigned long long)key->ino, (unsigned long long)key->offset, why);
+	repair->unclaimed += le32_to_cpu(extent->len);
 	return repair_delete(repair, key->ino, key->type, key->offset);
 }
 
-static bool extent_overlaps(struct repair *repair, const struct tree_key *key, const struct disk_extent *extent)
+/* What of an extent no other one has, of those around it: from *skip on. */
+static u32 extent_alone(struct repair *repair, const struct tree_key *key, const struct disk_extent *extent, u32 *skip)
 {
 	struct tree_key from = tree_key(key->ino, key->type, 0), at = *key, found;
+	u32 count = le32_to_cpu(extent->len), size;
 	struct disk_extent other;
 	int len;
 
+	*skip = 0;
 	if (key->offset) {
 		at.offset--;
 		len = tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other));
 		if (len >= (int)sizeof(other) && found.offset + le32_to_cpu(other.len) > key->offset)
-			return true;
+			*skip = min_t(u64, found.offset + le32_to_cpu(other.len) - key->offset, count);
 	}
-	at.offset = key->offset + le32_to_cpu(extent->len) - 1;
-	len = tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other));
-	return len >= (int)sizeof(other) && found.offset > key->offset;
+	size = count - *skip;
+	for (;;) {		/* the first one behind it */
+		at.offset = key->offset + *skip + size - 1;
+		len = size ? tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other)) : 0;
+		if (len < (int)sizeof(other) || found.offset <= key->offset)
+			return size;
+		size = found.offset > key->offset + *skip ? found.offset - key->offset - *skip : 0;
+	}
 }
 
 static int mend_extent(struct repair *repair, const struct tree_key *key)
@@ -334,7 +345,8 @@ static int mend_extent(struct repair *repair, const struct tree_key *key)
 	struct volume *vol = repair->vol;
 	struct disk_extent *extent = (struct disk_extent *)repair->item;
 	int len = repair_get(repair, key->ino, key->type, key->offset, extent);
-	u32 flags, size;
+	u32 flags, size, alone, skip;
+	int err;
 
 	if (len < 0)
 		return len == -ENOENT ? 0 : len;
@@ -342,8 +354,12 @@ static int mend_extent(struct repair *repair, const struct tree_key *key)
 		memset((u8 *)extent + len, 0, sizeof(*extent) - len);
 	if (!extent_possible(repair, key->offset, extent, len))
 		return lose_extent(repair, key, extent, "what said where they are makes no sense");
-	if (extent_overlaps(repair, key, extent))
-		return lose_extent(repair, key, extent, "there are others for the same place");
+	alone = extent_alone(repair, key, extent, &skip);
+	if (alone < le32_to_cpu(extent->len)) {
+		err = lose_extent(repair, key, extent, alone ? "there are others for some of them" :
+				  "there are others for the same place");
+		return err || !alone ? err : repair_store_part(repair, key, extent, skip, alone);
+	}
 	flags = le32_to_cpu(extent->flags) & (TUX3_EXTENT_UNWRITTEN | TUX3_EXTENT_CSUM | TUX3_EXTENT_UNCHECKED);
 	size = len;
 	if (flags & TUX3_EXTENT_CSUM && !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM)) {
@@ -387,7 +403,10 @@ static int survey_item(void *ctx, const struct tree_key *key, const void *data, 
 		break;
 	case TUX3_ITEM_INLINE:
 		survey->inline_gap |= key->offset != survey->inline_len;
+		survey->inline_more |= survey->inline_len || key->offset;
 		survey->inline_len += len;
+		if (!key->offset)
+			survey->inline_first = len;
 		break;
 	case TUX3_ITEM_EXTENT:
 		survey_extent(survey, key, data, len);
@@ -474,9 +493,9 @@ static u32 choose_kind(struct survey *survey)
 
 /* ---- putting right ---- */
 
-static int drop_items(struct repair *repair, u64 ino, u8 type, const char *why)
+static int drop_from(struct repair *repair, u64 ino, u8 type, u64 offset, const char *why)
 {
-	struct tree_key from = tree_key(ino, type, 0), to = tree_key(ino, type, U64_MAX);
+	struct tree_key from = tree_key(ino, type, offset), to = tree_key(ino, type, U64_MAX);
 	int count;
 
 	tree_edit_begin(repair->vol);
@@ -488,6 +507,11 @@ static int drop_items(struct repair *repair, u64 ino, u8 type, const char *why)
 	repair->changes++;
 	repair_note(repair, REPAIR_LOST, ino, "%d items of type %u of inode %llu: %s", count, type, (unsigned long long)ino, why);
 	return 0;
+}
+
+static int drop_items(struct repair *repair, u64 ino, u8 type, const char *why)
+{
+	return drop_from(repair, ino, type, 0, why);
 }
 
 /* What has no place in an inode of this kind. */
@@ -531,6 +555,10 @@ static int mend_inline(struct survey *survey)
 		err = drop_items(repair, survey->ino, TUX3_ITEM_INLINE, link ? "a part of the target is missing" :
 				 "the file has extents, too");
 		survey->inline_len = 0;
+	}
+	if (!err && !link && survey->inline_more && survey->inline_len) {
+		err = drop_from(repair, survey->ino, TUX3_ITEM_INLINE, 1, "a file has one, at offset 0");
+		survey->inline_len = survey->inline_first;
 	}
 	if (!err && link && !survey->inline_len) {
 		repair_note(repair, REPAIR_LOST, survey->ino, "The target of symlink %llu: it is an empty file now",
@@ -577,12 +605,109 @@ static u64 choose_size(struct survey *survey, u32 *flags)
 	return size;
 }
 
+/* ---- blocks that are missing ---- */
+
+struct gaps {
+	struct repair_table table;	/* struct block_range: file blocks without an extent */
+	u64 next, end, blocks;
+	bool no_memory;
+};
+
+static void gap_to(struct gaps *gaps, u64 to)
+{
+	struct block_range *gap;
+
+	to = min(to, gaps->end);
+	if (to <= gaps->next)
+		return;
+	gap = repair_add(&gaps->table, sizeof(*gap));
+	if (gap)
+		*gap = (struct block_range){ gaps->next, to - gaps->next };
+	gaps->no_memory |= !gap;
+	gaps->blocks += to - gaps->next;
+}
+
+static int gap_extent(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct disk_extent extent = {};
+	struct gaps *gaps = ctx;
+
+	memcpy(&extent, data, min_t(size_t, len, sizeof(extent)));
+	gap_to(gaps, key->offset);
+	gaps->next = max(gaps->next, key->offset + le32_to_cpu(extent.len));
+	return gaps->no_memory ? -ENOMEM : 0;
+}
+
+/* Blocks for this part of a file, with checksums that are not those of what is in them. */
+static int fill_part(struct repair *repair, u64 ino, u64 block, u32 want, u32 *filled)
+{
+	struct volume *vol = repair->vol;
+	struct disk_extent *extent = (struct disk_extent *)repair->item;
+	u8 *data = kvmalloc(vol->block_size, GFP_KERNEL);
+	u64 addr;
+	u32 i;
+	int err = data ? balloc_alloc(vol, BALLOC_DATA, 0, 1, min(want, TUX3_EXTENT_CSUM_MAX(vol->block_size)), &addr,
+				      filled) : -ENOMEM;
+
+	for (i = 0; !err && i < *filled; i++) {
+		if (device_read(vol->dev, addr + i, 1, data))
+			memset(data, 0, vol->block_size);
+		extent->csum[i] = cpu_to_le32(~crc32c(~0, data, vol->block_size));
+	}
+	kvfree(data);
+	if (err)
+		return err;
+	extent->addr = cpu_to_le64(addr);
+	extent->birth = cpu_to_le64(vol->delta.committed);
+	extent->len = cpu_to_le32(*filled);
+	extent->flags = cpu_to_le32(TUX3_EXTENT_CSUM);
+	return repair_set(repair, ino, TUX3_ITEM_EXTENT, block, extent, sizeof(*extent) + *filled * sizeof(__le32));
+}
+
+/*
+ * So many blocks of a file are lost, by what its attributes count.  If that is all that it has of holes, those are where
+ * they were: then these places get blocks with wrong checksums, so that reading them is an error, not zeros that nobody
+ * wrote.  *filled: so many.
+ */
+static int fill_gaps(struct survey *survey, u64 lost, u64 *filled)
+{
+	struct tree_key from = tree_key(survey->ino, TUX3_ITEM_EXTENT, 0), to = tree_key(survey->ino, TUX3_ITEM_EXTENT, U64_MAX);
+	struct repair *repair = survey->repair;
+	u64 size = le64_to_cpu(survey->attr.size), i;
+	struct gaps gaps = { .end = (size >> repair->vol->block_shift) + !!(size & (repair->vol->block_size - 1)) };
+	struct block_range *gap;
+	bool fits;
+	u32 count;
+	int err = tree_scan(repair->vol, &from, &to, gap_extent, &gaps);
+
+	*filled = 0;
+	gap_to(&gaps, gaps.end);
+	if (!err && gaps.no_memory)
+		err = -ENOMEM;
+	fits = gaps.blocks <= min(lost, repair->unclaimed);
+	gap = gaps.table.entries;
+	for (i = 0; i < gaps.table.count && !err && fits; i++) {
+		while (gap[i].len && !err) {
+			err = fill_part(repair, survey->ino, gap[i].addr, min_t(u64, gap[i].len, U32_MAX), &count);
+			if (err)
+				break;
+			gap[i].addr += count;
+			gap[i].len -= count;
+			*filled += count;
+		}
+	}
+	repair->unclaimed -= *filled;
+	kvfree(gaps.table.entries);
+	return err == -ENOSPC || err == -EIO ? 0 : err;
+}
+
 static int mend_attr(struct survey *survey, const struct disk_attr *was)
 {
 	struct repair *repair = survey->repair;
 	struct disk_attr *attr = &survey->attr;
 	u32 flags = le32_to_cpu(attr->flags) & TUX3_ATTR_KNOWN;
-	u64 lost = le64_to_cpu(attr->blocks) > survey->blocks ? le64_to_cpu(attr->blocks) - survey->blocks : 0;
+	u64 lost = le64_to_cpu(attr->blocks) > survey->blocks ? le64_to_cpu(attr->blocks) - survey->blocks : 0, filled = 0;
+	int err = 0;
 
 	attr->mode = cpu_to_le32(survey->mode);
 	attr->spare = 0;
@@ -601,14 +726,18 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	} else {
 		attr->size = cpu_to_le64(choose_size(survey, &flags));
 	}
+	if (lost && survey->has_attr && S_ISREG(survey->mode) && !(flags & TUX3_ATTR_INLINE) && wants_csum(repair, 0))
+		err = fill_gaps(survey, lost, &filled);
+	if (err)
+		return err;
 	attr->flags = cpu_to_le32(flags);
-	attr->blocks = cpu_to_le64(survey->blocks);
+	attr->blocks = cpu_to_le64(survey->blocks + filled);
 	if (survey->has_attr && !survey->attr_odd && !memcmp(was, attr, sizeof(*attr)))
 		return 0;
 	if (survey->has_attr && lost)
-		repair_note(repair, REPAIR_LOST, survey->ino, "%llu blocks of inode %llu: where they were reads as zeros",
+		repair_note(repair, REPAIR_LOST, survey->ino, "%llu blocks of inode %llu: where they were, reading %s",
 			    (unsigned long long)lost,
-			    (unsigned long long)survey->ino);
+			    (unsigned long long)survey->ino, filled ? "is an error" : "gives zeros");
 	else if (survey->has_attr)
 		repair_note(repair, REPAIR_MENDED, survey->ino, "The attributes of inode %llu say what it has",
 			    (unsigned long long)survey->ino);

@@ -45,6 +45,7 @@ struct repair {
 	u64 data_total, unwritten_total, inode_total;	/* counted along with used */
 	struct repair_table problems;	/* struct repair_problem: of this round */
 	u64 changes;			/* edits so far, and free maps set right */
+	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
 	u8 *item;			/* two of the largest there can be, for who edits one */
 	u8 *chain;
@@ -91,6 +92,8 @@ int repair_name_problem(struct repair *repair, const struct repair_problem *prob
 int repair_connect(struct repair *repair, u64 ino);		/* a name in lost+found, if it has no parent pointer */
 
 /* repair_blocks.c */
+/* The part of an extent from skip on becomes an item of its own; from is not in repair->chain. */
+int repair_store_part(struct repair *repair, const struct tree_key *key, const struct disk_extent *from, u32 skip, u32 count);
 int repair_shared(struct repair *repair);
 
 #endif

@@ -189,7 +189,10 @@ int repair_set_maps(struct repair *repair, bool forget, bool tell)
 	for (index = 0; index < vol->group_count && !err; index++) {
 		map_bits(repair, index, bits);
 		err = balloc_set_group(vol, index, bits, forget, &changed);
-		if (err || !changed || !tell)
+		if (err || !changed)
+			continue;
+		repair->unclaimed += changed;
+		if (!tell)
 			continue;
 		repair->changes++;
 		repair_note(repair, REPAIR_MENDED, 0, "The free map of group %llu was wrong for %llu blocks",

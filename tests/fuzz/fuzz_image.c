@@ -31,6 +31,7 @@
 #include "core/log/apply.h"
 #include "core/log/replay.h"
 #include "core/open.h"
+#include "core/repair/repair.h"
 #include "user/lib/internal.h"
 #include "user/env/clock.h"
 #include "user/env/device_memory.h"
@@ -624,6 +625,70 @@ static void look_at_volume(struct tux3_device *dev, bool no_recovery)
 	volume_close(vol);
 }
 
+/* ---- repair ---- */
+
+static int note_problem(void *ctx, const struct check_problem *problem)
+{
+	/* Contents that are damaged stay so. */
+	if (problem->code == CHECK_DATA_CSUM || problem->code == CHECK_DATA_READ || problem->code == CHECK_XATTR_VALUE)
+		return 0;
+	printf("after repair: %s\n", problem->text);
+	return ++*(u32 *)ctx > 20;
+}
+
+static void print_note(void *ctx, const struct repair_note *note)
+{
+	static const char *const kinds[REPAIR_KINDS] = { "mended", "found", "lost", "left" };
+
+	if (ctx)
+		printf("%s: %s\n", kinds[note->kind], note->text);
+}
+
+/* Nothing is wrong with it. */
+static void insist(struct tux3_device *dev, const char *when)
+{
+	struct volume_options opts = { .manual = true, .read_only = true };
+	u32 problems = 0;
+	struct check_options check = { .data = true, .all_groups = true, .problem = note_problem, .ctx = &problems };
+	struct check_result result;
+	struct volume *vol;
+	char why[512];
+
+	if (volume_open(dev, NULL, &opts, &vol, why, sizeof(why))) {
+		printf("%s: %s\n", when, why);
+		abort();
+	}
+	volume_check(vol, &check, &result);
+	volume_close(vol);
+	if (problems) {
+		printf("%s: %u problems\n", when, problems);
+		abort();
+	}
+}
+
+/* Whatever it was: if repair says that it is done, the checker is silent, and so is a second repair; then it can be used. */
+static void repair_volume(const u8 *bytes)
+{
+	struct tux3_device *dev = device_memory_create(IMAGE_BYTES);
+	struct repair_options opts = { .note = print_note, .ctx = getenv("FUZZ_VERBOSE") };
+	struct repair_result result;
+	char why[512];
+
+	if (!dev)
+		return;
+	memcpy(device_memory_bytes(dev), bytes, IMAGE_BYTES);
+	if (!volume_repair(dev, &opts, &result, why, sizeof(why))) {
+		if (result.notes[REPAIR_LEFT])
+			abort();
+		insist(dev, "after repair");
+		if (volume_repair(dev, &opts, &result, why, sizeof(why)) || result.written)
+			abort();
+		use_volume(dev, true);
+		insist(dev, "after use");
+	}
+	dev->ops->close(dev);
+}
+
 static u64 fixed_time(void)
 {
 	return 1700000000000000000ull;
@@ -661,6 +726,7 @@ static void run_input(const u8 *data, size_t size)
 	env_set_random_seed(1);
 	look_at_volume(dev, true);
 	look_at_volume(dev, false);
+	repair_volume(bytes);
 	use_volume(dev, false);
 	use_volume(dev, true);
 	look_at_volume(dev, false);

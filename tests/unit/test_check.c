@@ -960,6 +960,9 @@ static bool damage_repaired(const struct damage *damage)
 	err = volume_repair(copy.dev, &opts, &result, why, sizeof(why));
 	if (!err)
 		count = image_check(&copy, !stays(damage->code), codes, FOUND_MAX, true);
+	/* Of what is lost reading is an error. */
+	if (count == 1 && codes[0] == CHECK_DATA_CSUM && result.notes[REPAIR_LOST])
+		count = 0;
 	good = !err && !count && !result.notes[REPAIR_LEFT] && (result.written != stays(damage->code));
 	if (good) {
 		err = volume_repair(copy.dev, &again_opts, &again, why, sizeof(why));

@@ -3,7 +3,7 @@
  * Repair of volumes with much in them that were damaged at random places: tree nodes, free maps, the log, anchors, data.
  *
  * What must hold afterwards: the checker is silent, a second repair finds nothing to do, the volume can be used; and no file that
- * has its name has contents that nobody wrote, without an error and without having been told of.
+ * has its name has contents that nobody wrote, without an error and without having been told of.  TUX3_TEST_RUNS: so many cases.
  */
 #include "support_lib.h"
 #include "support_check.h"
@@ -298,7 +298,7 @@ static void repair_one(struct bed *bed, const struct places *places, u64 seed, u
 static void run_seeds(bool log)
 {
 	struct bed bed = { .quota = true, .opts.manual = true };
-	u32 seeds = getenv("TUX3_TEST_SEED") ? 1 : SEEDS, i;
+	u32 seeds = getenv("TUX3_TEST_SEED") ? 1 : getenv("TUX3_TEST_RUNS") ? atoi(getenv("TUX3_TEST_RUNS")) : SEEDS, i;
 	u64 first = 1, whole = 0;
 	struct places places;
 	u8 *copy;
@@ -330,6 +330,134 @@ static void run_seeds(bool log)
 	bed.dev->ops->close(bed.dev);
 }
 
+/* ---- power cuts ---- */
+
+static struct tux3_device_ops cut_ops;
+static const struct tux3_device_ops *whole_ops;
+static u32 writes_left;
+
+static void cut_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags, struct io_wait *wait)
+{
+	if (writes_left) {
+		writes_left--;
+		whole_ops->write(dev, addr, vec, vecs, flags, wait);
+		return;
+	}
+	io_wait_begin(wait);
+	io_wait_end(wait, -EIO);
+}
+
+/* The writes of the device from now on, but for the first so many, fail. */
+static void cut_after(struct bed *bed, u32 writes)
+{
+	whole_ops = bed->dev->ops;
+	cut_ops = *whole_ops;
+	cut_ops.write = cut_write;
+	writes_left = writes;
+	bed->dev->ops = &cut_ops;
+}
+
+/* told: what was, by repairs before this one, too. */
+static u32 repair_again(struct bed *bed, struct told *told, u64 *whole)
+{
+	struct repair_options opts = { .note = on_note, .ctx = told };
+	struct repair_result result;
+	char why[300];
+	u32 before = atomic64_read(&bed->dev->writes), writes;
+
+	check(!volume_repair(bed->dev, &opts, &result, why, sizeof(why)));
+	writes = atomic64_read(&bed->dev->writes) - before;
+	check(!problems(bed));
+	bed_open(bed);
+	*whole = compare(bed, told, true);
+	bed_close(bed);
+	return writes;
+}
+
+/* Interrupted after any of its writes, and begun again, repair comes to the same end. */
+static void test_interrupted(void **state)
+{
+	struct bed bed = { .quota = true, .opts.manual = true };
+	struct repair_options opts = {};
+	static struct told told;
+	struct repair_result result;
+	struct places places;
+	u64 random, want, whole;
+	u32 writes, cut, round;
+	char why[300];
+	u8 *copy = malloc(BYTES), *bytes;
+
+	assert_non_null(copy);
+	check_begin("interrupted", 1);
+	bed_make(&bed, BYTES, 4096);
+	bytes = device_memory_bytes(bed.dev);
+	fill(&bed, 0, FILES - 40, false);
+	fill(&bed, FILES - 40, FILES, true);
+	bed_crash(&bed);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	find_places(&bed, &places);
+	memcpy(copy, bytes, BYTES);
+	for (round = 0; round < 4; round++) {
+		random = test_seed + round;
+		memcpy(bytes, copy, BYTES);
+		damage(&bed, &places, &random, 3 + round);
+		memset(&told, 0, sizeof(told));
+		writes = repair_again(&bed, &told, &want);
+		for (cut = 0; cut < writes; cut++) {
+			random = test_seed + round;
+			memcpy(bytes, copy, BYTES);
+			damage(&bed, &places, &random, 3 + round);
+			cut_after(&bed, cut);
+			check(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
+			bed.dev->ops = whole_ops;
+			repair_again(&bed, &told, &whole);
+			if (whole != want)
+				print_error("cut after %u of %u writes: %llu files instead of %llu\n", cut, writes,
+					    (unsigned long long)whole, (unsigned long long)want);
+			check(whole == want);
+		}
+	}
+	free(copy);
+	bed.dev->ops->close(bed.dev);
+}
+
+/* A volume that is full to the last block can be repaired, too. */
+static void test_full(void **state)
+{
+	struct bed bed = { .quota = true, .opts.manual = true };
+	static u8 data[1 << 20];
+	static struct told told;
+	struct tux3_node *node;
+	struct places places;
+	u64 at = 0, random, whole;
+	ssize_t done;
+	u32 round;
+	u8 *copy = malloc(BYTES);
+
+	assert_non_null(copy);
+	check_begin("full", 1);
+	bed_make(&bed, BYTES, 4096);
+	fill(&bed, 0, FILES, false);
+	node = bed_file(&bed, "/filler");
+	while ((done = tux3_write(node, data, sizeof(data), at)) > 0)
+		at += done;
+	assert_int_equal(done, -ENOSPC);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	find_places(&bed, &places);
+	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
+	for (round = 0; round < 20; round++) {
+		random = test_seed + round;
+		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
+		damage(&bed, &places, &random, 1 + round);
+		memset(&told, 0, sizeof(told));
+		repair_again(&bed, &told, &whole);
+	}
+	free(copy);
+	bed.dev->ops->close(bed.dev);
+}
+
 static void test_without_log(void **state)
 {
 	run_seeds(false);
@@ -345,6 +473,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_without_log),
 		cmocka_unit_test(test_with_a_log),
+		cmocka_unit_test(test_interrupted),
+		cmocka_unit_test(test_full),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
