@@ -370,6 +370,7 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 }
 
 #define COMMIT_AHEAD 256u	/* inodes */
+#define COMMIT_AHEAD_RUNS 8u	/* of dirty blocks, each looked for by itself */
 
 /*
  * Will the commit free blocks of this inode, in maps not in memory?  Of a large file that goes on it does so here and
@@ -387,6 +388,44 @@ static bool commit_frees_blocks(struct tux3_inode *inode, u64 delta)
 		 !balloc_all_loaded(inode->vol));
 	spin_unlock(&inode->lock);
 	return frees;
+}
+
+/* Where these blocks are now, for their free maps.  false: nothing more is to be found out. */
+static bool commit_ahead_run(struct tux3_inode *inode, u64 block, u64 end)
+{
+	struct prefetch *ahead = inode->vol->ahead;
+
+	while (block < end) {
+		struct data_extent extent = { .block = block, .count = end - block };
+
+		if (prefetch_full(ahead) || data_map_tree(inode, &extent, NULL, 0))
+			return false;
+		if (extent.kind == DATA_MAPPED || extent.kind == DATA_UNWRITTEN)
+			prefetch_add_blocks(ahead, extent.addr, extent.count);
+		block += extent.count;
+	}
+	return true;
+}
+
+/*
+ * The free maps of what goes with this inode, or with what is dirty of it: an fsync of little is to look at little of its file.
+ * Where that is in many pieces, all extents are gone through once.  What was punched or cut is looked for with its leaves.
+ */
+static void commit_ahead_blocks(struct tux3_inode *inode, u64 delta)
+{
+	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
+	struct tree_key last = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
+	u64 block = 0, count;
+	u32 runs = 0;
+
+	if (READ_ONCE(inode->attr.nlink)) {
+		for (; runs < COMMIT_AHEAD_RUNS; runs++, block += count)
+			if (inode->vol->host->data_next(inode, delta, block, &block, &count) ||
+			    !commit_ahead_run(inode, block, block + count))
+				return;
+		first = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
+	}
+	prefetch_add_items(inode->vol->ahead, &first, &last);
 }
 
 /*
@@ -407,11 +446,9 @@ static struct llist_node *commit_read_ahead(struct volume *vol, struct llist_nod
 	prefetch_run(vol->ahead);
 	for (node = from; node != end && !prefetch_full(vol->ahead); node = node->next) {
 		struct tux3_inode *inode = llist_entry(node, struct tux3_inode, dirty_node[delta & 1]);
-		struct tree_key first = tree_key(inode->ino, TUX3_ITEM_XATTR, 0);
-		struct tree_key last = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
 
 		if (commit_frees_blocks(inode, delta))
-			prefetch_add_items(vol->ahead, &first, &last);
+			commit_ahead_blocks(inode, delta);
 	}
 	prefetch_run(vol->ahead);
 	return node == from ? from->next : node;
