@@ -67,6 +67,7 @@ struct folio_state {
 	u64 stray;			/* changed behind our back */
 	struct folio_copy *copies;
 	struct folio *snapshot;		/* back end: what it took of the folio, if not the folio itself */
+	u32 snapshot_first;		/* the block that its first one is of */
 	struct list_head link[2];	/* node->dirty[]; if dirty[] != 0, and perhaps when it is again */
 	bool detached;			/* the folio has left the page cache: nobody changes it any more */
 	bool held;			/* back end: see writes */

@@ -313,7 +313,7 @@ static void zero_beyond_end(struct folio_state *state, u64 size)
 		folio_zero_range(state->folio, size - folio_pos(state->folio), block_size - tail);
 }
 
-/* May this commit take a folio of so many blocks by a snapshot? */
+/* May this commit take so many blocks by a snapshot? */
 static bool may_snapshot(struct data_run *run, u32 blocks)
 {
 	struct tux3_sb *sbi = sb_of(run->node->vfs.i_sb);
@@ -324,33 +324,53 @@ static bool may_snapshot(struct data_run *run, u32 blocks)
 	return true;
 }
 
+/* Memory for blocks [first, last] of a folio, at block 0 of the new one. */
+static struct folio *snapshot_alloc(struct data_run *run, u32 first, u32 last)
+{
+	struct volume *vol = run->node->core.vol;
+	u32 order = order_base_2(last - first + 1);
+	struct folio *snapshot;
+
+	if (!may_snapshot(run, 1u << order))
+		return NULL;
+	snapshot = folio_alloc(GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN, order + vol->block_shift - PAGE_SHIFT);
+	if (snapshot)
+		count_add(vol, TUX3_COUNT_SNAPSHOT_BLOCKS, 1u << order);
+	return snapshot;
+}
+
 /*
  * With the folio locked: nobody will have to wait for its I/O.  The folio stays PG_dirty until data_done(), which keeps
- * it whole until its blocks' addresses are in the tree.
+ * it whole until its blocks' addresses are in the tree.  A folio may have 64 blocks, and an fsync one dirty among them: so what
+ * there is memory for (which the kernel clears first) is from the first block that is needed to the last.
  */
 static bool take_snapshot(struct data_run *run, struct folio_state *state)
 {
 	struct tux3_node *node = run->node;
 	struct folio *folio = state->folio, *snapshot;
-	u32 shift = node->core.vol->block_shift;
+	u32 shift = node->core.vol->block_shift, first;
 	u64 pending, rest;
 
-	if (!may_snapshot(run, state->blocks))
-		return false;
-	snapshot = folio_alloc(GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN, folio_order(folio));
+	/* Writers may copy some of it meanwhile, but nothing is added: the delta has ended. */
+	spin_lock(&node->data_lock);
+	pending = folio_state_pending(state, run->slot);
+	spin_unlock(&node->data_lock);
+	if (!pending)
+		return true;
+	first = __ffs64(pending);
+	snapshot = snapshot_alloc(run, first, fls64(pending) - 1);
 	if (!snapshot)
 		return false;
 	if (folio_mapped(folio))
 		folio_mkclean(folio);
-	spin_lock(&node->data_lock);
-	pending = folio_state_pending(state, run->slot);
-	spin_unlock(&node->data_lock);
 	for (rest = pending; rest; rest &= rest - 1)
-		folio_read_block(node, folio, __ffs64(rest), folio_address(snapshot) + ((size_t)__ffs64(rest) << shift));
+		folio_read_block(node, folio, __ffs64(rest),
+				 folio_address(snapshot) + ((size_t)(__ffs64(rest) - first) << shift));
 	/* What writers have copied meanwhile was perhaps read when they had changed it: their copy is what counts. */
 	spin_lock(&node->data_lock);
 	state->sent |= folio_state_pending(state, run->slot);
 	state->snapshot = snapshot;
+	state->snapshot_first = first;
 	spin_unlock(&node->data_lock);
 	return true;
 }
@@ -497,7 +517,7 @@ static void write_state(struct data_run *run, struct folio_state *state, u32 fro
 
 	while (i < end) {
 		struct folio *folio = state->snapshot ? state->snapshot : state->folio;
-		size_t offset = (size_t)i << run->node->core.vol->block_shift;
+		size_t offset = (size_t)(i - (state->snapshot ? state->snapshot_first : 0)) << run->node->core.vol->block_shift;
 
 		if (state->copied >> i & 1) {
 			folio = find_copy(state, i)->data;

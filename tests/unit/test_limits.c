@@ -629,8 +629,9 @@ static void test_removing_many_extents(void **state)
 }
 
 /*
- * What a commit looks at of the tree is for what is dirty in it, not for what else its file has: SQLite's log has a thousand blocks,
- * five of which are written over for each fsync.  Still, the free maps of what they replace are read before the tree is locked.
+ * What a commit looks at of the tree is for what is dirty in it, not for what else its file has: SQLite's log has a thousand
+ * blocks, five of which are written over for each fsync.  Still, the free maps of what they replace are read before the tree is
+ * locked.
  */
 static void test_writing_over_little_of_a_file(void **state)
 {

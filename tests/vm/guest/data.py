@@ -709,6 +709,38 @@ def direct(folder):
     os.close(other)
 
 
+def pieces(folder):
+    """Fsyncs of some blocks of large folios: their commits take memory for what is between the first and the last of them."""
+    name = os.path.basename(os.environ.get("DEVICE", "/dev/vda"))
+
+    def taken():
+        return int(open(f"/sys/fs/tux3/{name}/snapshot_blocks").read())
+
+    rng, size = random.Random(3), 256
+    data = bytearray(rng.randbytes(size * BLOCK))
+    fd = os.open(f"{folder}/pieces", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    assert os.pwrite(fd, data, 0) == len(data)
+    os.fsync(fd)
+    before = taken()
+    for number in range(40):
+        block = 13 * number % size
+        data[block * BLOCK:(block + 1) * BLOCK] = bytes([number]) * BLOCK
+        os.pwrite(fd, bytes([number]) * BLOCK, block * BLOCK)
+        os.fsync(fd)
+    used = taken() - before
+    print(f"{used} blocks for 40 fsyncs of one block each")
+    assert 40 <= used <= 60, used
+    for number in range(60):
+        for _ in range(rng.randrange(1, 30)):
+            place, new = rng.randrange(size * BLOCK - 9000), rng.randbytes(rng.choice((1, 24, BLOCK, 9000)))
+            data[place:place + len(new)] = new
+            os.pwrite(fd, new, place)
+        os.fsync(fd)
+        drop_caches()
+        assert os.pread(fd, len(data), 0) == data, number
+    os.close(fd)
+
+
 def self_write(folder):
     """Writing from a mapping of the same file: the copy faults on pages that are being written, or are not there yet."""
     path = f"{folder}/self"
@@ -947,7 +979,8 @@ def huge(folder):
 
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
           "first-store": first_store, "scattered-stores": scattered_stores,
-          "locked-stores": locked_stores, "neighbours": neighbours, "modes": modes, "direct": direct, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
+          "locked-stores": locked_stores, "neighbours": neighbours, "modes": modes, "direct": direct, "pieces": pieces,
+          "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
 
 
 def main():

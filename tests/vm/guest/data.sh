@@ -74,7 +74,7 @@ while_syncing() {
 fresh || exit 2
 check dd-sizes dd_sizes
 for name in far seek seek-race seek-steps setid fiemap first-store scattered-stores locked-stores neighbours \
-	modes direct self damaged; do
+	modes direct pieces self damaged; do
 	single $name
 done
 check nowait python3 tests/vm/guest/data_rwf.py nowait "$MNT"
