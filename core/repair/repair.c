@@ -310,7 +310,10 @@ static int mend(struct repair *repair, const struct repair_problem *problem)
 	case CHECK_DATA_READ:
 	case CHECK_DATA_CSUM:
 		return 0;
-	default:			/* the others have the inode for their first number */
+	default:			/* the others have the inode for their first number; one may have many */
+		if (repair->surveyed == problem->args[0])
+			return 0;
+		repair->surveyed = problem->args[0];
 		return repair_inode(repair, problem->args[0]);
 	}
 }
@@ -332,6 +335,7 @@ static int mend_round(struct repair *repair)
 	u32 turn;
 	u64 i;
 
+	repair->surveyed = 0;
 	/* Usage is only right once nothing else is wrong. */
 	for (i = 0; i < repair->problems.count; i++)
 		others |= problem_turn(&problem[i]) < USAGE_TURN;

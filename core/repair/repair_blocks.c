@@ -18,7 +18,7 @@ struct claim {
 	u64 block;		/* extents: file block */
 	u64 birth;
 	u32 csum;
-	bool has_csum;
+	bool has_csum, lost;
 };
 
 /* ---- who claims what ---- */
@@ -153,27 +153,30 @@ int repair_store_part(struct repair *repair, const struct tree_key *key, const s
 	return repair_set(repair, key->ino, key->type, key->offset + skip, part, len);
 }
 
-static int lose_block(struct repair *repair, const struct claim *claim)
+/* These file blocks, as far as they are where the claim says. */
+static int lose_run(struct repair *repair, const struct claim *claim, u32 count)
 {
-	struct tree_key at = tree_key(claim->key.ino, TUX3_ITEM_EXTENT, claim->block), from = tree_key(claim->key.ino,
-												       TUX3_ITEM_EXTENT, 0), key;
+	struct tree_key at = tree_key(claim->key.ino, TUX3_ITEM_EXTENT, claim->block);
+	struct tree_key from = tree_key(claim->key.ino, TUX3_ITEM_EXTENT, 0), key;
 	struct disk_extent *extent = (struct disk_extent *)repair->item;
-	u32 skip;
-	int err = tree_lookup_before(repair->vol, &at, &from, &key, extent, TUX3_ITEM_MAX(repair->vol->block_size));
+	u32 skip, room = TUX3_ITEM_MAX(repair->vol->block_size);
+	int err = tree_lookup_before(repair->vol, &at, &from, &key, extent, room);
 
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
 	skip = claim->block - key.offset;
 	if (skip >= le32_to_cpu(extent->len) || le64_to_cpu(extent->addr) + skip != claim->addr)
 		return 0;
-	repair_note(repair, REPAIR_LOST, claim->key.ino, "File block %llu of inode %llu: its block %llu belongs to something else",
-		    (unsigned long long)claim->block, (unsigned long long)claim->key.ino, (unsigned long long)claim->addr);
-	repair->unclaimed++;
+	count = min(count, le32_to_cpu(extent->len) - skip);
+	repair_note(repair, REPAIR_LOST, claim->key.ino,
+		    "%u blocks of inode %llu from file block %llu on: they belong to something else",
+		    count, (unsigned long long)claim->key.ino, (unsigned long long)claim->block);
+	repair->unclaimed += count;
 	err = repair_delete(repair, key.ino, key.type, key.offset);
 	if (!err)
 		err = repair_store_part(repair, &key, extent, 0, skip);
 	if (!err)
-		err = repair_store_part(repair, &key, extent, skip + 1, le32_to_cpu(extent->len) - skip - 1);
+		err = repair_store_part(repair, &key, extent, skip + count, le32_to_cpu(extent->len) - skip - count);
 	return err;
 }
 
@@ -213,21 +216,49 @@ static int lose_xattr(struct repair *repair, const struct claim *claim)
 	return 0;
 }
 
+/* Blocks of one extent that lie side by side go together. */
+static bool loser_follows(const struct claim *claim, const struct claim *next, u64 count)
+{
+	return next->key.type == TUX3_ITEM_EXTENT && next->lost && !tree_key_compare(&claim->key, &next->key) &&
+	       next->block == claim->block + count && next->addr == claim->addr + count;
+}
+
+static int loser_order(const void *a, const void *b)
+{
+	const struct claim *x = a, *y = b;
+	int order = tree_key_compare(&x->key, &y->key);
+
+	if (order)
+		return order;
+	return x->block != y->block ? (x->block < y->block ? -1 : 1) : x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
 static int judge(struct repair *repair, u8 *block)
 {
-	const struct claim *claim = repair->claims.entries, *winner;
-	u64 i, n, k;
+	struct claim *claim = repair->claims.entries;
+	const struct claim *winner;
+	u64 count = repair->claims.count, i, n, k;
 	int err = 0;
 
-	for (i = 0; i < repair->claims.count && !err; i += n) {
-		for (n = 1; i + n < repair->claims.count && claim[i + n].addr == claim[i].addr; n++)
+	for (i = 0; i < count; i += n) {
+		for (n = 1; i + n < count && claim[i + n].addr == claim[i].addr; n++)
 			;
 		winner = claim_winner(repair, &claim[i], n, block);
-		for (k = i; k < i + n && !err; k++) {
-			if (&claim[k] == winner || !claim[k].key.ino)
-				continue;
-			err = claim[k].key.type == TUX3_ITEM_EXTENT ? lose_block(repair, &claim[k]) : lose_xattr(repair, &claim[k]);
+		for (k = i; k < i + n; k++)
+			claim[k].lost = &claim[k] != winner && claim[k].key.ino;
+	}
+	sort(claim, count, sizeof(*claim), loser_order, NULL);
+	for (i = 0; i < count && !err; i += n) {
+		n = 1;
+		if (!claim[i].lost)
+			continue;
+		if (claim[i].key.type != TUX3_ITEM_EXTENT) {
+			err = lose_xattr(repair, &claim[i]);
+			continue;
 		}
+		while (i + n < count && n < U32_MAX && loser_follows(&claim[i], &claim[i + n], n))
+			n++;
+		err = lose_run(repair, &claim[i], n);
 	}
 	return err;
 }

@@ -45,6 +45,7 @@ struct repair {
 	u64 data_total, unwritten_total, inode_total;	/* counted along with used */
 	struct repair_table problems;	/* struct repair_problem: of this round */
 	u64 changes;			/* edits so far, and free maps set right */
+	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
 	u8 *item;			/* two of the largest there can be, for who edits one */
