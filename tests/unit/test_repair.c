@@ -92,6 +92,7 @@ static void fill(struct bed *bed, u32 from, u32 to, bool log)
 struct places {
 	u64 addr[4096];
 	u32 count;
+	u32 shift;		/* of the block size */
 };
 
 static int note_place(void *ctx, const struct tree_visit *visit)
@@ -113,6 +114,7 @@ static void find_places(struct bed *bed, struct places *places)
 
 	places->count = 0;
 	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	places->shift = vol->block_shift;
 	assert_ok(tree_walk(vol, note_place, places));
 	places->addr[places->count++] = balloc_slot_addr(vol, 0, 0);
 	places->addr[places->count++] = balloc_slot_addr(vol, 0, 1);
@@ -129,21 +131,21 @@ static void find_places(struct bed *bed, struct places *places)
 static void damage(struct bed *bed, const struct places *places, u64 *state, u32 count)
 {
 	u8 *bytes = device_memory_bytes(bed->dev);
-	u32 i, k;
+	u32 size = 1u << places->shift, i, k;
 
 	for (i = 0; i < count; i++) {
-		u8 *block = bytes + (places->addr[bed_random(state) % places->count] << 12);
+		u8 *block = bytes + (places->addr[bed_random(state) % places->count] << places->shift);
 
 		switch (bed_random(state) % 3) {
 		case 0:
-			memset(block, 0, 4096);
+			memset(block, 0, size);
 			break;
 		case 1:
-			for (k = 0; k < 4096; k++)
+			for (k = 0; k < size; k++)
 				block[k] = bed_random(state);
 			break;
 		default:
-			block[bed_random(state) % 4096] ^= 1u << bed_random(state) % 8;
+			block[bed_random(state) % size] ^= 1u << bed_random(state) % 8;
 		}
 	}
 	/* One of the four anchors. */
@@ -162,7 +164,7 @@ static void damage_inside(struct bed *bed, const struct places *places, u64 *sta
 
 	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
 	for (i = 0; i < count; i++) {
-		struct disk_node *node = (void *)(bytes + (places->addr[bed_random(state) % places->count] << 12));
+		struct disk_node *node = (void *)(bytes + (places->addr[bed_random(state) % places->count] << places->shift));
 		u32 from, item;
 
 		if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node_level(node) || !node_count(node))
@@ -295,7 +297,7 @@ static void repair_one(struct bed *bed, const struct places *places, u64 seed, u
 	check(!problems(bed));
 }
 
-static void run_seeds(bool log)
+static void run_seeds(bool log, u32 block_size)
 {
 	struct bed bed = { .quota = true, .opts.manual = true };
 	u32 seeds = getenv("TUX3_TEST_SEED") ? 1 : getenv("TUX3_TEST_RUNS") ? atoi(getenv("TUX3_TEST_RUNS")) : SEEDS, i;
@@ -303,9 +305,9 @@ static void run_seeds(bool log)
 	struct places places;
 	u8 *copy;
 
-	check_begin(log ? "with_a_log" : "without_log", first);
+	check_begin(block_size > 4096 ? "large_blocks" : log ? "with_a_log" : "without_log", first);
 	first = test_seed;
-	bed_make(&bed, BYTES, 4096);
+	bed_make(&bed, BYTES, block_size);
 	fill(&bed, 0, log ? FILES - 40 : FILES, false);
 	if (log) {
 		fill(&bed, FILES - 40, FILES, true);
@@ -460,12 +462,17 @@ static void test_full(void **state)
 
 static void test_without_log(void **state)
 {
-	run_seeds(false);
+	run_seeds(false, 4096);
 }
 
 static void test_with_a_log(void **state)
 {
-	run_seeds(true);
+	run_seeds(true, 4096);
+}
+
+static void test_large_blocks(void **state)
+{
+	run_seeds(true, 65536);
 }
 
 int main(void)
@@ -473,6 +480,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_without_log),
 		cmocka_unit_test(test_with_a_log),
+		cmocka_unit_test(test_large_blocks),
 		cmocka_unit_test(test_interrupted),
 		cmocka_unit_test(test_full),
 	};
