@@ -11,6 +11,7 @@
 /* Exit codes, as fsck(8) has them. */
 #define EXIT_CLEAN	0
 #define EXIT_FAILED	1	/* mkfs.tux3, tux3 */
+#define EXIT_CORRECTED	1	/* fsck.tux3 */
 #define EXIT_PROBLEMS	4	/* errors left uncorrected */
 #define EXIT_OPERATION	8	/* could not do it */
 #define EXIT_USAGE	16

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * fsck.tux3: check a volume.
+ * fsck.tux3: check a volume, and repair it (fsck_repair.c).
  *
- * Read-only: the log is replayed in memory, the image is not touched.  Exit codes are those of
- * fsck(8).  What it cannot look at, it does not call clean.
+ * The check is read-only: the log is replayed in memory, the image is not touched.  Only if it finds something, and if
+ * that is wanted, the volume is opened for writing.  Exit codes are those of fsck(8).  What it cannot look at, it does not
+ * call clean.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -11,8 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "common.h"
-#include "core/check/check.h"
+#include "fsck.h"
 #include "core/format/anchor.h"
 #include "user/env/streams.h"
 #include "tux3.h"
@@ -23,11 +23,12 @@ static const char help[] =
 "fsck.tux3 [OPTION]... DEVICE|FILE\n"
 "\n"
 "Checks a Tux3 volume that is not mounted: tree, names, links, parent pointers, extents, free maps,\n"
-"quota.  Nothing is written: the log is replayed in memory.  (Repair is not there yet.)\n"
+"quota; and repairs it.  A volume that is clean is not written to: its log is replayed in memory.\n"
 "\n"
-"  -n, --no                 change nothing (always so)\n"
-"  -p, -a                   the same, for boot scripts: only check\n"
-"  -y, --yes                repair: not there yet, so only check\n"
+"  -n, --no                 change nothing: so it is without an option, too\n"
+"  -p, -a                   for boot scripts: repair if nothing is lost by it, else change nothing\n"
+"  -y, --yes                repair all that can be; what has no place goes to lost+found\n"
+"      --undo FILE          with -y or -p: save what is overwritten; tux3 undo FILE puts it back\n"
 "  -f, --force              also read the free maps of groups that nothing says were ever used\n"
 "      --data               also read all file data and verify its checksums\n"
 "      --json               the result as JSON\n"
@@ -41,14 +42,17 @@ static const char help[] =
 "  fsck.tux3 disk.img\n"
 "  fsck.tux3 --data -C /dev/sdb1\n"
 "  fsck.tux3 --json disk.img | jq .problems\n"
+"  fsck.tux3 -y --undo before.undo disk.img\n"
 "\n"
-"Exit code 0: clean; 4: problems left; 8: could not check; 16: wrong use; 32: canceled.\n";
+"Exit code 0: clean; 1: repaired; 4: problems left; 8: could not do it; 16: wrong use; 32: canceled;\n"
+"5 and 12 are sums.\n";
 
-enum { OPTION_DATA = 256, OPTION_JSON };
+enum { OPTION_DATA = 256, OPTION_JSON, OPTION_UNDO };
 
 static const struct option options[] = {
 	{ "no", no_argument, NULL, 'n' },
 	{ "yes", no_argument, NULL, 'y' },
+	{ "undo", required_argument, NULL, OPTION_UNDO },
 	{ "force", no_argument, NULL, 'f' },
 	{ "data", no_argument, NULL, OPTION_DATA },
 	{ "json", no_argument, NULL, OPTION_JSON },
@@ -58,16 +62,6 @@ static const struct option options[] = {
 	{ "version", no_argument, NULL, 'V' },
 	{ "help", no_argument, NULL, 'h' },
 	{ }
-};
-
-struct fsck {
-	const char *path;
-	bool data, force, json, verbose, repair;
-	u64 limit, told;
-	struct progress progress;
-	struct tool_volume tool;
-	struct check_result result;
-	u64 log_problems;	/* the volume could only be opened without its log */
 };
 
 static void json_problem(struct fsck *fsck, const struct check_problem *problem)
@@ -86,7 +80,7 @@ static void json_problem(struct fsck *fsck, const struct check_problem *problem)
 	printf("%s\n    %s", fsck->told ? "," : "", text);
 }
 
-static int on_problem(void *ctx, const struct check_problem *problem)
+void fsck_on_problem(void *ctx, const struct check_problem *problem)
 {
 	struct fsck *fsck = ctx;
 
@@ -98,10 +92,15 @@ static int on_problem(void *ctx, const struct check_problem *problem)
 			printf("%s: %s (%u): %s\n", fsck->path, problem->name, problem->code, problem->text);
 	}
 	fsck->told++;
+}
+
+static int on_problem(void *ctx, const struct check_problem *problem)
+{
+	fsck_on_problem(ctx, problem);
 	return 0;
 }
 
-static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
+void fsck_on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 {
 	static const char *const names[CHECK_PASSES] = {
 		[CHECK_TREE] = "Reading inodes",
@@ -115,14 +114,16 @@ static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 	progress_tell(&fsck->progress, names[pass], done, total);
 }
 
-/* Nothing was changed, so there is nothing to undo. */
 static void on_cancel(int signal)
 {
-	static const char text[] = "\nfsck.tux3: canceled; nothing was changed.\n";
-	ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+	int state = fsck_repair_cancel();
+	const char *text = state < 0 ? "\nfsck.tux3: the repair is being written, and is finished first.\n" :
+			   state ? "\nfsck.tux3: canceled; the repair was written.\n" : "\nfsck.tux3: canceled; nothing was changed.\n";
+	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
 
 	(void)ignored;
-	_exit(EXIT_CANCELED);
+	if (state >= 0)
+		_exit(EXIT_CANCELED | (state ? EXIT_CORRECTED : 0));
 }
 
 /* ---- what is printed besides problems ---- */
@@ -155,8 +156,6 @@ static void tell_start(const struct fsck *fsck)
 
 	if (fsck->json)
 		return;
-	if (fsck->repair)
-		printf("%s: repair is not there yet: this only checks\n", fsck->path);
 	if (deltas)
 		printf("%s: the log holds %llu delta%s since the last unify, replayed in memory; a mount does it on disk\n",
 		       fsck->path, (unsigned long long)deltas, deltas == 1 ? "" : "s");
@@ -175,22 +174,92 @@ static void tell_totals(const struct fsck *fsck)
 	       r->groups_read);
 }
 
-static void tell_end(const struct fsck *fsck)
+static void tell_clean(const struct fsck *fsck)
 {
 	const struct check_result *r = &fsck->result;
-	u64 problems = r->problems + fsck->log_problems;
 
-	if (fsck->verbose)
+	printf("%s: clean: %llu inode%s, %llu of %llu blocks in use%s\n", fsck->path, r->inodes,
+	       r->inodes == 1 ? "" : "s", r->used_blocks, fsck->tool.vol->total_blocks,
+	       fsck->data ? ", all data has the right checksums" : "");
+}
+
+/* done: it was carried out; else only what would be lost matters. */
+static void tell_notes(const struct fsck *fsck, bool done)
+{
+	static const char *const words[REPAIR_KINDS] = { "put right", "brought back", "lost", "left" };
+	u64 i;
+
+	for (i = 0; i < fsck->note_count; i++)
+		if (done || fsck->notes[i].kind == REPAIR_LOST)
+			printf("%s: %s%s: %s\n", fsck->path, done ? "" : "would be ", words[fsck->notes[i].kind], fsck->notes[i].text);
+	if (fsck->notes_missing)
+		printf("%s: there was no memory to keep all that is to be said\n", fsck->path);
+}
+
+static void tell_repair(const struct fsck *fsck, int code)
+{
+	const u64 *notes = fsck->repair.notes;
+	bool done = !(code & EXIT_OPERATION) && fsck->repair.written;
+
+	if (done || code == EXIT_PROBLEMS)
+		tell_notes(fsck, done);
+	if (done)
+		printf("%s: repaired: %llu put right, %llu brought back, %llu lost\n", fsck->path,
+		       notes[REPAIR_MENDED], notes[REPAIR_FOUND], notes[REPAIR_LOST]);
+	if (done && fsck->undo_path)
+		printf("%s: tux3 undo %s %s puts back what was there before\n", fsck->path, fsck->undo_path, fsck->path);
+	if (fsck->left)
+		printf("%s: %llu problem%s left%s\n", fsck->path, fsck->left, fsck->left == 1 ? " is" : "s are",
+		       fsck->repair.written ? "" : "; nothing was changed");
+	else
+		tell_clean(fsck);
+}
+
+static void tell_end(const struct fsck *fsck, int code)
+{
+	if (fsck->tool.vol && fsck->verbose)
 		tell_totals(fsck);
 	if (fsck->told > fsck->limit)
 		printf("%s: %llu more problems are not shown (--limit)\n", fsck->path, fsck->told - fsck->limit);
-	if (problems)
-		printf("%s: %llu problem%s found; nothing was changed\n", fsck->path, problems,
-		       problems == 1 ? "" : "s");
+	if (fsck->tried)
+		tell_repair(fsck, code);
+	else if (fsck->problems)
+		printf("%s: %llu problem%s found; nothing was changed; fsck.tux3 -y repairs\n", fsck->path, fsck->problems,
+		       fsck->problems == 1 ? "" : "s");
 	else
-		printf("%s: clean: %llu inode%s, %llu of %llu blocks in use%s\n", fsck->path, r->inodes,
-		       r->inodes == 1 ? "" : "s", r->used_blocks, fsck->tool.vol->total_blocks,
-		       fsck->data ? ", all data has the right checksums" : "");
+		tell_clean(fsck);
+}
+
+static void json_notes(const struct fsck *fsck)
+{
+	static const char *const kinds[REPAIR_KINDS] = { "mended", "found", "lost", "left" };
+	char text[4096];
+	struct show_buffer out;
+	u64 i;
+
+	printf("], \"notes\": [");
+	for (i = 0; i < fsck->note_count; i++) {
+		show_init(&out, text, sizeof(text), true);
+		show_begin(&out, NULL);
+		show_string(&out, "kind", kinds[fsck->notes[i].kind]);
+		show_u64(&out, "inode", fsck->notes[i].ino);
+		show_string(&out, "text", fsck->notes[i].text);
+		show_end(&out);
+		printf("%s\n    %s", i ? "," : "", text);
+	}
+	printf("%s", fsck->note_count ? "\n  " : "");
+}
+
+static void json_repair(const struct fsck *fsck, struct show_buffer *out)
+{
+	show_bool(out, "written", fsck->repair.written);
+	show_u64(out, "left", fsck->left);
+	show_u64(out, "mended", fsck->repair.notes[REPAIR_MENDED]);
+	show_u64(out, "found", fsck->repair.notes[REPAIR_FOUND]);
+	show_u64(out, "lost", fsck->repair.notes[REPAIR_LOST]);
+	show_u64(out, "leaves_found", fsck->repair.leaves);
+	if (fsck->undo_path && fsck->repair.written)
+		show_string(out, "undo_file", fsck->undo_path);
 }
 
 static void json_end(const struct fsck *fsck, int code, const char *failure)
@@ -202,7 +271,7 @@ static void json_end(const struct fsck *fsck, int code, const char *failure)
 	show_init(&out, text, sizeof(text), true);
 	show_begin(&out, NULL);
 	show_string(&out, "image", fsck->path);
-	show_bool(&out, "clean", code == EXIT_CLEAN);
+	show_bool(&out, "clean", code == EXIT_CLEAN || code == EXIT_CORRECTED);
 	show_u64(&out, "exit", code);
 	if (failure)
 		show_string(&out, "failure", failure);
@@ -212,7 +281,9 @@ static void json_end(const struct fsck *fsck, int code, const char *failure)
 		show_u64(&out, "block_size", fsck->tool.vol->block_size);
 		show_u64(&out, "total_blocks", fsck->tool.vol->total_blocks);
 	}
-	show_u64(&out, "problem_count", r->problems + fsck->log_problems);
+	show_u64(&out, "problem_count", max(fsck->problems, fsck->told));
+	if (fsck->mode != FSCK_CHECK)
+		json_repair(fsck, &out);
 #define FIELD(name) show_u64(&out, #name, r->name)
 	FIELD(inodes); FIELD(files); FIELD(directories); FIELD(symlinks); FIELD(others);
 	FIELD(names); FIELD(orphans); FIELD(xattrs);
@@ -221,7 +292,10 @@ static void json_end(const struct fsck *fsck, int code, const char *failure)
 	FIELD(groups_read); FIELD(tree_height);
 #undef FIELD
 	show_end(&out);
-	printf("%s], \"summary\": %s}\n", fsck->told ? "\n  " : "", text);
+	printf("%s", min(fsck->told, fsck->limit) ? "\n  " : "");
+	if (fsck->mode != FSCK_CHECK)
+		json_notes(fsck);
+	printf("], \"summary\": %s}\n", text);
 }
 
 /* ---- the check ---- */
@@ -236,21 +310,21 @@ static int fail(struct fsck *fsck, int code, const char *why)
 
 /*
  * A volume that cannot be opened because of what it holds has a problem; one that cannot be opened for other
- * reasons was not checked.
+ * reasons was not checked.  0: it is open without its log; else an exit code, and a sentence in why.
  */
-static int open_failed(struct fsck *fsck, int err, bool device)
+static int open_failed(struct fsck *fsck, int err, bool device, char *why, size_t why_size)
 {
 	struct volume_options opts = { .no_recovery = true };
-	char why[sizeof(fsck->tool.why)], text[sizeof(why) + 64];
 	bool damaged = err == -EIO || err == -EUCLEAN || err == -EILSEQ;
+	char text[sizeof(fsck->tool.why) + 64];
 
+	snprintf(why, why_size, "%s", fsck->tool.why);
 	if (device || !damaged)
-		return fail(fsck, EXIT_OPERATION, fsck->tool.why);
-	memcpy(why, fsck->tool.why, sizeof(why));
+		return EXIT_OPERATION;
+	fsck->problems = 1;
 	tool_close(&fsck->tool);
 	if (tool_open(fsck->path, &opts, &fsck->tool, NULL))
-		return fail(fsck, EXIT_PROBLEMS, why);
-	fsck->log_problems = 1;
+		return EXIT_PROBLEMS;
 	snprintf(text, sizeof(text), "%s; the state before the log is checked instead", why);
 	if (!fsck->json)
 		printf("%s.\n", text);
@@ -259,38 +333,71 @@ static int open_failed(struct fsck *fsck, int err, bool device)
 	return 0;
 }
 
-static int run(struct fsck *fsck)
+/* An exit code.  With EXIT_OPERATION, and if it cannot be opened, a sentence in why; else that is empty. */
+static int check(struct fsck *fsck, char *why, size_t why_size)
 {
 	struct check_options opts = {
 		.data = fsck->data, .all_groups = fsck->force,
-		.problem = on_problem, .progress = on_progress, .ctx = fsck,
+		.problem = on_problem, .progress = fsck_on_progress, .ctx = fsck,
 	};
 	struct volume_options open_opts = { };
-	char why[200];
 	bool device;
 	int err, code;
 
-	if (fsck->json)
-		printf("{\"problems\": [");
 	err = tool_open(fsck->path, &open_opts, &fsck->tool, &device);
-	code = err ? open_failed(fsck, err, device) : 0;
+	code = err ? open_failed(fsck, err, device, why, why_size) : 0;
 	if (code)
 		return code;
+	why[0] = 0;
 	tell_start(fsck);
 	err = volume_check(fsck->tool.vol, &opts, &fsck->result);
 	progress_end(&fsck->progress);
-	if (err) {
-		snprintf(why, sizeof(why), "%.100s: the check could not be finished: %s.", fsck->path, strerror(-err));
-		code = fail(fsck, EXIT_OPERATION | (fsck->result.problems ? EXIT_PROBLEMS : 0), why);
+	fsck->problems += fsck->result.problems;
+	code = fsck->problems ? EXIT_PROBLEMS : EXIT_CLEAN;
+	if (err)
+		snprintf(why, why_size, "%.100s: the check could not be finished: %s.", fsck->path, strerror(-err));
+	return err ? code | EXIT_OPERATION : code;
+}
+
+static int run(struct fsck *fsck)
+{
+	char why[1024] = "";
+	int code;
+
+	if (fsck->json)
+		printf("{\"problems\": [");
+	code = check(fsck, why, sizeof(why));
+	if (code == EXIT_PROBLEMS && fsck->mode != FSCK_CHECK) {
+		if (why[0] && !fsck->json)
+			printf("%s.\n", why);
+		why[0] = 0;
+		tool_close(&fsck->tool);
+		code = fsck_repair(fsck, why, sizeof(why));
+	}
+	if (code & EXIT_OPERATION || (why[0] && !fsck->tried)) {
+		fail(fsck, code, why);
 	} else {
-		code = fsck->result.problems || fsck->log_problems ? EXIT_PROBLEMS : EXIT_CLEAN;
 		if (fsck->json)
-			json_end(fsck, code, NULL);
+			json_end(fsck, code, why[0] ? why : NULL);
 		else
-			tell_end(fsck);
+			tell_end(fsck, code);
+		if (why[0])
+			tool_error("%s: %s; fsck.tux3 -y repairs all the same", fsck->path, why);
 	}
 	tool_close(&fsck->tool);
 	return code;
+}
+
+/* One of -n, -p and -y. */
+static int set_mode(struct fsck *fsck, int option)
+{
+	enum fsck_mode mode = option == 'n' ? FSCK_CHECK : option == 'y' ? FSCK_ALL : FSCK_SAFE;
+
+	if (fsck->mode_given && mode != fsck->mode)
+		return tool_usage("Of -n, -p (or -a) and -y there can be only one.");
+	fsck->mode = mode;
+	fsck->mode_given = true;
+	return 0;
 }
 
 /* 0, or an exit code. */
@@ -300,9 +407,10 @@ static int parse_option(struct fsck *fsck, int option, const char *value)
 	case 'n':
 	case 'p':
 	case 'a':
-		return 0;
 	case 'y':
-		fsck->repair = true;
+		return set_mode(fsck, option);
+	case OPTION_UNDO:
+		fsck->undo_path = value;
 		return 0;
 	case 'f':
 		fsck->force = true;
@@ -326,6 +434,22 @@ static int parse_option(struct fsck *fsck, int option, const char *value)
 	}
 	fprintf(stderr, "Try 'fsck.tux3 --help'.\n");
 	return EXIT_USAGE;
+}
+
+static int check_undo_path(const struct fsck *fsck)
+{
+	int ret;
+
+	if (!fsck->undo_path)
+		return 0;
+	if (fsck->mode == FSCK_CHECK)
+		return tool_usage("--undo goes with -y or -p: nothing is changed without them.");
+	ret = tool_check_output(fsck->undo_path, fsck->path, true);
+	if (ret)
+		return ret == EXIT_USAGE ? ret : EXIT_OPERATION;
+	if (!access(fsck->undo_path, F_OK))
+		return tool_usage("%s exists already: choose another name for the undo file.", fsck->undo_path);
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -353,6 +477,9 @@ int main(int argc, char **argv)
 	if (optind + 1 < argc)
 		return tool_usage("\"%s\" is one argument too many: one volume at a time.", argv[optind + 1]);
 	fsck.path = argv[optind];
+	ret = check_undo_path(&fsck);
+	if (ret)
+		return ret;
 	signal(SIGINT, on_cancel);
 	signal(SIGTERM, on_cancel);
 	tool_log(fsck.verbose);

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""fsck.tux3 -y, -p and --undo as programs: what they change, what they say, how they end, and that it can be undone."""
+import os
+import signal
+import struct
+import subprocess
+import time
+
+import pytest
+
+from conftest import wait_until
+from test_device_use import loop_device
+from test_tools import OPERATION, PROBLEMS, USAGE, sentence
+from tools_helpers import BLOCK, CREATE, Volume, add_to_log, as_json, digest, edit, edit_anchors, fill
+
+CORRECTED, CANCELED = 1, 32
+FILES = 2500
+
+
+def flip(path, offset):
+    edit(path, offset, 1, lambda data: data.__setitem__(0, data[0] ^ 1))
+
+
+def damage_node(run, path, which=-1):
+    """A leaf: what is in it is lost."""
+    flip(path, as_json(run("tux3", "show", "--json", path, "nodes"))[which]["addr"] * BLOCK + 1000)
+
+
+def damage_totals(path):
+    """Nothing is lost by it."""
+    def change(data):
+        used, inodes = struct.unpack_from("<QQ", data, 232)
+        struct.pack_into("<QQ", data, 232, used + 1, inodes + 1)
+    edit_anchors(path, change)
+
+
+@pytest.fixture
+def filled(build, mkfs):
+    path = mkfs("64M")
+    fill(build, path)
+    return path
+
+
+@pytest.fixture
+def damaged(run, filled):
+    damage_node(run, filled)
+    return filled
+
+
+def test_repaired_and_undone(run, damaged, tmp_path):
+    undo, before = tmp_path / "undo", digest(damaged)
+    done = run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
+    assert "node-bad" in done.stdout and ": lost: " in done.stdout and ": repaired: " in done.stdout and done.stderr == ""
+    assert f"tux3 undo {undo} {damaged}" in done.stdout
+    assert digest(damaged) != before
+    assert "clean" in run("fsck.tux3", "-y", "--data", damaged).stdout
+    assert "put back" in run("tux3", "undo", undo, damaged).stdout
+    assert digest(damaged) == before
+    assert "put back already" in run("tux3", "undo", undo, damaged).stdout
+
+
+def test_undo_refuses_what_was_changed_since(run, build, damaged, tmp_path):
+    undo = tmp_path / "undo"
+    run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
+    volume = Volume(build, damaged)
+    volume.write("/new", b"new")
+    volume.close()
+    changed = digest(damaged)
+    assert "was changed after" in sentence(run("tux3", "undo", undo, damaged, status=1))
+    assert digest(damaged) == changed
+
+
+def test_an_undo_file_goes_with_its_volume(run, build, mkfs, damaged, tmp_path):
+    undo, other = tmp_path / "undo", mkfs("64M")
+    run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
+    before = digest(other)
+    assert "another volume" in sentence(run("tux3", "undo", undo, other, status=1))
+    assert digest(other) == before
+
+
+def test_undo_file_that_is_cut_off(run, damaged, tmp_path):
+    """As if the repair had been killed, and its last writes not been begun."""
+    undo, before = tmp_path / "undo", digest(damaged)
+    run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
+    os.truncate(undo, os.path.getsize(undo) - 512)		# the end
+    run("tux3", "undo", undo, damaged)
+    assert digest(damaged) == before
+
+
+def test_no_undo_file_if_nothing_is_written(run, filled, tmp_path):
+    undo = tmp_path / "undo"
+    run("fsck.tux3", "-y", "--undo", undo, filled)
+    damage_node(run, filled)
+    run("fsck.tux3", "-p", "--undo", undo, filled, status=PROBLEMS)
+    assert not undo.exists()
+
+
+def test_undo_file_that_must_not_be(run, damaged, tmp_path):
+    before, other = digest(damaged), tmp_path / "other"
+    other.write_text("mine")
+    for path, status in ((other, USAGE), (damaged, USAGE), (tmp_path, OPERATION), (tmp_path / "no" / "such", 12)):
+        sentence(run("fsck.tux3", "-y", "--undo", path, damaged, status=status))
+    for args in ([], ["-n"]):
+        assert "--undo goes with" in sentence(run("fsck.tux3", *args, "--undo", tmp_path / "undo", damaged, status=USAGE))
+    assert digest(damaged) == before and other.read_text() == "mine" and os.listdir(tmp_path) == ["0.img", "other"]
+
+
+def test_undo_file_that_cannot_grow(run, build, damaged, tmp_path):
+    """Then there is no repair."""
+    undo, before = tmp_path / "undo", digest(damaged)
+    done = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 8; exec {build}/fsck.tux3 -y --undo {undo} {damaged}"],
+                          capture_output=True, text=True)
+    assert done.returncode == 12 and "undo file" in sentence(done)
+    if undo.exists():
+        run("tux3", "undo", undo, damaged)
+    assert digest(damaged) == before
+
+
+@pytest.mark.parametrize("options", [("-n", "-y"), ("-p", "-y"), ("-y", "-a"), ("-p", "-n")])
+def test_only_one_of_them(run, damaged, options):
+    before = digest(damaged)
+    assert "only one" in sentence(run("fsck.tux3", *options, damaged, status=USAGE))
+    assert digest(damaged) == before
+
+
+@pytest.mark.parametrize("option", ["-p", "-a"])
+def test_careful(run, filled, option):
+    """What loses nothing is repaired; else nothing, and it is said who can."""
+    damage_totals(filled)
+    done = run("fsck.tux3", option, filled, status=CORRECTED)
+    assert ": put right: " in done.stdout and ", 0 lost" in done.stdout
+    run("fsck.tux3", "-f", filled)
+    damage_totals(filled)
+    damage_node(run, filled)
+    before = digest(filled)
+    done = run("fsck.tux3", option, filled, status=PROBLEMS)
+    assert "fsck.tux3 -y repairs" in sentence(done) and ": would be lost: " in done.stdout and "nothing was changed" in done.stdout
+    assert ": put right: " not in done.stdout and "repaired" not in done.stdout
+    assert digest(filled) == before
+
+
+@pytest.mark.parametrize("option", ["-y", "-p", "-a"])
+def test_clean_is_left_alone(run, build, filled, option):
+    """Also by those who could write; a log is no reason to."""
+    os.chmod(filled, 0o444)
+    add_to_log(build, filled)
+    before, when = digest(filled), os.stat(filled).st_mtime_ns
+    assert ": clean: " in run("fsck.tux3", option, filled).stdout
+    assert (digest(filled), os.stat(filled).st_mtime_ns) == (before, when)
+
+
+def test_a_clean_volume_is_checked_once(run, build, filled):
+    """Reads are counted: at boot nobody waits for two checks."""
+    counts = {}
+    for option in ("-n", "-a", "-p", "-y"):
+        traced = subprocess.run(["strace", "-f", "-c", "-e", "trace=pread64", f"{build}/fsck.tux3", option, filled], capture_output=True,
+                                text=True)
+        if "pread64" not in traced.stderr:
+            pytest.skip("no strace here")
+        counts[option] = int(next(line for line in traced.stderr.split("\n") if line.endswith("pread64")).split()[3])
+    assert len(set(counts.values())) == 1, counts
+
+
+def test_json(run, damaged, tmp_path):
+    undo = tmp_path / "undo"
+    problems = as_json(run("fsck.tux3", "--json", damaged, status=PROBLEMS))
+    assert "notes" not in problems and "written" not in problems["summary"]
+    refused = as_json(run("fsck.tux3", "-p", "--json", damaged, status=PROBLEMS))
+    assert refused["problems"] == problems["problems"] and not refused["summary"]["written"] and refused["summary"]["left"] == 1
+    assert "nothing was changed" in refused["summary"]["failure"]
+    result = as_json(run("fsck.tux3", "-y", "--json", "--undo", undo, damaged, status=CORRECTED))
+    summary = result["summary"]
+    assert result["problems"] == problems["problems"] and summary["problem_count"] == 1
+    assert summary["written"] and summary["left"] == 0 and summary["clean"] and summary["exit"] == CORRECTED and "failure" not in summary
+    assert summary["undo_file"] == str(undo)
+    kinds = [note["kind"] for note in result["notes"]]
+    assert {k: kinds.count(k) for k in ("mended", "found", "lost", "left")} == {**{k: summary[k] for k in ("mended", "found", "lost")}, "left": 0}
+    assert summary["lost"] > 0 and all(note["text"].endswith(".") and note["inode"] >= 0 for note in result["notes"])
+    clean = as_json(run("fsck.tux3", "-y", "--json", damaged))
+    assert clean["problems"] == clean["notes"] == [] and not clean["summary"]["written"]
+    assert as_json(run("fsck.tux3", "-y", "--json", "-l", "0", damaged))["problems"] == []
+
+
+def test_damaged_data_is_left(run, filled):
+    """Nobody knows what it was: it is not called clean, and -y does not hide it."""
+    extent = next(item for item in as_json(run("tux3", "show", "--json", filled, "path", "/big")) if item["type"] == "extent")
+    flip(filled, extent["addr"] * BLOCK + 10)
+    before = digest(filled)
+    done = run("fsck.tux3", "-y", "--data", filled, status=PROBLEMS)
+    assert "1 problem is left; nothing was changed" in done.stdout and "clean" not in done.stdout
+    assert digest(filled) == before
+    damage_node(run, filled)
+    done = run("fsck.tux3", "-y", "--data", filled, status=CORRECTED | PROBLEMS)
+    assert "1 problem is left\n" in done.stdout and ": repaired: " in done.stdout and "clean" not in done.stdout
+    assert as_json(run("fsck.tux3", "-y", "--data", "--json", filled, status=PROBLEMS))["summary"]["left"] == 1
+
+
+def test_a_volume_that_cannot_be_opened(run, filled):
+    """The root of the tree is gone: nothing can be checked before the repair, and its problems are told from there."""
+    anchor = next(a["anchor"] for a in as_json(run("tux3", "show", "--json", filled, "anchors")) if a["current"])
+    flip(filled, anchor["root_addr"] * BLOCK + 100)
+    before = as_json(run("fsck.tux3", "--json", filled, status=PROBLEMS))["summary"]
+    assert before["exit"] == PROBLEMS
+    done = run("fsck.tux3", "-y", filled, status=CORRECTED)
+    assert ": brought back: " in done.stdout or ": lost: " in done.stdout
+    assert "clean" in run("fsck.tux3", filled).stdout
+
+
+def test_without_anchors(run, filled):
+    size = os.path.getsize(filled)
+    for offset in (65536, 131072, size - 131072, size - 65536):
+        flip(filled, offset + 200)
+    before = digest(filled)
+    done = run("fsck.tux3", "-y", filled, status=None)
+    assert done.returncode == OPERATION and "anchor" in sentence(done)
+    assert digest(filled) == before
+    result = as_json(run("fsck.tux3", "-y", "--json", filled, status=OPERATION))
+    assert not result["summary"]["clean"] and not result["summary"]["written"]
+
+
+def test_not_a_volume(run, image, tmp_path):
+    zeros = image("16M")
+    for option in ("-y", "-p"):
+        assert "no Tux3 volume" in sentence(run("fsck.tux3", option, zeros, status=OPERATION))
+        assert "does not exist" in sentence(run("fsck.tux3", option, tmp_path / "none", status=OPERATION))
+    assert digest(zeros) == digest(image("16M")) and not os.path.exists(tmp_path / "none")
+
+
+def test_in_use(run, damaged, mount, tmp_path):
+    before, undo = digest(damaged), tmp_path / "undo"
+    m = mount(damaged, "ro")
+    with loop_device(damaged) as loop:
+        for name in (damaged, loop):
+            done = run("fsck.tux3", "-y", "--undo", undo, name, status=None)
+            assert done.returncode in (OPERATION, 12) and "in use" in sentence(done) and not undo.exists()
+    m.unmount()
+    assert digest(damaged) == before
+
+
+def test_mounted_read_only_and_clean(run, filled, mount):
+    """As the root filesystem at boot."""
+    m = mount(filled, "ro")
+    assert ": clean: " in run("fsck.tux3", "-a", filled).stdout
+    m.unmount()
+
+
+def test_file_that_may_only_be_read(run, damaged):
+    if os.geteuid() == 0:
+        subprocess.run(["chattr", "+i", damaged], capture_output=True)
+    try:
+        if os.access(damaged, os.W_OK):
+            pytest.skip("no immutable files here")
+        done = run("fsck.tux3", "-y", damaged, status=12)
+        assert "immutable" in sentence(done) or "permission" in sentence(done)
+    finally:
+        subprocess.run(["chattr", "-i", damaged], capture_output=True)
+
+
+# ---- interruptions ----
+
+@pytest.fixture(scope="module")
+def large(build, run, tmp_path_factory):
+    """So many inodes that a repair takes a moment."""
+    path = tmp_path_factory.mktemp("large") / "large.img"
+    run("mkfs.tux3", "-q", path, "16M")
+    volume = Volume(build, path)
+    for i in range(FILES):
+        if i % 250 == 0:
+            volume.mkdir(f"/d{i // 250}")
+        volume.lib.tux3_node_put(volume.node(f"/d{i // 250}/file-with-a-long-name-{i}", CREATE), 1)
+    volume.close()
+    damage_node(run, path, len(as_json(run("tux3", "show", "--json", path, "nodes"))) // 2)
+    return path.read_bytes()
+
+
+def interrupted(build, path, undo, which, delay):
+    """What it ended with; the signal comes so long after the undo file is there."""
+    process = subprocess.Popen([build / "fsck.tux3", "-y", "--undo", undo, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: undo.exists() or process.poll() is not None, "undo file")
+    time.sleep(delay)
+    process.send_signal(which)
+    said = process.communicate(timeout=60)[1]
+    return process.returncode, said
+
+
+def test_canceled(run, build, large, tmp_path):
+    """Before it is written: nothing was changed.  After that: it is finished."""
+    path, undo, ends = tmp_path / "x.img", tmp_path / "undo", set()
+    for turn in range(24):
+        path.write_bytes(large)
+        before = digest(path)
+        ended, said = interrupted(build, path, undo, signal.SIGINT, turn % 12 * 0.004)
+        ends.add(ended)
+        if ended == CANCELED:
+            assert "nothing was changed" in said and digest(path) == before and not undo.exists()
+            continue
+        assert ended == CORRECTED, (ended, said)
+        run("fsck.tux3", path)
+        run("tux3", "undo", undo, path)
+        assert digest(path) == before
+        undo.unlink()
+    assert CANCELED in ends
+
+
+def test_killed(run, build, large, tmp_path):
+    """Whenever it is: what was there can be put back, and the repair can be begun again."""
+    path, undo, killed = tmp_path / "x.img", tmp_path / "undo", 0
+    for turn in range(24):
+        path.write_bytes(large)
+        before = digest(path)
+        ended, _ = interrupted(build, path, undo, signal.SIGKILL, turn % 12 * 0.004)
+        killed += ended == -signal.SIGKILL
+        if turn % 2:
+            run("fsck.tux3", "-y", path, status=None)
+            run("fsck.tux3", path)
+        elif undo.exists():
+            run("tux3", "undo", undo, path)
+            assert digest(path) == before
+        undo.unlink(missing_ok=True)
+    assert killed

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * fsck.tux3 -y, -p: the repair itself is core/repair's; here is the device, the undo file in front of it, and what is told.
+ *
+ * The repair is worked out in memory, and then written.  Until then whoever cancels changes nothing; after that he waits.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "fsck.h"
+#include "core/device/device.h"
+#include "user/env/device_file.h"
+#include "user/env/device_undo.h"
+#include "user/env/device_wait.h"
+#include "user/env/undo_file.h"
+
+/* For the signal handler.  It runs in this thread: all others were started with these signals blocked. */
+static volatile enum { NOT_WRITTEN, WORKING, FINISHING, WRITTEN } phase;
+static struct tux3_device *volatile device_now;		/* WORKING */
+static const char *volatile undo_path_now;		/* an undo file that holds nothing yet */
+
+static void block_signals(bool block)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+int fsck_repair_cancel(void)
+{
+	if (phase == WRITTEN)
+		return 1;
+	if (phase == FINISHING || (phase == WORKING && atomic64_read(&device_now->writes)))
+		return -EBUSY;
+	if (undo_path_now)
+		unlink(undo_path_now);
+	return 0;
+}
+
+static void on_note(void *ctx, const struct repair_note *note)
+{
+	struct fsck *fsck = ctx;
+	struct fsck_note *more;
+	char *text = strdup(note->text);
+
+	if (text && fsck->note_count == fsck->note_room) {
+		fsck->note_room = max_t(u64, 2 * fsck->note_room, 64);
+		more = realloc(fsck->notes, fsck->note_room * sizeof(*more));
+		if (more)
+			fsck->notes = more;
+		else
+			fsck->note_room = fsck->note_count;
+	}
+	if (!text || fsck->note_count == fsck->note_room) {
+		free(text);
+		fsck->notes_missing = true;
+		return;
+	}
+	fsck->notes[fsck->note_count++] = (struct fsck_note){ .kind = note->kind, .ino = note->ino, .text = text };
+}
+
+/* ---- the undo file ---- */
+
+struct undoing {
+	struct tux3_device *below, *dev;	/* dev: what is written to; below, if there is no undo file */
+	struct undo_file *file;
+};
+
+static int undoing_begin(struct undoing *undoing, const char *path, char *why, size_t why_size)
+{
+	int err;
+
+	undoing->dev = undoing->below;
+	if (!path)
+		return 0;
+	err = tool_undo_create(path, undoing->below, &undoing->file, why, why_size);
+	if (err)
+		return err;
+	undoing->dev = device_undo_create(undoing->below, undoing->file);
+	if (undoing->dev)
+		return 0;
+	unlink(path);
+	undo_file_close(undoing->file);
+	snprintf(why, why_size, "not enough memory for an undo file");
+	return -ENOMEM;
+}
+
+/* ret: of the repair.  An undo file that holds nothing is removed. */
+static int undoing_end(struct undoing *undoing, int ret, char *why, size_t why_size)
+{
+	struct undo_file *file = undoing->file;
+	struct undo_left left;
+	int err = 0;
+
+	if (!file)
+		return ret;
+	undoing->dev->ops->close(undoing->dev);
+	if (file->err)
+		snprintf(why, why_size, "the undo file %.300s cannot be written (%s): the repair was not carried out", file->path,
+			 strerror(-file->err));
+	if (!file->seq) {
+		unlink(file->path);
+	} else if (!ret && !file->err) {
+		tool_undo_left(undoing->below, &left);
+		err = undo_file_end(file, &left);
+		if (err)
+			snprintf(why, why_size, "the repair was written, but the end of the undo file %.300s cannot be (%s)", file->path,
+				 strerror(-err));
+	}
+	undo_file_close(file);
+	return ret ? ret : err;
+}
+
+/* ---- the repair ---- */
+
+static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, size_t why_size)
+{
+	struct repair_options opts = {
+		.safe = fsck->mode == FSCK_SAFE, .note = on_note, .progress = fsck_on_progress, .ctx = fsck,
+		.problem = fsck->told ? NULL : fsck_on_problem,	/* they were told, unless there could be no check */
+	};
+	bool written;
+	int err;
+
+	err = undoing_begin(undoing, fsck->undo_path, why, why_size);
+	if (err)
+		return err;
+	undo_path_now = fsck->undo_path;
+	device_now = undoing->dev;
+	phase = WORKING;
+	block_signals(false);
+	err = volume_repair(undoing->dev, &opts, &fsck->repair, why, why_size);
+	progress_end(&fsck->progress);
+	written = atomic64_read(&undoing->dev->writes);
+	phase = written ? FINISHING : NOT_WRITTEN;
+	fsck->repair.written &= written;
+	err = undoing_end(undoing, err, why, why_size);
+	undo_path_now = NULL;
+	if (written)
+		phase = WRITTEN;
+	return err;
+}
+
+/* As others see it.  --data: the repair did not read the data. */
+static int look_again(struct fsck *fsck, char *why, size_t why_size)
+{
+	struct check_options opts = { .data = fsck->data, .all_groups = fsck->force, .progress = fsck_on_progress, .ctx = fsck };
+	struct volume_options open_opts = { };
+	int err = tool_open(fsck->path, &open_opts, &fsck->tool, NULL);
+
+	if (!err && fsck->data)
+		err = volume_check(fsck->tool.vol, &opts, &fsck->result);
+	progress_end(&fsck->progress);
+	if (err)
+		snprintf(why, why_size, "%.300s: cannot be checked after the repair: %s", fsck->path,
+			 fsck->tool.vol ? strerror(-err) : fsck->tool.why);
+	return err;
+}
+
+int fsck_repair(struct fsck *fsck, char *why, size_t why_size)
+{
+	struct undoing undoing = { };
+	int err, code;
+
+	fsck->tried = true;
+	fsck->left = fsck->problems;
+	device_wait_closed(fsck->path, true);
+	block_signals(true);
+	err = device_open_file(fsck->path, DEVICE_OPEN_WRITE, &undoing.below, why, why_size);
+	if (!err) {
+		err = repair_device(fsck, &undoing, why, why_size);
+		undoing.below->ops->close(undoing.below);
+	}
+	block_signals(false);
+	if (err == -ENOTRECOVERABLE)
+		return EXIT_PROBLEMS;
+	if (err)	/* if nothing was told, it could not even be checked */
+		return (fsck->told ? EXIT_PROBLEMS : 0) | EXIT_OPERATION;
+	why[0] = 0;
+	code = fsck->repair.written ? EXIT_CORRECTED : 0;
+	fsck->result = fsck->repair.check;
+	err = look_again(fsck, why, why_size);
+	if (err)
+		return code | EXIT_PROBLEMS | EXIT_OPERATION;
+	fsck->left = fsck->result.problems;
+	/* Nothing goes away by itself. */
+	if (!fsck->repair.written && !fsck->left)
+		fsck->left = fsck->problems;
+	return code | (fsck->left ? EXIT_PROBLEMS : 0);
+}
