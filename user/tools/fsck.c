@@ -325,7 +325,7 @@ static int open_failed(struct fsck *fsck, int err, bool device, char *why, size_
 	tool_close(&fsck->tool);
 	if (tool_open(fsck->path, &opts, &fsck->tool, NULL))
 		return EXIT_PROBLEMS;
-	snprintf(text, sizeof(text), "%s; the state before the log is checked instead", why);
+	snprintf(text, sizeof(text), "%.511s; the state before the log is checked instead", why);
 	if (!fsck->json)
 		printf("%s.\n", text);
 	else
@@ -385,6 +385,7 @@ static int run(struct fsck *fsck)
 			tool_error("%s: %s; fsck.tux3 -y repairs all the same", fsck->path, why);
 	}
 	tool_close(&fsck->tool);
+	fsck_repair_free(fsck);
 	return code;
 }
 

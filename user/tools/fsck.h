@@ -44,6 +44,7 @@ struct fsck {
  * something, a sentence in why.
  */
 int fsck_repair(struct fsck *fsck, char *why, size_t why_size);
+void fsck_repair_free(struct fsck *fsck);
 /* The program is to end (in a signal handler).  0: nothing was changed; -EBUSY: the repair is being written; 1: it was. */
 int fsck_repair_cancel(void);
 

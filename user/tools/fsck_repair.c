@@ -118,6 +118,16 @@ static int undoing_end(struct undoing *undoing, int ret, char *why, size_t why_s
 
 /* ---- the repair ---- */
 
+/* The core says why, but not of what, nor what became of it. */
+static void explain(const struct fsck *fsck, bool written, char *why, size_t why_size)
+{
+	char reason[512];
+
+	snprintf(reason, sizeof(reason), "%s", why);
+	snprintf(why, why_size, "%.300s: the repair failed %s: %s", fsck->path,
+		 written ? "after something was written" : "and nothing was changed", reason);
+}
+
 static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, size_t why_size)
 {
 	struct repair_options opts = {
@@ -137,6 +147,8 @@ static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, 
 	err = volume_repair(undoing->dev, &opts, &fsck->repair, why, why_size);
 	progress_end(&fsck->progress);
 	written = atomic64_read(&undoing->dev->writes);
+	if (err && err != -ENOTRECOVERABLE)
+		explain(fsck, written, why, why_size);
 	phase = written ? FINISHING : NOT_WRITTEN;
 	fsck->repair.written &= written;
 	err = undoing_end(undoing, err, why, why_size);
@@ -192,4 +204,12 @@ int fsck_repair(struct fsck *fsck, char *why, size_t why_size)
 	if (!fsck->repair.written && !fsck->left)
 		fsck->left = fsck->problems;
 	return code | (fsck->left ? EXIT_PROBLEMS : 0);
+}
+
+void fsck_repair_free(struct fsck *fsck)
+{
+	while (fsck->note_count)
+		free(fsck->notes[--fsck->note_count].text);
+	free(fsck->notes);
+	fsck->notes = NULL;
 }
