@@ -544,6 +544,13 @@ static int mend_items(struct survey *survey)
 	return err;
 }
 
+/* Are pieces of a target missing, in the middle or at its end?  All but the last are of one length. */
+static bool target_cut(const struct survey *survey)
+{
+	return survey->inline_gap || (survey->has_attr && survey->inline_len % TUX3_SYMLINK_PIECE == 0 &&
+				      survey->inline_len < le64_to_cpu(survey->attr.size));
+}
+
 /* Inline data is that of a small file, or the target of a symlink: whole, or it is of no use. */
 static int mend_inline(struct survey *survey)
 {
@@ -551,7 +558,7 @@ static int mend_inline(struct survey *survey)
 	bool link = S_ISLNK(survey->mode);
 	int err = 0;
 
-	if (survey->inline_len && ((survey->inline_gap && link) || (survey->types & 1u << TUX3_ITEM_EXTENT && !link))) {
+	if (survey->inline_len && ((link && target_cut(survey)) || (survey->types & 1u << TUX3_ITEM_EXTENT && !link))) {
 		err = drop_items(repair, survey->ino, TUX3_ITEM_INLINE, link ? "a part of the target is missing" :
 				 "the file has extents, too");
 		survey->inline_len = 0;

@@ -235,8 +235,7 @@ static int log_restart(struct repair *repair)
 	u32 len;
 
 	for (i = 0; i < ARRAY_SIZE(place) && !err; i++) {
-		if (i && !*place[i])
-			continue;
+		/* The second one is 0 where the log was cut: the next commit would choose it, but the anchor names both. */
 		if (!apply_blocks_valid(vol, *place[i], 1) || block_set_has(&repair->used, vol, *place[i]))
 			err = balloc_alloc(vol, BALLOC_LOG, 0, 1, 1, place[i], &len);
 	}

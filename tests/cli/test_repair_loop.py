@@ -35,21 +35,22 @@ def test_what_is_not_damaged_is_as_it_was(bases, tmp_path, number):
     tree.close()
     nothing = {"wiped": [], "flipped": [], "data": []}
     assert found == base.states[-1] and len(found) > 330
-    assert repair_loop.compare(found, base, nothing) == 0
+    assert repair_loop.compare(found, base, nothing, set()) == (0, 0)
     repair_loop.use(image)
     repair_loop.check_clean(image, "used", False)
 
 
 def test_wrong_content_is_seen(bases):
-    base = bases.of(0)
+    base, nothing = bases.of(0), {"flipped": []}
     found = dict(base.states[-1])
-    path = next(path for path, (_, content, _) in found.items() if len(content) > 100)
-    mode, content, values = found[path]
-    found[path] = mode, content[:50] + b"?" + content[51:], values
+    path = next(path for path, seen in found.items() if len(seen.content) > 100)
+    seen = found[path]
+    found[path] = seen._replace(content=seen.content[:50] + b"?" + seen.content[51:])
     with pytest.raises(repair_loop.Failure, match="wrong content"):
-        repair_loop.compare(found, base, {"flipped": []})
-    found[path] = mode, -5, values
-    assert repair_loop.compare(found, base, {"flipped": []}) == 0
+        repair_loop.compare(found, base, nothing, {seen.ino + 1})
+    assert repair_loop.compare(found, base, nothing, {seen.ino}) == (1, 0)
+    found[path] = seen._replace(content=-5)
+    assert repair_loop.compare(found, base, nothing, set()) == (0, 0)
 
 
 def test_damage_is_seen_and_has_right_checksums_where_it_should(bases, tmp_path):

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Repair: single damages, each of which was once repaired wrongly.
+ */
+#include "support_image.h"
+#include "support_lib.h"
+#include "core/open.h"
+#include "core/format/anchor.h"
+#include "core/repair/repair.h"
+#include "core/tree/tree.h"
+
+#include <string.h>
+
+#define BYTES	(32u << 20)
+#define TARGET	3000u
+
+struct told {
+	u64 ino;	/* of which something is lost */
+	u32 lost;
+};
+
+static void on_note(void *ctx, const struct repair_note *note)
+{
+	struct told *told = ctx;
+
+	if (note->kind != REPAIR_LOST)
+		return;
+	told->lost++;
+	if (note->ino)
+		told->ino = note->ino;
+}
+
+/* It comes to its end, nothing is left, and a second one has nothing to do. */
+static void repair(struct bed *bed, struct told *told)
+{
+	struct repair_options opts = { .note = on_note, .ctx = told }, none = {};
+	struct repair_result result;
+	char why[300] = "";
+	int err;
+
+	memset(told, 0, sizeof(*told));
+	err = volume_repair(bed->dev, &opts, &result, why, sizeof(why));
+	if (err)
+		print_error("repair: %d, %s\n", err, why);
+	assert_int_equal(err, 0);
+	assert_true(result.written);
+	assert_int_equal(result.notes[REPAIR_LEFT], 0);
+	assert_int_equal(result.check.problems, 0);
+	assert_int_equal(volume_repair(bed->dev, &none, &result, why, sizeof(why)), 0);
+	assert_false(result.written);
+}
+
+/* ---- a log that must be cut ---- */
+
+/* The block of the log with this place in the order of their numbers, among those of the anchor's log. */
+static u8 *log_block(struct bed *bed, u32 place)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	u8 *bytes = device_memory_bytes(bed->dev);
+	u64 addr, seq, first;
+	struct volume *vol;
+	char why[256];
+
+	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	first = le64_to_cpu(vol->anchor.log_seq);
+	for (addr = 1; addr < vol->total_blocks; addr++) {
+		const struct disk_log *log = (const void *)(bytes + (addr << vol->block_shift));
+
+		seq = le64_to_cpu(log->seq);
+		if (le32_to_cpu(log->magic) == TUX3_LOG_MAGIC && le64_to_cpu(log->addr) == addr && seq == first + place)
+			break;
+	}
+	assert_true(addr < vol->total_blocks);
+	assert_ok(volume_close(vol));
+	return bytes + (addr << 12);
+}
+
+/* Where the log was cut is said in the new anchor, with both of its places. */
+static void test_log_damaged_in_its_middle(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	char path[40];
+	struct told told;
+	u32 place, n;
+	u8 *copy = malloc(BYTES);
+
+	assert_non_null(copy);
+	bed_make(&bed, BYTES, 4096);
+	for (n = 0; n < 12; n++) {
+		sprintf(path, "/file%u", n);
+		tux3_node_put(bed_file(&bed, path), 1);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	bed_crash(&bed);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
+	for (place = 0; place < 8; place++) {
+		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
+		memset(log_block(&bed, place), 0x55, 4096);
+		repair(&bed, &told);
+		assert_true(told.lost);
+		bed_open(&bed);
+		for (n = 0; n < 12; n++) {
+			struct tux3_node *node;
+
+			sprintf(path, "/file%u", n);
+			node = bed_find(&bed, path);
+			assert_int_equal(!!node, n < place);
+			if (node)
+				tux3_node_put(node, 1);
+		}
+		tux3_node_put(bed_file(&bed, "/after"), 1);
+		bed_check(&bed);
+		bed_close(&bed);
+	}
+	free(copy);
+	bed.dev->ops->close(bed.dev);
+}
+
+/* ---- a target that lost its end ---- */
+
+static void remove_pieces(struct bed *bed, u64 ino, u64 from, u64 to)
+{
+	struct image image = { .dev = bed->dev };
+	struct volume *vol = image_edit_begin(&image);
+
+	assert_non_null(vol);
+	for (; from < to; from += TUX3_SYMLINK_PIECE) {
+		struct tree_key key = tree_key(ino, TUX3_ITEM_INLINE, from);
+
+		assert_ok(tree_delete(vol, &key));
+	}
+	assert_ok(image_edit_end(vol));
+}
+
+/* A part of a target would lead elsewhere: none is better, and is told. */
+static void test_symlink_cut_short(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	char target[TARGET + 1], got[TARGET + 1];
+	u64 from;
+
+	memset(target, 't', TARGET);
+	target[TARGET] = 0;
+	for (from = 0; from < TARGET; from += TUX3_SYMLINK_PIECE) {
+		struct tux3_node *node;
+		struct told told;
+		u64 ino;
+
+		bed_make(&bed, BYTES, 4096);
+		assert_ok(tux3_symlink(bed.root, NULL, "link", target, &node));
+		ino = tux3_node_ino(node);
+		tux3_node_put(node, 1);
+		bed_close(&bed);
+		remove_pieces(&bed, ino, from, TARGET);
+		repair(&bed, &told);
+		assert_int_equal(told.ino, ino);
+		bed_open(&bed);
+		assert_ok(tux3_lookup(bed.root, NULL, "link", &node));
+		assert_true(tux3_readlink(node, got, sizeof(got)) < 0);
+		tux3_node_put(node, 1);
+		bed_free(&bed);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_log_damaged_in_its_middle),
+		cmocka_unit_test(test_symlink_cut_short),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
