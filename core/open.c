@@ -393,6 +393,8 @@ int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
 	dev->block_size = 1u << TUX3_MIN_BLOCK_SHIFT;
 	volume_default_options(vol);
 	err = volume_read_anchor(dev, &vol->anchor, &vol->anchor_slot, why, why_size);
+	if (err && err != -EOPNOTSUPP && opts->mend && opts->mend->anchor)
+		err = opts->mend->anchor(opts->mend, dev, &vol->anchor, why, why_size);
 	if (!err)
 		err = volume_set_geometry(vol, why, why_size);
 	if (!err) {

@@ -36,6 +36,8 @@ struct volume;
 
 /* For repair (repair.h): what does not fit together while a volume is opened does not end it. */
 struct volume_mend {
+	/* No anchor is whole: make one up; or NULL.  0, or -errno and why. */
+	int (*anchor)(struct volume_mend *mend, struct tux3_device *dev, struct disk_anchor *anchor, char *why, size_t why_size);
 	/* Before the log is replayed: make the tree of the anchor one that can be used. */
 	int (*tree)(struct volume_mend *mend, struct volume *vol);
 	/* Something of the log was left out: a sentence. */

@@ -456,6 +456,8 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 
 	memset(result, 0, sizeof(*result));
 	snprintf(why, why_size, "out of memory");
+	if (opts->search)
+		repair.mend.anchor = repair_search;
 	repair.item = kvmalloc(room, GFP_KERNEL);
 	repair.chain = kvmalloc(room, GFP_KERNEL);
 	if (repair.item && repair.chain)

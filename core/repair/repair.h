@@ -44,6 +44,11 @@ struct repair_options {
 	 * Write only if nothing is lost by it (no note is REPAIR_LOST); else -ENOTRECOVERABLE, and the device is as it was.
 	 */
 	bool safe;
+	/*
+	 * Where there is no anchor: search the device for a volume.  Only if the user says so: what is there may be of an older
+	 * volume, which another filesystem has overwritten in part.
+	 */
+	bool search;
 	void (*note)(void *ctx, const struct repair_note *note);
 	/* Called for each problem that the first check tells, before anything is changed.  May be NULL. */
 	void (*problem)(void *ctx, const struct check_problem *problem);

@@ -3,7 +3,7 @@
  * What the files of repair share: repair.c (the driver), repair_tree.c (nodes that cannot be used, and the search for leaves),
  * repair_space.c (blocks in use, free maps, writing it all), repair_inode.c (the items of one inode), repair_names.c
  * (names, parents,
- * lost+found), repair_blocks.c (blocks that two claim).
+ * lost+found), repair_blocks.c (blocks that two claim), repair_anchor.c (a volume without anchors).
  *
  * All of it belongs to one call of volume_repair(): no locking, but for tree->sem, which edits ask for.
  */
@@ -66,6 +66,9 @@ int repair_get_attr(struct repair *repair, u64 ino, struct disk_attr *attr);	/* 
 int repair_set_attr(struct repair *repair, u64 ino, const struct disk_attr *attr);
 /* Attributes of an inode that has none, of a kind that mode says. */
 void repair_default_attr(struct repair *repair, u32 mode, struct disk_attr *attr);
+
+/* repair_anchor.c */
+int repair_search(struct volume_mend *mend, struct tux3_device *dev, struct disk_anchor *anchor, char *why, size_t why_size);
 
 /* repair_tree.c */
 int repair_tree(struct volume_mend *mend, struct volume *vol);

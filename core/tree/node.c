@@ -116,7 +116,7 @@ struct node_link inner_link(const struct disk_node *node, u32 pos)
 
 /* ---- checking ---- */
 
-static u32 node_checksum(struct volume *vol, const struct disk_node *node)
+u32 node_checksum(const struct disk_node *node, u32 block_size)
 {
 	const u32 after = offsetof(struct disk_node, crc) + sizeof(node->crc);
 	const __le32 zero = 0;
@@ -124,7 +124,7 @@ static u32 node_checksum(struct volume *vol, const struct disk_node *node)
 
 	crc = crc32c(~0u, node, offsetof(struct disk_node, crc));
 	crc = crc32c(crc, &zero, sizeof(zero));
-	return crc32c(crc, (const u8 *)node + after, vol->block_size - after);
+	return crc32c(crc, (const u8 *)node + after, block_size - after);
 }
 
 static bool item_in_order(const struct disk_item *first, const struct disk_item *item)
@@ -234,7 +234,7 @@ static int seal_check(struct volume *vol, const struct disk_node *node, char *wh
 		snprintf(why, why_size, "it is not a tree node (magic %08x)", le32_to_cpu(node->magic));
 		return -EIO;
 	}
-	crc = node_checksum(vol, node);
+	crc = node_checksum(node, vol->block_size);
 	if (le32_to_cpu(node->crc) != crc) {
 		snprintf(why, why_size, "checksum %08x, expected %08x", crc, le32_to_cpu(node->crc));
 		return -EIO;
@@ -314,7 +314,7 @@ void node_seal(struct volume *vol, void *data)
 	struct disk_node *node = data;
 
 	node_clear_unused(vol, node);
-	node->crc = cpu_to_le32(node_checksum(vol, node));
+	node->crc = cpu_to_le32(node_checksum(node, vol->block_size));
 }
 
 int node_seal_checked(struct volume *vol, const struct node_buffer *buffer)
@@ -330,7 +330,7 @@ int node_seal_checked(struct volume *vol, const struct node_buffer *buffer)
 		volume_warn(vol, "the tree node for block %llu is not as it must be: %s; it is not written",
 			    (unsigned long long)buffer->addr, why);
 	else
-		node->crc = cpu_to_le32(node_checksum(vol, node));
+		node->crc = cpu_to_le32(node_checksum(node, vol->block_size));
 	return err;
 }
 

@@ -134,6 +134,7 @@ static inline u32 inner_max(u32 block_size)
 	return node_room(block_size) / sizeof(struct disk_branch);
 }
 
+u32 node_checksum(const struct disk_node *node, u32 block_size);	/* what its crc should be */
 u32 node_used(const struct disk_node *node, u32 block_size);
 
 /* First and last key of a node that is not empty. */

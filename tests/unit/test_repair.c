@@ -424,6 +424,53 @@ static void test_interrupted(void **state)
 	bed.dev->ops->close(bed.dev);
 }
 
+/* Without any anchor: what was there at the last unify comes back, if one asks for a search. */
+static void no_anchors(u32 block_size)
+{
+	struct bed bed = { .quota = true, .opts.manual = true };
+	static struct told told;
+	struct repair_options opts = { .note = on_note, .ctx = &told };
+	struct repair_result result;
+	char why[300];
+	u64 whole;
+	u32 n;
+
+	memset(&told, 0, sizeof(told));
+	told.print = getenv("TUX3_TEST_SEED");
+	check_begin("no_anchors", 1);
+	bed_make(&bed, BYTES, block_size);
+	fill(&bed, 0, FILES, false);
+	bed_close(&bed);
+	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++)
+		memset((u8 *)device_memory_bytes(bed.dev) + anchor_slot_offset(BYTES, n), 0xee, 4096);
+	check(volume_repair(bed.dev, &opts, &result, why, sizeof(why)) && !result.written);
+	opts.search = true;
+	opts.safe = true;
+	check(volume_repair(bed.dev, &opts, &result, why, sizeof(why)) == -ENOTRECOVERABLE);
+	opts.safe = false;
+	if (volume_repair(bed.dev, &opts, &result, why, sizeof(why)))
+		fail_msg("%s", why);
+	check(!problems(&bed));
+	bed_open(&bed);
+	whole = compare(&bed, &told, true);
+	assert_int_equal(whole, FILES);
+	use(&bed);
+	bed_close(&bed);
+	check(!problems(&bed));
+	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
+		struct disk_anchor anchor;
+
+		assert_int_equal(volume_read_anchor_slot(bed.dev, n, &anchor, why, sizeof(why)), 0);
+	}
+	bed.dev->ops->close(bed.dev);
+}
+
+static void test_no_anchors(void **state)
+{
+	no_anchors(4096);
+	no_anchors(16384);
+}
+
 /* A volume that is full to the last block can be repaired, too. */
 static void test_full(void **state)
 {
@@ -483,6 +530,7 @@ int main(void)
 		cmocka_unit_test(test_large_blocks),
 		cmocka_unit_test(test_interrupted),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_no_anchors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
