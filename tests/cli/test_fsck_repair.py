@@ -222,6 +222,23 @@ def test_without_anchors(run, filled):
     assert not result["summary"]["clean"] and not result["summary"]["written"]
 
 
+def test_search(run, filled, tmp_path):
+    """Without anchors: only on demand, and then all comes back that was not in the log; undo puts the damage back."""
+    size, undo = os.path.getsize(filled), tmp_path / "undo"
+    was = as_json(run("fsck.tux3", "--json", filled))["summary"]
+    for offset in (65536, 131072, size - 131072, size - 65536):
+        flip(filled, offset + 200)
+    before = digest(filled)
+    assert "--search goes with -y" in sentence(run("fsck.tux3", "-p", "--search", filled, status=USAGE))
+    done = run("fsck.tux3", "-y", "--search", "--undo", undo, filled, status=CORRECTED)
+    assert ": lost: All anchors" in done.stdout
+    now = as_json(run("fsck.tux3", "--data", "--json", filled))["summary"]
+    assert [now[what] for what in ("clean", "inodes", "names", "xattrs", "extents")] == \
+        [was[what] for what in ("clean", "inodes", "names", "xattrs", "extents")]
+    assert "put back" in run("tux3", "undo", "-f", undo, filled).stdout
+    assert digest(filled) == before
+
+
 def test_not_a_volume(run, image, tmp_path):
     zeros = image("16M")
     for option in ("-y", "-p"):

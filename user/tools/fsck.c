@@ -29,6 +29,7 @@ static const char help[] =
 "  -p, -a                   for boot scripts: repair if nothing is lost by it, else change nothing\n"
 "  -y, --yes                repair all that can be; what has no place goes to lost+found\n"
 "      --undo FILE          with -y or -p: save what is overwritten; tux3 undo FILE puts it back\n"
+"      --search             with -y: where no anchor is left, search the whole device for the volume\n"
 "  -f, --force              also read the free maps of groups that nothing says were ever used\n"
 "      --data               also read all file data and verify its checksums\n"
 "      --json               the result as JSON\n"
@@ -47,12 +48,13 @@ static const char help[] =
 "Exit code 0: clean; 1: repaired; 4: problems left; 8: could not do it; 16: wrong use; 32: canceled;\n"
 "5 and 12 are sums.\n";
 
-enum { OPTION_DATA = 256, OPTION_JSON, OPTION_UNDO };
+enum { OPTION_DATA = 256, OPTION_JSON, OPTION_UNDO, OPTION_SEARCH };
 
 static const struct option options[] = {
 	{ "no", no_argument, NULL, 'n' },
 	{ "yes", no_argument, NULL, 'y' },
 	{ "undo", required_argument, NULL, OPTION_UNDO },
+	{ "search", no_argument, NULL, OPTION_SEARCH },
 	{ "force", no_argument, NULL, 'f' },
 	{ "data", no_argument, NULL, OPTION_DATA },
 	{ "json", no_argument, NULL, OPTION_JSON },
@@ -315,7 +317,7 @@ static int fail(struct fsck *fsck, int code, const char *why)
 static int open_failed(struct fsck *fsck, int err, bool device, char *why, size_t why_size)
 {
 	struct volume_options opts = { .no_recovery = true };
-	bool damaged = err == -EIO || err == -EUCLEAN || err == -EILSEQ;
+	bool damaged = err == -EIO || err == -EUCLEAN || err == -EILSEQ || (fsck->search && err == -EINVAL);
 	char text[sizeof(fsck->tool.why) + 64];
 
 	snprintf(why, why_size, "%s", fsck->tool.why);
@@ -413,6 +415,9 @@ static int parse_option(struct fsck *fsck, int option, const char *value)
 	case OPTION_UNDO:
 		fsck->undo_path = value;
 		return 0;
+	case OPTION_SEARCH:
+		fsck->search = true;
+		return 0;
 	case 'f':
 		fsck->force = true;
 		return 0;
@@ -478,6 +483,8 @@ int main(int argc, char **argv)
 	if (optind + 1 < argc)
 		return tool_usage("\"%s\" is one argument too many: one volume at a time.", argv[optind + 1]);
 	fsck.path = argv[optind];
+	if (fsck.search && fsck.mode != FSCK_ALL)
+		return tool_usage("--search goes with -y: what it finds is not all that there was.");
 	ret = check_undo_path(&fsck);
 	if (ret)
 		return ret;

@@ -24,7 +24,7 @@ struct fsck {
 	const char *path, *undo_path;
 	enum fsck_mode mode;
 	bool mode_given;
-	bool data, force, json, verbose;
+	bool data, force, json, verbose, search;
 	u64 limit, told;
 	struct progress progress;
 	struct tool_volume tool;

@@ -131,7 +131,7 @@ static void explain(const struct fsck *fsck, bool written, char *why, size_t why
 static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, size_t why_size)
 {
 	struct repair_options opts = {
-		.safe = fsck->mode == FSCK_SAFE, .note = on_note, .progress = fsck_on_progress, .ctx = fsck,
+		.safe = fsck->mode == FSCK_SAFE, .search = fsck->search, .note = on_note, .progress = fsck_on_progress, .ctx = fsck,
 		.problem = fsck->told ? NULL : fsck_on_problem,	/* they were told, unless there could be no check */
 	};
 	bool written;
