@@ -369,7 +369,7 @@ class Volume:
         self.delta = commit.delta
         table = {1: self.item_set, 2: self.item_delete, 3: self.attr_set, 4: self.inode_delete, 5: self.dirent_set,
                  6: self.dirent_delete, 7: self.xattr_set, 8: self.xattr_set, 9: self.extent_map, 10: self.extent_punch,
-                 11: self.group_touched, 12: self.tree_merge}
+                 11: self.group_touched, 12: self.tree_merge, 13: self.xattr_punch}
         for kind, payload in self.records(commit):
             expect(kind in table, f"record type {kind}")
             self.deleting = kind == 8
@@ -493,6 +493,11 @@ class Volume:
         """Changes which node an item is in, not the items."""
         _, offset, level, right = struct.unpack("<QQII", payload)
         expect(level < 13 and right < 2, "a merge")
+
+    def xattr_punch(self, payload):
+        ino, first, last = struct.unpack("<QQQ", payload)
+        for key in [key for key in self.items if key[:2] == (ino, XATTR) and first <= key[2] <= last]:
+            del self.items[key]
 
     # ---- intents ----
 

@@ -111,12 +111,15 @@ SET_UID, SET_GID, SET_PROJID = 2, 4, 1024
 class Tree(Volume):
     """An open volume, with the calls that only we need.  What fails says so by a negative number."""
 
-    def __init__(self, path):
+    def __init__(self, path, **options):
         try:
-            super().__init__(build(), path)
+            super().__init__(build(), path, **options)
         except AssertionError as e:
             raise Failure(f"it cannot be opened: {e}") from None
-        lib, void, u64 = self.lib, ctypes.c_void_p, ctypes.c_uint64
+
+    def declare(self, lib):
+        super().declare(lib)
+        void, u64 = ctypes.c_void_p, ctypes.c_uint64
         lib.tux3_read.restype = lib.tux3_getxattr.restype = lib.tux3_listxattr.restype = ctypes.c_ssize_t
         lib.tux3_read.argtypes = [void, ctypes.c_char_p, ctypes.c_size_t, u64]
         lib.tux3_getxattr.argtypes = [void, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]

@@ -12,11 +12,28 @@ STRIDE = 65536
 CREATE, PARENTS = 2, 8
 
 
-class Volume:
-    """An image opened with libtux3.so."""
+class Options(ctypes.Structure):
+    """struct tux3_options of tux3.h."""
+    _fields_ = [(name, ctypes.c_bool) for name in ("read_only", "no_recovery", "accept_last", "cut_log", "manual", "sync_io")] + \
+        [(name, ctypes.c_uint32) for name in ("age_ms", "delta_ms")] + \
+        [(name, ctypes.c_uint64) for name in ("dirty_bytes", "dirty_limit_bytes", "log_blocks", "cache_bytes", "data_cache_bytes",
+                                              "names_cached")] + \
+        [(name, ctypes.c_uint32) for name in ("fsync", "atime")] + [(name, ctypes.c_bool) for name in ("no_quota", "costs")] + \
+        [("write_rate", ctypes.c_uint64)]
 
-    def __init__(self, build, path):
-        self.lib = lib = ctypes.CDLL(str(Path(build) / "libtux3.so"))
+
+class Volume:
+    """An image opened with libtux3.so; options as in tux3.h."""
+
+    def __init__(self, build, path, **options):
+        self.lib = ctypes.CDLL(str(Path(build) / "libtux3.so"))
+        self.declare(self.lib)
+        self.handle = ctypes.c_void_p()
+        why = ctypes.create_string_buffer(512)
+        err = self.lib.tux3_open(os.fsencode(path), ctypes.byref(Options(**options)), ctypes.byref(self.handle), why, 512)
+        assert err == 0, why.value
+
+    def declare(self, lib):
         lib.tux3_write.restype = ctypes.c_ssize_t
         lib.tux3_write.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
         lib.tux3_node_put.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
@@ -34,10 +51,6 @@ class Volume:
         lib.tux3_node_ino.argtypes = [ctypes.c_void_p]
         lib.tux3_path_mkdir.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32]
         lib.tux3_path_unlink.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
-        self.handle = ctypes.c_void_p()
-        why = ctypes.create_string_buffer(512)
-        err = lib.tux3_open(os.fsencode(path), None, ctypes.byref(self.handle), why, 512)
-        assert err == 0, why.value
 
     def node(self, path, flags=0):
         node = ctypes.c_void_p()

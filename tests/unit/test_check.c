@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "support_image.h"
+#include "user/env/device_memory.h"
 #include "core/format/anchor.h"
 #include "core/format/name_hash.h"
 #include "core/open.h"
@@ -894,6 +895,22 @@ static void damage_make(struct image *copy, const struct damage *damage)
 		assert_int_equal(image_edit_end(vol), 0);
 }
 
+/* For tests/golden/make_golden.py, which names a folder: the bytes as a file there. */
+static void keep(const struct image *kept, const char *name, unsigned int number)
+{
+	const char *folder = getenv("TUX3_KEEP_DAMAGED");
+	char path[512];
+	FILE *file;
+
+	if (!folder)
+		return;
+	snprintf(path, sizeof(path), "%s/%s-%u.img", folder, name, number);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(device_memory_bytes(kept->dev), IMAGE_BYTES, 1, file), 1);
+	assert_int_equal(fclose(file), 0);
+}
+
 static bool damage_found(const struct damage *damage)
 {
 	unsigned int codes[FOUND_MAX], i;
@@ -902,6 +919,7 @@ static bool damage_found(const struct damage *damage)
 	int count;
 
 	damage_make(&copy, damage);
+	keep(&copy, check_problem_name(damage->code), (unsigned int)(damage - damages));
 	count = image_check(&copy, damage->code >= 900, codes, FOUND_MAX, false);
 	for (i = 0; (int)i < count; i++)
 		found |= codes[i] == damage->code;
@@ -919,6 +937,8 @@ static void test_damages(void **state)
 {
 	unsigned int i, failed = 0;
 
+	keep(&plain, "good", 0);
+	keep(&counted, "good", 1);
 	for (i = 0; i < ARRAY_SIZE(damages); i++)
 		failed += !damage_found(&damages[i]);
 	assert_int_equal(failed, 0);
