@@ -18,6 +18,7 @@
 
 #define NAME_TEXT 300u
 #define NSEC_IN_SEC 1000000000u
+#define FILL_ROOM	32u	/* of so many blocks one is to be free, or none is taken for what reads as an error */
 
 /* What there is. */
 struct survey {
@@ -30,6 +31,7 @@ struct survey {
 	u32 mode;
 	u64 inline_len;
 	u32 inline_first;		/* bytes of the piece at offset 0 */
+	bool target_lost;		/* of a symlink, which is a file now */
 	bool inline_gap, inline_more;	/* pieces are missing; there are others than that one */
 	u64 extent_end, written_end;	/* file blocks behind the last extent, and the last that is not unwritten */
 	u64 blocks, entries, subdirs;
@@ -572,6 +574,7 @@ static int mend_inline(struct survey *survey)
 			    (unsigned long long)survey->ino);
 		survey->mode = (survey->mode & ~S_IFMT) | S_IFREG;
 		survey->attr.size = 0;
+		survey->target_lost = true;
 	}
 	return err;
 }
@@ -597,12 +600,8 @@ static u64 choose_size(struct survey *survey, u32 *flags)
 		*flags |= TUX3_ATTR_INLINE;
 		return survey->inline_len;
 	}
-	if (*flags & TUX3_ATTR_INLINE && size && !survey->extent_end) {
-		repair_note(survey->repair, REPAIR_LOST, survey->ino, "The %llu bytes of inode %llu: the file is empty now",
-			    (unsigned long long)size,
-			    (unsigned long long)survey->ino);
+	if (*flags & TUX3_ATTR_INLINE && size && !survey->extent_end)
 		size = 0;
-	}
 	*flags &= ~TUX3_ATTR_INLINE;
 	if (size > TUX3_SIZE_MAX)
 		return written;
@@ -708,6 +707,35 @@ static int fill_gaps(struct survey *survey, u64 lost, u64 *filled)
 	return err == -ENOSPC || err == -EIO ? 0 : err;
 }
 
+/*
+ * How long the file was nobody knows any more, or what its few bytes were: it gets one more block, so that reading this place is an
+ * error.
+ */
+static int fill_end(struct survey *survey, const struct disk_attr *was, u32 was_flags, u64 *filled)
+{
+	struct repair *repair = survey->repair;
+	struct volume *vol = repair->vol;
+	u64 bytes = survey->has_attr ? le64_to_cpu(was->size) : 0, block = survey->extent_end;
+	bool emptied = was_flags & TUX3_ATTR_INLINE && bytes && !block;
+	u32 count = 0;
+	int err = 0;
+
+	if (survey->inline_len || (survey->has_attr && !emptied))
+		return 0;
+	/* A full volume needs its blocks for the tree. */
+	if (wants_csum(repair, 0) && atomic64_read(&vol->balloc.free_blocks) > (s64)(vol->total_blocks / FILL_ROOM) &&
+	    block + 1 < TUX3_SIZE_MAX >> vol->block_shift)
+		err = fill_part(repair, survey->ino, block, 1, &count);
+	if (!err && count) {
+		*filled += count;
+		survey->attr.size = cpu_to_le64(emptied ? min_t(u64, bytes, vol->block_size) : (block + 1) << vol->block_shift);
+	}
+	if (emptied)
+		repair_note(repair, REPAIR_LOST, survey->ino, "The %llu bytes of inode %llu: %s", (unsigned long long)bytes,
+			    (unsigned long long)survey->ino, count ? "reading them is an error" : "the file is empty now");
+	return err == -ENOSPC || err == -EIO ? 0 : err;
+}
+
 static int mend_attr(struct survey *survey, const struct disk_attr *was)
 {
 	struct repair *repair = survey->repair;
@@ -735,11 +763,13 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	}
 	if (lost && survey->has_attr && S_ISREG(survey->mode) && !(flags & TUX3_ATTR_INLINE) && wants_csum(repair, 0))
 		err = fill_gaps(survey, lost, &filled);
+	if (!err && S_ISREG(survey->mode) && !survey->target_lost)
+		err = fill_end(survey, was, le32_to_cpu(was->flags), &filled);
 	if (err)
 		return err;
 	attr->flags = cpu_to_le32(flags);
 	attr->blocks = cpu_to_le64(survey->blocks + filled);
-	if (survey->has_attr && !survey->attr_odd && !memcmp(was, attr, sizeof(*attr)))
+	if (survey->has_attr && !survey->attr_odd && !filled && !memcmp(was, attr, sizeof(*attr)))
 		return 0;
 	if (survey->has_attr && lost)
 		repair_note(repair, REPAIR_LOST, survey->ino, "%llu blocks of inode %llu: where they were, reading %s",
@@ -750,8 +780,9 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 			    (unsigned long long)survey->ino);
 	else
 		repair_note(repair, REPAIR_LOST, survey->ino,
-			    "The attributes of inode %llu: owner, permissions, times and how long it was exactly; it has new ones",
-			    (unsigned long long)survey->ino);
+			    "The attributes of inode %llu: owner, permissions, times and how long it was exactly; it has new ones%s",
+			    (unsigned long long)survey->ino,
+			    filled ? ", and reading its end is an error" : "");
 	return repair_set_attr(repair, survey->ino, attr);
 }
 

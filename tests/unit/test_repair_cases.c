@@ -120,17 +120,14 @@ static void test_log_damaged_in_its_middle(void **state)
 
 /* ---- a target that lost its end ---- */
 
-static void remove_pieces(struct bed *bed, u64 ino, u64 from, u64 to)
+static void remove_items(struct bed *bed, u64 ino, u8 type, u64 from, u64 to)
 {
 	struct image image = { .dev = bed->dev };
 	struct volume *vol = image_edit_begin(&image);
+	struct tree_key first = tree_key(ino, type, from), last = tree_key(ino, type, to);
 
 	assert_non_null(vol);
-	for (; from < to; from += TUX3_SYMLINK_PIECE) {
-		struct tree_key key = tree_key(ino, TUX3_ITEM_INLINE, from);
-
-		assert_ok(tree_delete(vol, &key));
-	}
+	assert_true(tree_delete_range(vol, &first, &last, U32_MAX, NULL, NULL, NULL) > 0);
 	assert_ok(image_edit_end(vol));
 }
 
@@ -153,7 +150,7 @@ static void test_symlink_cut_short(void **state)
 		ino = tux3_node_ino(node);
 		tux3_node_put(node, 1);
 		bed_close(&bed);
-		remove_pieces(&bed, ino, from, TARGET);
+		remove_items(&bed, ino, TUX3_ITEM_INLINE, from, TARGET);
 		repair(&bed, &told);
 		assert_int_equal(told.ino, ino);
 		bed_open(&bed);
@@ -164,11 +161,87 @@ static void test_symlink_cut_short(void **state)
 	}
 }
 
+/* ---- files of which it is not known how long they were, or what was in them ---- */
+
+/* What can be read is right, and it does not end without an error. */
+static void lose_and_read(u32 bytes, u8 type, u64 readable)
+{
+	static u8 data[20000], got[40000];
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	struct told told;
+	u64 ino, at;
+	ssize_t done;
+
+	memset(data, 'd', sizeof(data));
+	bed_make(&bed, BYTES, 4096);
+	node = bed_file(&bed, "/file");
+	ino = tux3_node_ino(node);
+	assert_int_equal(tux3_write(node, data, bytes, 0), bytes);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	remove_items(&bed, ino, type, 0, U64_MAX);
+	repair(&bed, &told);
+	assert_int_equal(told.ino, ino);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_true(stat.size);
+	for (at = 0; at < readable; at += done) {
+		done = tux3_read(node, got + at, readable - at, at);
+		assert_true(done > 0);
+	}
+	assert_memory_equal(got, data, min_t(u64, readable, bytes));
+	assert_int_equal(tux3_read(node, got, stat.size - at, at), -EIO);
+	assert_ok(tux3_truncate(node, min_t(u64, readable, bytes)));
+	assert_int_equal(tux3_write(node, data, bytes, 0), bytes);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+static void test_what_is_lost_of_a_file_reads_as_an_error(void **state)
+{
+	lose_and_read(10000, TUX3_ITEM_ATTR, 12288);
+	lose_and_read(8192, TUX3_ITEM_ATTR, 8192);
+	lose_and_read(100, TUX3_ITEM_INLINE, 0);
+	lose_and_read(10000, TUX3_ITEM_EXTENT, 0);
+}
+
+/* An inline file without attributes is as long as its data. */
+static void test_inline_data_says_how_long_it_is(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node = NULL;
+	struct told told;
+	char got[100];
+	u64 ino;
+
+	bed_make(&bed, BYTES, 4096);
+	node = bed_file(&bed, "/file");
+	ino = tux3_node_ino(node);
+	assert_int_equal(tux3_write(node, "contents", 8, 0), 8);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	remove_items(&bed, ino, TUX3_ITEM_ATTR, 0, 0);
+	repair(&bed, &told);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	assert_int_equal(tux3_read(node, got, sizeof(got), 0), 8);
+	assert_memory_equal(got, "contents", 8);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_log_damaged_in_its_middle),
 		cmocka_unit_test(test_symlink_cut_short),
+		cmocka_unit_test(test_what_is_lost_of_a_file_reads_as_an_error),
+		cmocka_unit_test(test_inline_data_says_how_long_it_is),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
