@@ -17,7 +17,12 @@
 #include "user/env/undo_file.h"
 
 /* For the signal handler.  It runs in this thread: all others were started with these signals blocked. */
-static volatile enum { NOT_WRITTEN, WORKING, FINISHING, WRITTEN } phase;
+static volatile enum {
+	NOT_WRITTEN,
+	WORKING,
+	FINISHING,		/* also while it is told what was done */
+	READING_DATA,		/* after it was written: that may take long */
+} phase;
 static struct tux3_device *volatile device_now;		/* WORKING */
 static const char *volatile undo_path_now;		/* an undo file that holds nothing yet */
 
@@ -33,7 +38,7 @@ static void block_signals(bool block)
 
 int fsck_repair_cancel(void)
 {
-	if (phase == WRITTEN)
+	if (phase == READING_DATA)
 		return 1;
 	if (phase == FINISHING || (phase == WORKING && atomic64_read(&device_now->writes)))
 		return -EBUSY;
@@ -153,8 +158,6 @@ static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, 
 	fsck->repair.written &= written;
 	err = undoing_end(undoing, err, why, why_size);
 	undo_path_now = NULL;
-	if (written)
-		phase = WRITTEN;
 	return err;
 }
 
@@ -165,8 +168,13 @@ static int look_again(struct fsck *fsck, char *why, size_t why_size)
 	struct volume_options open_opts = { };
 	int err = tool_open(fsck->path, &open_opts, &fsck->tool, NULL);
 
-	if (!err && fsck->data)
+	if (!err && fsck->data) {
+		if (fsck->repair.written)
+			phase = READING_DATA;
 		err = volume_check(fsck->tool.vol, &opts, &fsck->result);
+		if (fsck->repair.written)
+			phase = FINISHING;
+	}
 	progress_end(&fsck->progress);
 	if (err)
 		snprintf(why, why_size, "%.300s: cannot be checked after the repair: %s", fsck->path,
