@@ -15,6 +15,7 @@ and with a name, itself and each directory above it, in a directory's leaf or in
 
 The images are on a tmpfs; ext4 and xfs are mounted on this kernel by loop devices, read-only after the damage.
 """
+import functools
 import os
 import random
 import re
@@ -34,6 +35,7 @@ from common import (ROOT, Row, Tux3Mount, c_program, describe_directory, disk_sp
 sys.path.insert(0, str(ROOT / "tests/cli"))
 import format_reader  # noqa: E402
 
+c_program = functools.cache(c_program)  # built once
 BLOCK = 4096
 FRACTIONS = (0.1, 1, 5)  # percent
 TIMEOUT_S = 900

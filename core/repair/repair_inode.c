@@ -570,7 +570,7 @@ static int mend_inline(struct survey *survey)
 		survey->inline_len = survey->inline_first;
 	}
 	if (!err && link && !survey->inline_len) {
-		repair_note(repair, REPAIR_LOST, survey->ino, "The target of symlink %llu: it is an empty file now",
+		repair_note(repair, REPAIR_LOST, survey->ino, "The target of symlink %llu: it is a file now",
 			    (unsigned long long)survey->ino);
 		survey->mode = (survey->mode & ~S_IFMT) | S_IFREG;
 		survey->attr.size = 0;
@@ -716,7 +716,7 @@ static int fill_end(struct survey *survey, const struct disk_attr *was, u32 was_
 	struct repair *repair = survey->repair;
 	struct volume *vol = repair->vol;
 	u64 bytes = survey->has_attr ? le64_to_cpu(was->size) : 0, block = survey->extent_end;
-	bool emptied = was_flags & TUX3_ATTR_INLINE && bytes && !block;
+	bool emptied = (survey->target_lost || was_flags & TUX3_ATTR_INLINE) && bytes && !block;
 	u32 count = 0;
 	int err = 0;
 
@@ -763,7 +763,7 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	}
 	if (lost && survey->has_attr && S_ISREG(survey->mode) && !(flags & TUX3_ATTR_INLINE) && wants_csum(repair, 0))
 		err = fill_gaps(survey, lost, &filled);
-	if (!err && S_ISREG(survey->mode) && !survey->target_lost)
+	if (!err && S_ISREG(survey->mode))
 		err = fill_end(survey, was, le32_to_cpu(was->flags), &filled);
 	if (err)
 		return err;

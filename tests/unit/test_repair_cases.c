@@ -156,7 +156,9 @@ static void test_symlink_cut_short(void **state)
 		bed_open(&bed);
 		assert_ok(tux3_lookup(bed.root, NULL, "link", &node));
 		assert_true(tux3_readlink(node, got, sizeof(got)) < 0);
+		assert_int_equal(tux3_read(node, got, TARGET, 0), -EIO);
 		tux3_node_put(node, 1);
+		assert_ok(tux3_unlink(bed.root, NULL, "link"));
 		bed_free(&bed);
 	}
 }
