@@ -19,7 +19,7 @@
 #define FILES		240u
 #define DIRECTORIES	12u
 #define FILE_MAX	(40u << 10)
-#define SEEDS		60u
+#define SEEDS		FEWER(60u, 10u)
 
 /* ---- a volume with everything ---- */
 
@@ -400,7 +400,7 @@ static void test_interrupted(void **state)
 	tux3_abandon(bed.volume);
 	find_places(&bed, &places);
 	memcpy(copy, bytes, BYTES);
-	for (round = 0; round < 4; round++) {
+	for (round = 0; round < FEWER(4, 1); round++) {
 		random = test_seed + round;
 		memcpy(bytes, copy, BYTES);
 		damage(&bed, &places, &random, 3 + round);
@@ -496,7 +496,7 @@ static void test_full(void **state)
 	bed_close(&bed);
 	find_places(&bed, &places);
 	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
-	for (round = 0; round < 20; round++) {
+	for (round = 0; round < FEWER(20, 5); round++) {
 		random = test_seed + round;
 		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
 		damage(&bed, &places, &random, 1 + round);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "fsck.h"
 #include "core/device/device.h"
+#include "core/format/anchor.h"
 #include "user/env/device_file.h"
 #include "user/env/device_undo.h"
 #include "user/env/device_wait.h"
@@ -123,14 +124,18 @@ static int undoing_end(struct undoing *undoing, int ret, char *why, size_t why_s
 
 /* ---- the repair ---- */
 
-/* The core says why, but not of what, nor what became of it. */
-static void explain(const struct fsck *fsck, bool written, char *why, size_t why_size)
+/* The core says why, but not of what, nor what became of it, nor what else there is. */
+static void explain(const struct fsck *fsck, struct tux3_device *dev, bool written, char *why, size_t why_size)
 {
-	char reason[512];
+	struct disk_anchor anchor;
+	char reason[512], ignored[256];
+	bool lost;
 
 	snprintf(reason, sizeof(reason), "%s", why);
-	snprintf(why, why_size, "%.300s: the repair failed %s: %s", fsck->path,
-		 written ? "after something was written" : "and nothing was changed", reason);
+	lost = !fsck->search && volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored));
+	snprintf(why, why_size, "%.300s: the repair failed %s: %s%s", fsck->path,
+		 written ? "after something was written" : "and nothing was changed", reason,
+		 lost ? "; fsck.tux3 -y --search looks for what is left" : "");
 }
 
 static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, size_t why_size)
@@ -153,7 +158,7 @@ static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, 
 	progress_end(&fsck->progress);
 	written = atomic64_read(&undoing->dev->writes);
 	if (err && err != -ENOTRECOVERABLE)
-		explain(fsck, written, why, why_size);
+		explain(fsck, undoing->below, written, why, why_size);
 	phase = written ? FINISHING : NOT_WRITTEN;
 	fsck->repair.written &= written;
 	err = undoing_end(undoing, err, why, why_size);
