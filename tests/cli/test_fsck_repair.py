@@ -220,6 +220,7 @@ def test_without_anchors(run, filled):
     assert digest(filled) == before
     result = as_json(run("fsck.tux3", "-y", "--json", filled, status=OPERATION))
     assert not result["summary"]["clean"] and not result["summary"]["written"]
+    assert "--search looks for what is left" in result["summary"]["failure"]
 
 
 def test_search(run, filled, tmp_path):
@@ -235,8 +236,14 @@ def test_search(run, filled, tmp_path):
     now = as_json(run("fsck.tux3", "--data", "--json", filled))["summary"]
     assert [now[what] for what in ("clean", "inodes", "names", "xattrs", "extents")] == \
         [was[what] for what in ("clean", "inodes", "names", "xattrs", "extents")]
-    assert "put back" in run("tux3", "undo", "-f", undo, filled).stdout
+    assert "put back" in run("tux3", "undo", undo, filled).stdout
     assert digest(filled) == before
+
+
+def test_search_finds_nothing_where_there_is_nothing(run, image):
+    zeros = image("16M")
+    sentence(run("fsck.tux3", "-y", "--search", zeros, status=OPERATION))
+    assert digest(zeros) == digest(image("16M"))
 
 
 def test_not_a_volume(run, image, tmp_path):
