@@ -218,7 +218,7 @@ class Tux3Mounted:
 class Ext4(System):
     name, mkfs, check = "ext4", ["mkfs.ext4", "-q", "-F", "-b", str(BLOCK)], ["e2fsck", "-fn"]
     programs = ("mkfs.ext4", "e2fsck", "e2image", "dumpe2fs", "debugfs")
-    repair_text = "e2fsck -fy; if it ends with 8 or more, e2fsck -fy -b 32768 -B 4096"
+    repair_text = "e2fsck -fy; if it ends with 8 or more, e2fsck -fy -b 32768 -B 4096; again while it ends with 4, three times"
     mounted_options = "ro,noload,loop"
 
     @staticmethod
@@ -238,8 +238,13 @@ class Ext4(System):
         return blocks - {block for part in journal for block in numbers(part)}
 
     def repair(self, image, outcome):
-        if outcome.run("e2fsck", "-fy", image) >= 8:
-            outcome.run("e2fsck", "-fy", "-b", 32768, "-B", BLOCK, image)
+        code = outcome.run("e2fsck", "-fy", image)
+        if code >= 8:
+            code = outcome.run("e2fsck", "-fy", "-b", 32768, "-B", BLOCK, image)
+        for _ in range(3):
+            if code != 4:  # errors left: its next run mends them
+                break
+            code = outcome.run("e2fsck", "-fy", image)
 
 
 class Xfs(System):
