@@ -464,6 +464,7 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 		err = repair_device(&repair, dev, why, why_size);
 	kvfree(repair.problems.entries);
 	kvfree(repair.claims.entries);
+	kvfree(repair.made.entries);
 	kvfree(repair.item);
 	kvfree(repair.chain);
 	return err;

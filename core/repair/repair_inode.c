@@ -736,6 +736,15 @@ static int fill_end(struct survey *survey, const struct disk_attr *was, u32 was_
 	return err == -ENOSPC || err == -EIO ? 0 : err;
 }
 
+static int note_made(struct repair *repair, u64 ino)
+{
+	u64 *made = repair_add(&repair->made, sizeof(*made));
+
+	if (made)
+		*made = ino;
+	return made ? 0 : -ENOMEM;
+}
+
 static int mend_attr(struct survey *survey, const struct disk_attr *was)
 {
 	struct repair *repair = survey->repair;
@@ -778,6 +787,8 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	else if (survey->has_attr)
 		repair_note(repair, REPAIR_MENDED, survey->ino, "The attributes of inode %llu say what it has",
 			    (unsigned long long)survey->ino);
+	else if (note_made(repair, survey->ino))
+		return -ENOMEM;
 	else
 		repair_note(repair, REPAIR_LOST, survey->ino,
 			    "The attributes of inode %llu: owner, permissions, times and how long it was exactly; it has new ones%s",
@@ -841,4 +852,33 @@ int repair_inode(struct repair *repair, u64 ino)
 		err = mend_surveyed(&survey);
 	kvfree(survey.odd.entries);
 	return err;
+}
+
+static bool was_made(struct repair *repair, u64 ino)
+{
+	const u64 *made = repair->made.entries;
+	u64 i;
+
+	for (i = 0; i < repair->made.count; i++)
+		if (made[i] == ino)
+			return true;
+	return false;
+}
+
+int repair_take_kind(struct repair *repair, u64 ino, u32 kind)
+{
+	struct survey survey;
+	int err;
+
+	if (!S_ISLNK(kind) || !was_made(repair, ino))
+		return 0;
+	err = survey_inode(repair, ino, &survey);
+	kvfree(survey.odd.entries);
+	if (err || !S_ISREG(le32_to_cpu(survey.attr.mode)) || !survey.inline_len || survey.types & 1u << TUX3_ITEM_EXTENT)
+		return err;
+	repair_default_attr(repair, S_IFLNK, &survey.attr);
+	err = repair_set_attr(repair, ino, &survey.attr);
+	if (!err)
+		err = repair_inode(repair, ino);
+	return err ? err : 1;
 }

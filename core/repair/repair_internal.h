@@ -45,6 +45,7 @@ struct repair {
 	u64 data_total, unwritten_total, inode_total;	/* counted along with used */
 	struct repair_table problems;	/* struct repair_problem: of this round */
 	u64 changes;			/* edits so far, and free maps set right */
+	struct repair_table made;	/* u64: inodes that got new attributes */
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
@@ -89,6 +90,8 @@ int repair_write(struct repair *repair, char *why, size_t why_size);
 
 /* repair_inode.c: everything that can be judged within an inode. */
 int repair_inode(struct repair *repair, u64 ino);
+/* A symlink, says a name of an inode that got new attributes: if it can be one, it is.  1: it is now; 0, -errno. */
+int repair_take_kind(struct repair *repair, u64 ino, u32 kind);
 bool repair_name_possible(const u8 *name, u32 len);
 
 /* repair_names.c */

@@ -363,6 +363,10 @@ static int mend_name_type(struct repair *repair, u64 dir, u64 ino, const u8 *nam
 	entry = dirent_find(repair, dir, name, len, &total);
 	if (!entry || get_unaligned_le64(&entry->ino) != ino || entry->type == (mode & S_IFMT) >> 12)
 		return 0;
+	err = repair_take_kind(repair, ino, (u32)entry->type << 12);
+	if (err)
+		return min(err, 0);
+	entry = dirent_find(repair, dir, name, len, &total);	/* again: it is in repair->chain */
 	entry->type = (mode & S_IFMT) >> 12;
 	repair_note(repair, REPAIR_MENDED, dir, "The name %s in directory %llu says of what type inode %llu is", text,
 		    (unsigned long long)dir,

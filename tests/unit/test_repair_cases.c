@@ -163,6 +163,37 @@ static void test_symlink_cut_short(void **state)
 	}
 }
 
+/* ---- inodes of which it is not known what they were ---- */
+
+/* Without attributes and parent pointers, the name says what an inode is. */
+static void test_kind_by_its_name(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	struct told told;
+	char got[64];
+	u64 ino;
+
+	bed_make(&bed, BYTES, 4096);
+	assert_ok(tux3_symlink(bed.root, NULL, "link", "to/somewhere", &node));
+	ino = tux3_node_ino(node);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	remove_items(&bed, ino, TUX3_ITEM_PARENT, 0, U64_MAX);
+	remove_items(&bed, ino, TUX3_ITEM_ATTR, 0, 0);
+	repair(&bed, &told);
+	assert_int_equal(told.ino, ino);
+	bed_open(&bed);
+	assert_ok(tux3_lookup(bed.root, NULL, "link", &node));
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_true(S_ISLNK(stat.mode));
+	assert_int_equal(tux3_readlink(node, got, sizeof(got)), 12);
+	assert_memory_equal(got, "to/somewhere", 12);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* ---- files of which it is not known how long they were, or what was in them ---- */
 
 /* What can be read is right, and it does not end without an error. */
@@ -242,6 +273,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_log_damaged_in_its_middle),
 		cmocka_unit_test(test_symlink_cut_short),
+		cmocka_unit_test(test_kind_by_its_name),
 		cmocka_unit_test(test_what_is_lost_of_a_file_reads_as_an_error),
 		cmocka_unit_test(test_inline_data_says_how_long_it_is),
 	};
