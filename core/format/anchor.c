@@ -44,7 +44,8 @@ int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t
 	else if (shift < TUX3_MIN_BLOCK_SHIFT || shift > TUX3_MAX_BLOCK_SHIFT ||
 		 le32_to_cpu(anchor->group_blocks) != ((1u << shift) - sizeof(struct disk_map)) * 8 ||
 		 total > (U64_MAX >> 1) >> shift || total << shift < TUX3_MIN_VOLUME_BYTES ||
-		 (total << shift) % TUX3_ANCHOR_STRIDE || le32_to_cpu(anchor->root_level) > TUX3_MAX_LEVEL)
+		 (total << shift) % TUX3_ANCHOR_STRIDE || le32_to_cpu(anchor->root_level) > TUX3_MAX_LEVEL ||
+		 le64_to_cpu(anchor->delta) >= S64_MAX)
 		snprintf(why, why_size, "the anchor at byte %llu describes an impossible volume",
 			 (unsigned long long)offset);
 	else
