@@ -70,7 +70,7 @@ const struct disk_xattr *check_next_xattr(struct check_chain *chain)
 	return chain_next(chain, check_xattr_size);
 }
 
-static bool name_valid(const u8 *name, u32 len)
+bool check_name_valid(const u8 *name, u32 len)
 {
 	if (!len || (len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.'))
 		return false;
@@ -95,7 +95,7 @@ static int dirent_check(struct check *check, const struct tree_key *key, const s
 	u64 hash = name_hash(check->vol, key->ino, TUX3_ITEM_DIRENT, (const char *)entry->name, entry->len);
 	char text[NAME_TEXT];
 
-	if (!name_valid(entry->name, entry->len)) {
+	if (!check_name_valid(entry->name, entry->len)) {
 		check_name_text(text, sizeof(text), entry->name, entry->len);
 		check_problem(check, DIRENT_NAME, key->ino, 0, text, key->ino);
 	}

@@ -134,6 +134,7 @@ struct check_inode *check_inode_find(struct check *check, u64 ino);	/* NULL: non
 void check_name_text(char *text, size_t size, const void *name, u32 len);	/* quoted, for detail */
 
 /* check_items.c */
+bool check_mode_known(u32 mode);		/* is it one of the file types? */
 int check_item(struct check *check, const struct tree_key *key, const void *data, u32 len, u64 addr);
 int check_inode_finish(struct check *check);
 
@@ -150,6 +151,7 @@ struct check_chain {
 const struct disk_dirent *check_next_dirent(struct check_chain *chain);
 const struct disk_parent *check_next_parent(struct check_chain *chain);
 const struct disk_xattr *check_next_xattr(struct check_chain *chain);
+bool check_name_valid(const u8 *name, u32 len);	/* can a file have it? */
 int check_dirents(struct check *check, const struct tree_key *key, const void *data, u32 len);
 int check_parents(struct check *check, const struct tree_key *key, const void *data, u32 len);
 int check_xattrs(struct check *check, const struct tree_key *key, const void *data, u32 len);

@@ -104,7 +104,7 @@ static void inode_check_times(struct check *check)
 	}
 }
 
-static bool mode_known(u32 mode)
+bool check_mode_known(u32 mode)
 {
 	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
 	       S_ISFIFO(mode) || S_ISSOCK(mode);
@@ -128,7 +128,7 @@ static int check_attr(struct check *check, const struct tree_key *key, const voi
 	inode->mode = now->mode & S_IFMT;
 	inode->nlink = now->nlink;
 	inode_count_kind(check->result, now->mode);
-	if (!mode_known(now->mode))
+	if (!check_mode_known(now->mode))
 		check_problem(check, ATTR_MODE, now->ino, 0, NULL, now->ino, now->mode);
 	if (now->flags & ~TUX3_ATTR_KNOWN)
 		check_problem(check, ATTR_FLAGS, now->ino, 0, NULL, now->ino, now->flags);
@@ -365,7 +365,7 @@ int check_item(struct check *check, const struct tree_key *key, const void *data
 		return check_problem(check, ITEM_INO, key->ino, addr, NULL, key->type, key->ino);
 	if (item_kinds[key->type].at_zero && key->offset)
 		return check_problem(check, ITEM_OFFSET, key->ino, addr, NULL, key->ino, key->type, key->offset);
-	if (now->has_attr && mode_known(now->mode) && !(item_kinds[key->type].kinds & KIND(now->mode & S_IFMT)) &&
+	if (now->has_attr && check_mode_known(now->mode) && !(item_kinds[key->type].kinds & KIND(now->mode & S_IFMT)) &&
 	    !(now->wrong_types & TYPE_BIT(key->type))) {
 		now->wrong_types |= TYPE_BIT(key->type);
 		check_problem(check, TYPE_ITEMS, key->ino, addr, NULL, key->ino, now->mode, key->type);

@@ -63,13 +63,6 @@ struct entry_view {
 	bool bad;
 };
 
-bool repair_name_possible(const u8 *name, u32 len)
-{
-	if (!len || (len == 1 && name[0] == '.') || (len == 2 && name[0] == '.' && name[1] == '.'))
-		return false;
-	return !memchr(name, '/', len) && !memchr(name, 0, len);
-}
-
 static bool xattr_possible(struct repair *repair, const struct disk_xattr *entry)
 {
 	const u8 *value = entry->name + entry->len;
@@ -102,13 +95,13 @@ static const void *next_entry(struct repair *repair, const struct tree_key *key,
 		entry = dirent = check_next_dirent(chain);
 		view->name = dirent ? dirent->name : NULL;
 		view->name_len = dirent ? dirent->len : 0;
-		view->bad = dirent && !repair_name_possible(dirent->name, dirent->len);
+		view->bad = dirent && !check_name_valid(dirent->name, dirent->len);
 		break;
 	case TUX3_ITEM_PARENT:
 		entry = parent = check_next_parent(chain);
 		view->name = parent ? parent->name : NULL;
 		view->name_len = parent ? parent->len : 0;
-		view->bad = parent && !repair_name_possible(parent->name, parent->len);
+		view->bad = parent && !check_name_valid(parent->name, parent->len);
 		ino = parent ? get_unaligned_le64(&parent->dir) : 0;
 		break;
 	default:
@@ -474,12 +467,6 @@ static u32 kind_by_names(struct repair *repair, u64 ino)
 	return 0;
 }
 
-static bool mode_possible(u32 mode)
-{
-	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) || S_ISFIFO(mode) ||
-		S_ISSOCK(mode);
-}
-
 static u32 choose_kind(struct survey *survey)
 {
 	u32 kind = kind_by_names(survey->repair, survey->ino);
@@ -490,7 +477,7 @@ static u32 choose_kind(struct survey *survey)
 		return S_IFREG;
 	if (survey->types & 1u << TUX3_ITEM_INLINE)
 		return S_ISLNK(kind) ? S_IFLNK : S_IFREG;
-	return mode_possible(kind) ? kind & S_IFMT : S_IFREG;
+	return check_mode_known(kind) ? kind & S_IFMT : S_IFREG;
 }
 
 /* ---- putting right ---- */
@@ -809,7 +796,7 @@ static int mend_surveyed(struct survey *survey)
 	if (!survey->has_attr) {
 		repair_default_attr(repair, choose_kind(survey), &survey->attr);
 		survey->mode = le32_to_cpu(survey->attr.mode);
-	} else if (!mode_possible(survey->mode)) {
+	} else if (!check_mode_known(survey->mode)) {
 		survey->mode = (survey->mode & 07777) | choose_kind(survey);
 	}
 	mode = survey->mode;

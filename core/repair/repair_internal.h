@@ -92,7 +92,6 @@ int repair_write(struct repair *repair, char *why, size_t why_size);
 int repair_inode(struct repair *repair, u64 ino);
 /* A symlink, says a name of an inode that got new attributes: if it can be one, it is.  1: it is now; 0, -errno. */
 int repair_take_kind(struct repair *repair, u64 ino, u32 kind);
-bool repair_name_possible(const u8 *name, u32 len);
 
 /* repair_names.c */
 int repair_name_problem(struct repair *repair, const struct repair_problem *problem);

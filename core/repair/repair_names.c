@@ -409,7 +409,7 @@ static int mend_dangling_parent(struct repair *repair, u64 ino, u64 dir, const u
 		err = names_limit(repair, ino, U32_MAX, &names);
 	if (err)
 		return err;
-	drop = ino == TUX3_INO_ROOT || names || !repair_name_possible(name, len) || is_deleted(repair, ino) ||
+	drop = ino == TUX3_INO_ROOT || names || !check_name_valid(name, len) || is_deleted(repair, ino) ||
 		dirent_find(repair, dir, name, len, &total);
 	if (!drop && kind_of(repair, dir, &dir_mode)) {
 		if (may_be_made(dir) && dir != ino)
