@@ -269,8 +269,8 @@ static int need_lost_found(struct repair *repair)
 int repair_connect(struct repair *repair, u64 ino)
 {
 	struct disk_attr attr;
-	char name[32];
-	u32 names;
+	u32 names, total, n;
+	char name[40];
 	int err;
 
 	if (ino == TUX3_INO_ROOT || repair_get_attr(repair, ino, &attr))
@@ -283,6 +283,8 @@ int repair_connect(struct repair *repair, u64 ino)
 		if (err)
 			return err == -EAGAIN ? 0 : err;
 		scnprintf(name, sizeof(name), "#%llu", (unsigned long long)ino);
+		for (n = 2; dirent_find(repair, repair->lost_found, (u8 *)name, strlen(name), &total); n++)
+			scnprintf(name, sizeof(name), "#%llu.%u", (unsigned long long)ino, n);
 		err = dirent_add(repair, repair->lost_found, (u8 *)name, strlen(name), ino, le32_to_cpu(attr.mode));
 		if (!err)
 			err = pointer_add(repair, ino, repair->lost_found, (u8 *)name, strlen(name));

@@ -53,6 +53,7 @@ def test_repaired_and_undone(run, damaged, tmp_path):
     undo, before = tmp_path / "undo", digest(damaged)
     done = run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
     assert "node-bad" in done.stdout and ": lost: " in done.stdout and ": repaired: " in done.stdout and done.stderr == ""
+    assert ' Path: "/' in done.stdout
     assert f"tux3 undo {undo} {damaged}" in done.stdout
     assert digest(damaged) != before
     assert "clean" in run("fsck.tux3", "-y", "--data", damaged).stdout
@@ -177,6 +178,10 @@ def test_json(run, damaged, tmp_path):
     assert result["problems"] == problems["problems"] and summary["problem_count"] == 1
     assert summary["written"] and summary["left"] == 0 and summary["clean"] and summary["exit"] == CORRECTED and "failure" not in summary
     assert summary["undo_file"] == str(undo)
+    of_files = [note for note in result["notes"] if note.get("path", "/") != "/"]
+    assert of_files
+    for note in of_files[:5]:
+        assert note["path"] in run("tux3", "path", damaged, note["inode"]).stdout.splitlines()
     kinds = [note["kind"] for note in result["notes"]]
     assert {k: kinds.count(k) for k in ("mended", "found", "lost", "left")} == {**{k: summary[k] for k in ("mended", "found", "lost")}, "left": 0}
     assert summary["lost"] > 0 and all(note["text"].endswith(".") and note["inode"] >= 0 for note in result["notes"])

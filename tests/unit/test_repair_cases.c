@@ -194,6 +194,34 @@ static void test_kind_by_its_name(void **state)
 	bed_free(&bed);
 }
 
+/* A name in lost+found may be taken, by a repair before this one. */
+static void test_lost_and_found_twice(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct told told;
+	char name[60];
+	u64 ino;
+
+	bed_make(&bed, BYTES, 4096);
+	node = bed_file(&bed, "/file");
+	ino = tux3_node_ino(node);
+	tux3_node_put(node, 1);
+	sprintf(name, "/lost+found/#%llu", (unsigned long long)ino);
+	tux3_node_put(bed_file(&bed, name), 1);
+	bed_close(&bed);
+	remove_items(&bed, ino, TUX3_ITEM_PARENT, 0, U64_MAX);
+	remove_items(&bed, TUX3_INO_ROOT, TUX3_ITEM_DIRENT, 0, U64_MAX);	/* lost+found comes back by its own pointer */
+	repair(&bed, &told);
+	bed_open(&bed);
+	strcat(name, ".2");
+	node = bed_find(&bed, name);
+	assert_non_null(node);
+	assert_int_equal(tux3_node_ino(node), ino);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* ---- files of which it is not known how long they were, or what was in them ---- */
 
 /* What can be read is right, and it does not end without an error. */
@@ -274,6 +302,7 @@ int main(void)
 		cmocka_unit_test(test_log_damaged_in_its_middle),
 		cmocka_unit_test(test_symlink_cut_short),
 		cmocka_unit_test(test_kind_by_its_name),
+		cmocka_unit_test(test_lost_and_found_twice),
 		cmocka_unit_test(test_what_is_lost_of_a_file_reads_as_an_error),
 		cmocka_unit_test(test_inline_data_says_how_long_it_is),
 	};

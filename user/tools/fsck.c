@@ -18,6 +18,7 @@
 #include "tux3.h"
 
 #define PROBLEMS_TOLD 1000u
+#define PATH_SHOWN	4096u		/* longer ones are not */
 
 static const char help[] =
 "fsck.tux3 [OPTION]... DEVICE|FILE\n"
@@ -185,15 +186,36 @@ static void tell_clean(const struct fsck *fsck)
 	       fsck->data ? ", all data has the right checksums" : "");
 }
 
+/* Where what the note is of is now; NULL: nowhere. */
+static const char *note_path(const struct fsck *fsck, const struct fsck_note *note, char *text, size_t size)
+{
+	return note->ino && fsck->tool.vol ? path_first(fsck->tool.vol, note->ino, text, size) : NULL;
+}
+
+static void tell_note(const struct fsck *fsck, const struct fsck_note *note, bool done)
+{
+	static const char *const words[REPAIR_KINDS] = { "put right", "brought back", "lost", "left" };
+	char text[PATH_SHOWN], shown[4 * PATH_SHOWN + 8];
+	const char *path = note_path(fsck, note, text, sizeof(text));
+	struct show_buffer out;
+
+	printf("%s: %s%s: %s", fsck->path, done ? "" : "would be ", words[note->kind], note->text);
+	if (path) {
+		show_init(&out, shown, sizeof(shown), false);
+		show_bytes(&out, NULL, path, strlen(path));
+		printf(" Path: %s.", shown);
+	}
+	putchar('\n');
+}
+
 /* done: it was carried out; else only what would be lost matters. */
 static void tell_notes(const struct fsck *fsck, bool done)
 {
-	static const char *const words[REPAIR_KINDS] = { "put right", "brought back", "lost", "left" };
 	u64 i;
 
 	for (i = 0; i < fsck->note_count; i++)
 		if (done || fsck->notes[i].kind == REPAIR_LOST)
-			printf("%s: %s%s: %s\n", fsck->path, done ? "" : "would be ", words[fsck->notes[i].kind], fsck->notes[i].text);
+			tell_note(fsck, &fsck->notes[i], done);
 	if (fsck->notes_missing)
 		printf("%s: there was no memory to keep all that is to be said\n", fsck->path);
 }
@@ -235,17 +257,21 @@ static void tell_end(const struct fsck *fsck, int code)
 static void json_notes(const struct fsck *fsck)
 {
 	static const char *const kinds[REPAIR_KINDS] = { "mended", "found", "lost", "left" };
-	char text[4096];
+	char text[8 * PATH_SHOWN], name[PATH_SHOWN];
 	struct show_buffer out;
+	const char *path;
 	u64 i;
 
 	printf("], \"notes\": [");
 	for (i = 0; i < fsck->note_count; i++) {
+		path = note_path(fsck, &fsck->notes[i], name, sizeof(name));
 		show_init(&out, text, sizeof(text), true);
 		show_begin(&out, NULL);
 		show_string(&out, "kind", kinds[fsck->notes[i].kind]);
 		show_u64(&out, "inode", fsck->notes[i].ino);
 		show_string(&out, "text", fsck->notes[i].text);
+		if (path)
+			show_bytes(&out, "path", path, strlen(path));
 		show_end(&out);
 		printf("%s\n    %s", i ? "," : "", text);
 	}

@@ -34,26 +34,9 @@ struct path {
 	u64 ino;		/* the one that is asked for */
 	u8 *parents;		/* copies of its parent pointers, a chain of so many bytes */
 	u32 bytes;
-	char *text;		/* of PATH_BYTES the last ones are in use, from at on */
-	size_t at;
+	struct path_text text;	/* of PATH_BYTES */
 	int err;
 };
-
-/* The parent pointer of a directory. */
-struct above {
-	struct path *path;
-	u64 dir;		/* that it is in; 0: none was found */
-};
-
-static int path_prepend(struct path *path, const void *name, u32 len)
-{
-	if (path->at <= len)
-		return -ENAMETOOLONG;
-	path->at -= len;
-	memcpy(path->text + path->at, name, len);
-	path->text[--path->at] = '/';
-	return 0;
-}
 
 static int for_each_parent(struct volume *vol, u64 ino, tree_item_fn fn, void *ctx)
 {
@@ -62,49 +45,19 @@ static int for_each_parent(struct volume *vol, u64 ino, tree_item_fn fn, void *c
 	return tree_scan(vol, &from, &to, fn, ctx);
 }
 
-static int above_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
-{
-	struct above *above = ctx;
-	struct chain chain = chain_of(data, len);
-	const struct disk_parent *parent = chain_next_parent(&chain);
-
-	if (!parent || above->dir)		/* a directory has one name */
-		return -EUCLEAN;
-	above->dir = get_unaligned_le64(&parent->dir);
-	return path_prepend(above->path, parent->name, parent->len);
-}
-
 static void tell_why(const struct path *path, u64 dir, int err)
 {
 	struct show_buffer below;
 	char text[512];
 
 	show_init(&below, text, sizeof(text), false);
-	show_bytes_short(&below, NULL, path->text + path->at, PATH_BYTES - path->at);
+	show_bytes_short(&below, NULL, path->text.text + path->text.at, PATH_BYTES - path->text.at);
 	if (err == -ENAMETOOLONG)
 		tool_error("Inode %llu: its path is longer than %u bytes, or leads round in a circle: see fsck.tux3.",
 			   (unsigned long long)path->ino, PATH_BYTES);
 	else
 		tool_error("Inode %llu: above %s is inode %llu, and that %s: see fsck.tux3.", (unsigned long long)path->ino,
 			   text, (unsigned long long)dir, err == -ENOENT ? "has no parent pointer" : "has one that cannot be read");
-}
-
-/* From this directory to the root. */
-static int path_above(struct path *path, u64 dir)
-{
-	while (dir != TUX3_INO_ROOT) {
-		struct above above = { .path = path };
-		int err = for_each_parent(path->vol, dir, above_item, &above);
-
-		if (!err && !above.dir)
-			err = -ENOENT;
-		if (err) {
-			tell_why(path, dir, err);
-			return err;
-		}
-		dir = above.dir;
-	}
-	return 0;
 }
 
 static bool is_plain(const char *text, size_t len)
@@ -119,8 +72,8 @@ static bool is_plain(const char *text, size_t len)
 static void path_print(struct path *path)
 {
 	struct show_buffer *out = stream_begin(path->stream);
-	const char *text = path->text + path->at;
-	size_t len = PATH_BYTES - path->at;
+	const char *text = path->text.text + path->text.at;
+	size_t len = PATH_BYTES - path->text.at;
 
 	if (out->json) {
 		show_begin(out, NULL);
@@ -165,14 +118,19 @@ static void print_names(struct path *path)
 	const struct disk_parent *parent;
 
 	while ((parent = chain_next_parent(&chain))) {
+		u64 dir = get_unaligned_le64(&parent->dir);
 		int err;
 
-		path->at = PATH_BYTES;
-		err = path_prepend(path, parent->name, parent->len) ?: path_above(path, get_unaligned_le64(&parent->dir));
-		if (err)
+		path->text.at = PATH_BYTES;
+		err = path_prepend(&path->text, parent->name, parent->len);
+		if (!err)
+			err = path_above(path->vol, &path->text, &dir);
+		if (err) {
+			tell_why(path, dir, err);
 			path->err = err;
-		else
+		} else {
 			path_print(path);
+		}
 	}
 }
 
@@ -189,8 +147,8 @@ static int print_paths(struct path *path)
 	int err;
 
 	if (path->ino == TUX3_INO_ROOT) {
-		path->at = PATH_BYTES;
-		path_prepend(path, "", 0);
+		path->text.at = PATH_BYTES;
+		path_prepend(&path->text, "", 0);
 		path_print(path);
 		return EXIT_CLEAN;
 	}
@@ -207,12 +165,12 @@ static int print_paths(struct path *path)
 
 static int path_command(const char *image, u64 ino, bool json)
 {
-	struct path path = { .ino = ino, .text = malloc(PATH_BYTES) };
+	struct path path = { .ino = ino, .text.text = malloc(PATH_BYTES) };
 	struct tool_volume tool = { };
 	struct stream stream;
 	int ret;
 
-	if (!path.text) {
+	if (!path.text.text) {
 		tool_error("Out of memory.");
 		return EXIT_FAILED;
 	}
@@ -226,7 +184,7 @@ static int path_command(const char *image, u64 ino, bool json)
 		ret = stream_exit(&stream) ?: ret;
 	}
 	free(path.parents);
-	free(path.text);
+	free(path.text.text);
 	tool_close(&tool);
 	return ret;
 }
