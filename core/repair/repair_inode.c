@@ -749,7 +749,7 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 		flags |= TUX3_ATTR_PREALLOC;
 	if (S_ISDIR(survey->mode)) {
 		attr->size = cpu_to_le64(survey->entries);
-		if (attr->nlink || survey->entries)
+		if (attr->nlink || survey->entries || survey->ino == TUX3_INO_ROOT)
 			attr->nlink = cpu_to_le32(2 + survey->subdirs);
 		flags &= ~TUX3_ATTR_INLINE;
 	} else if (S_ISLNK(survey->mode)) {
@@ -799,6 +799,8 @@ static int mend_surveyed(struct survey *survey)
 	} else if (!check_mode_known(survey->mode)) {
 		survey->mode = (survey->mode & 07777) | choose_kind(survey);
 	}
+	if (ino == TUX3_INO_ROOT)
+		survey->mode = (survey->mode & 07777) | S_IFDIR;
 	mode = survey->mode;
 	err = drop_wrong_kinds(survey);
 	if (!err)

@@ -273,12 +273,16 @@ int repair_connect(struct repair *repair, u64 ino)
 	char name[40];
 	int err;
 
-	if (ino == TUX3_INO_ROOT || repair_get_attr(repair, ino, &attr))
+	if (ino == TUX3_INO_ROOT)
+		return repair_inode(repair, ino);
+	if (repair_get_attr(repair, ino, &attr))
 		return 0;
 	err = names_limit(repair, ino, U32_MAX, &names);
 	if (err)
 		return err;
 	if (!names) {
+		if (ino == repair->lost_found)		/* it was inside of itself: there is to be another one */
+			repair->lost_found = 0;
 		err = need_lost_found(repair);
 		if (err)
 			return err == -EAGAIN ? 0 : err;
