@@ -2,11 +2,10 @@
 /*
  * Repair: the driver.  See repair.h for what is done in which order.
  *
- * Rounds: the checker looks at the whole volume and tells what is wrong; then each object that it named is put
- * right; then it looks again,
- * since what is put right may show what else is wrong (a directory that was made anew has entries missing, a file
- * that lost its name has
- * to get another).  It ends: a round that changes nothing is the last one, and so is the ROUNDS_MAX-th.
+ * Rounds: the checker looks at the whole volume and tells what is wrong; then each object that it named is put right; then
+ * it looks again, since what is put right may show what else is wrong (a directory that was made anew has entries missing, a
+ * file that lost its name has to get another).  It ends: a round that changes nothing is the last one, and so is the
+ * ROUNDS_MAX-th.
  */
 #include "core/error.h"
 #include "core/open.h"
@@ -72,11 +71,18 @@ static void on_left_out(struct volume_mend *mend, const char *text)
 
 /* ---- items ---- */
 
+int repair_looked(struct repair *repair, int ret)
+{
+	if (ret < 0 && ret != -ENOENT && !repair->err)
+		repair->err = ret;
+	return ret;
+}
+
 int repair_get(struct repair *repair, u64 ino, u8 type, u64 offset, void *buffer)
 {
 	struct tree_key key = tree_key(ino, type, offset);
 	u32 room = TUX3_ITEM_MAX(repair->vol->block_size);
-	int len = tree_lookup(repair->vol, &key, buffer, room);
+	int len = repair_looked(repair, tree_lookup(repair->vol, &key, buffer, room));
 
 	return min_t(int, len, room);
 }
@@ -86,6 +92,8 @@ int repair_set(struct repair *repair, u64 ino, u8 type, u64 offset, const void *
 	struct tree_key key = tree_key(ino, type, offset);
 	int err;
 
+	if (repair->err)
+		return repair->err;
 	repair->changes++;
 	tree_edit_begin(repair->vol);
 	err = tree_set(repair->vol, &key, data, len);
@@ -99,6 +107,8 @@ int repair_delete(struct repair *repair, u64 ino, u8 type, u64 offset)
 	struct tree_key key = tree_key(ino, type, offset);
 	int err;
 
+	if (repair->err)
+		return repair->err;
 	tree_edit_begin(repair->vol);
 	err = tree_delete(repair->vol, &key);
 	tree_edit_end(repair->vol);
@@ -106,6 +116,24 @@ int repair_delete(struct repair *repair, u64 ino, u8 type, u64 offset)
 	if (!err)
 		repair->changes++;
 	return err == -ENOENT ? 0 : err;
+}
+
+int repair_drop(struct repair *repair, u64 ino, u8 type, u64 from, u64 to, const char *why)
+{
+	struct tree_key first = tree_key(ino, type, from), last = tree_key(ino, type, to);
+	int count;
+
+	if (repair->err)
+		return repair->err;
+	tree_edit_begin(repair->vol);
+	count = tree_delete_range(repair->vol, &first, &last, U32_MAX, NULL, NULL, NULL);
+	tree_edit_end(repair->vol);
+	tree_edit_leave(repair->vol);
+	if (count <= 0)
+		return count;
+	repair->changes++;
+	repair_note(repair, REPAIR_LOST, ino, "%d items of type %u of inode %llu: %s", count, type, (unsigned long long)ino, why);
+	return 0;
 }
 
 int repair_get_attr(struct repair *repair, u64 ino, struct disk_attr *attr)
@@ -240,25 +268,15 @@ static int mend_item(struct repair *repair, const struct repair_problem *problem
 {
 	u64 ino = problem->args[problem->code == CHECK_ITEM_INO];
 	u8 type = problem->args[problem->code != CHECK_ITEM_INO];
-	struct tree_key from = tree_key(ino, type, 0), to = tree_key(ino, type, U64_MAX);
-	int count;
+	u64 from = 0, to = U64_MAX;
 
 	/* The rest of an inode that exists is looked at there. */
 	if (problem->code == CHECK_ITEM_OFFSET) {
 		if (type != TUX3_ITEM_ATTR || !problem->args[2])
 			return repair_inode(repair, ino);
-		from.offset = to.offset = problem->args[2];
+		from = to = problem->args[2];
 	}
-	tree_edit_begin(repair->vol);
-	count = tree_delete_range(repair->vol, &from, &to, U32_MAX, NULL, NULL, NULL);
-	tree_edit_end(repair->vol);
-	tree_edit_leave(repair->vol);
-	if (count > 0) {
-		repair->changes++;
-		repair_note(repair, REPAIR_LOST, ino, "%d items of type %u of inode %llu, which cannot have them", count, type,
-			    (unsigned long long)ino);
-	}
-	return min(count, 0);
+	return repair_drop(repair, ino, type, from, to, "there cannot be such items");
 }
 
 static int mend_root(struct repair *repair)
@@ -404,6 +422,8 @@ static int repair_volume(struct repair *repair, char *why, size_t why_size)
 		return err;
 	snprintf(why, why_size, "the repair could not be finished: nothing was changed");
 	err = mend_all(repair, &space);
+	if (!err)
+		err = repair->err;
 	if (err)
 		return err;
 	if (!repair->changes && !space)

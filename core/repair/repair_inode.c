@@ -2,10 +2,9 @@
 /*
  * Repair: the items of one inode, brought into agreement with each other.
  *
- * First all are looked at: what there is, and which cannot stay as they are.  Then these are changed one by one, and
- * the attributes are
- * made to say what is there.  What an item says counts more than what the attributes say about it, but for the size: a file may
- * well end with a hole.
+ * First all are looked at: what there is, and which cannot stay as they are.  Then these are changed one by one, and the
+ * attributes are made to say what is there.  What an item says counts more than what the attributes say about it, but for
+ * the size: a file may well end with a hole.
  */
 #include "core/device/device.h"
 #include "core/format/name_hash.h"
@@ -38,7 +37,6 @@ struct survey {
 	bool has_unwritten;
 	struct disk_extent last;	/* the extent before */
 	u64 last_block;
-	bool has_last;
 };
 
 static void survey_odd(struct survey *survey, const struct tree_key *key)
@@ -55,7 +53,6 @@ static void survey_odd(struct survey *survey, const struct tree_key *key)
 
 /* The next entry of any chain; *hash: where it belongs; *bad: it cannot stay; NULL at the end. */
 struct entry_view {
-	u8 type;
 	u64 ino;
 	const u8 *name;
 	u32 name_len, size;
@@ -283,7 +280,7 @@ static void survey_extent(struct survey *survey, const struct tree_key *key, con
 	if (!extent_fits(survey, key->offset, &extent)) {
 		survey_odd(survey, key);
 		/* Of two that overlap the one that was written first goes. */
-		if (survey->has_last && key->offset < survey->extent_end &&
+		if (key->offset < survey->extent_end &&
 		    le64_to_cpu(survey->last.birth) < le64_to_cpu(extent.birth)) {
 			struct tree_key before = tree_key(key->ino, key->type, survey->last_block);
 
@@ -299,7 +296,6 @@ static void survey_extent(struct survey *survey, const struct tree_key *key, con
 		survey->written_end = max(survey->written_end, end);
 	survey->last = extent;
 	survey->last_block = key->offset;
-	survey->has_last = true;
 }
 
 static int lose_extent(struct repair *repair, const struct tree_key *key, const struct disk_extent *extent, const char *why)
@@ -321,14 +317,14 @@ static u32 extent_alone(struct repair *repair, const struct tree_key *key, const
 	*skip = 0;
 	if (key->offset) {
 		at.offset--;
-		len = tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other));
+		len = repair_looked(repair, tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other)));
 		if (len >= (int)sizeof(other) && found.offset + le32_to_cpu(other.len) > key->offset)
 			*skip = min_t(u64, found.offset + le32_to_cpu(other.len) - key->offset, count);
 	}
 	size = count - *skip;
 	for (;;) {		/* the first one behind it */
 		at.offset = key->offset + *skip + size - 1;
-		len = size ? tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other)) : 0;
+		len = size ? repair_looked(repair, tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other))) : 0;
 		if (len < (int)sizeof(other) || found.offset <= key->offset)
 			return size;
 		size = found.offset > key->offset + *skip ? found.offset - key->offset - *skip : 0;
@@ -455,7 +451,7 @@ static u32 kind_by_names(struct repair *repair, u64 ino)
 	const struct disk_dirent *entry;
 	u32 i;
 
-	tree_scan(repair->vol, &from, &to, kind_parent, &search);
+	repair_looked(repair, tree_scan(repair->vol, &from, &to, kind_parent, &search));
 	for (i = 0; i < search.count; i++) {
 		int len = repair_get(repair, search.dir[i], TUX3_ITEM_DIRENT, search.hash[i], repair->chain);
 		struct check_chain chain = { .data = repair->chain, .len = max(len, 0) };
@@ -482,25 +478,9 @@ static u32 choose_kind(struct survey *survey)
 
 /* ---- putting right ---- */
 
-static int drop_from(struct repair *repair, u64 ino, u8 type, u64 offset, const char *why)
-{
-	struct tree_key from = tree_key(ino, type, offset), to = tree_key(ino, type, U64_MAX);
-	int count;
-
-	tree_edit_begin(repair->vol);
-	count = tree_delete_range(repair->vol, &from, &to, U32_MAX, NULL, NULL, NULL);
-	tree_edit_end(repair->vol);
-	tree_edit_leave(repair->vol);
-	if (count <= 0)
-		return count;
-	repair->changes++;
-	repair_note(repair, REPAIR_LOST, ino, "%d items of type %u of inode %llu: %s", count, type, (unsigned long long)ino, why);
-	return 0;
-}
-
 static int drop_items(struct repair *repair, u64 ino, u8 type, const char *why)
 {
-	return drop_from(repair, ino, type, 0, why);
+	return repair_drop(repair, ino, type, 0, U64_MAX, why);
 }
 
 /* What has no place in an inode of this kind. */
@@ -510,8 +490,9 @@ static int drop_wrong_kinds(struct survey *survey)
 		u8 type;
 		u32 kind, other;
 	} only[] = {
-		{ TUX3_ITEM_INLINE, S_IFREG, S_IFLNK }, { TUX3_ITEM_DIRENT, S_IFDIR, S_IFDIR }, { TUX3_ITEM_EXTENT, S_IFREG,
-												 S_IFREG },
+		{ TUX3_ITEM_INLINE, S_IFREG, S_IFLNK },
+		{ TUX3_ITEM_DIRENT, S_IFDIR, S_IFDIR },
+		{ TUX3_ITEM_EXTENT, S_IFREG, S_IFREG },
 	};
 	u32 kind = survey->mode & S_IFMT, i;
 	int err = 0;
@@ -553,7 +534,7 @@ static int mend_inline(struct survey *survey)
 		survey->inline_len = 0;
 	}
 	if (!err && !link && survey->inline_more && survey->inline_len) {
-		err = drop_from(repair, survey->ino, TUX3_ITEM_INLINE, 1, "a file has one, at offset 0");
+		err = repair_drop(repair, survey->ino, TUX3_ITEM_INLINE, 1, U64_MAX, "a file has one, at offset 0");
 		survey->inline_len = survey->inline_first;
 	}
 	if (!err && link && !survey->inline_len) {

@@ -45,6 +45,7 @@ struct repair {
 	u64 data_total, unwritten_total, inode_total;	/* counted along with used */
 	struct repair_table problems;	/* struct repair_problem: of this round */
 	u64 changes;			/* edits so far, and free maps set right */
+	int err;			/* of a look into the tree: nothing is changed after it */
 	struct repair_table made;	/* u64: inodes that got new attributes */
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
@@ -57,12 +58,19 @@ struct repair {
 void *repair_add(struct repair_table *table, size_t size);	/* zeroed; NULL: no memory */
 __printf(4, 5) void repair_note(struct repair *repair, enum repair_kind kind, u64 ino, const char *format, ...);
 /*
+ * Note an error of a look into the tree, so that what could not be read is not taken for what is not there: every change that
+ * follows fails with it.  Returns it.
+ */
+int repair_looked(struct repair *repair, int ret);
+/*
  * One item: its data into buffer (TUX3_ITEM_MAX bytes at least), returns its length or -ENOENT, -EIO.  set, delete: 0 or -errno;
  * counted as changes.  A delete of what is not there is none.
  */
 int repair_get(struct repair *repair, u64 ino, u8 type, u64 offset, void *buffer);
 int repair_set(struct repair *repair, u64 ino, u8 type, u64 offset, const void *data, u32 len);
 int repair_delete(struct repair *repair, u64 ino, u8 type, u64 offset);
+/* Items of one type, from this offset to that, both included: lost, and why. */
+int repair_drop(struct repair *repair, u64 ino, u8 type, u64 from, u64 to, const char *why);
 int repair_get_attr(struct repair *repair, u64 ino, struct disk_attr *attr);	/* 0, -ENOENT, ... */
 int repair_set_attr(struct repair *repair, u64 ino, const struct disk_attr *attr);
 /* Attributes of an inode that has none, of a kind that mode says. */

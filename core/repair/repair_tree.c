@@ -2,12 +2,10 @@
 /*
  * Repair: nodes of the tree that cannot be used, and the search for what they led to.
  *
- * Done before the log is replayed, on the tree of the anchor: the free maps on the disk are of the same state.  A
- * block that they say is
- * in use, and that nothing leads to, belongs to what is lost; if it holds a leaf of this volume, its items are put back into the
- * tree.  Where a free map is damaged, too, also leaves of older states are found.  So the newest ones come first,
- * and what lies between the first
- * and the last key of a leaf is taken from that leaf only.
+ * Done before the log is replayed, on the tree of the anchor: the free maps on the disk are of the same state.  A block that
+ * they say is in use, and that nothing leads to, belongs to what is lost; if it holds a leaf of this volume, its items are
+ * put back into the tree.  Where a free map is damaged, too, also leaves of older states are found.  So the newest ones come
+ * first, and what lies between the first and the last key of a leaf is taken from that leaf only.
  *
  * Inner nodes are not searched for: what they say follows from the leaves.
  */
@@ -80,7 +78,6 @@ static int ranges_add(struct repair_table *ranges, const struct node_key *first,
 struct cut {
 	struct node_key low;
 	u32 level;		/* of the node that cannot be used */
-	u64 addr;
 	bool root;
 };
 
@@ -107,7 +104,6 @@ static int note_cut(struct salvage *salvage, const struct tree_visit *visit, con
 		return -ENOMEM;
 	cut->low = low;
 	cut->level = visit->level;
-	cut->addr = visit->addr;
 	cut->root = !visit->parent_addr;
 	if (cut->root)
 		low = (struct node_key){ 0, 0 };

@@ -273,7 +273,7 @@ int tree_lookup_before(struct volume *vol, const struct tree_key *at, const stru
  * Visit every node in depth-first key order, for check, show and graph.  Holds sem for reading for
  * the whole walk (so use it on volumes without a running back end, or accept the stall).  Where a
  * node cannot be read or is bad, fn gets data NULL and why; its branch is then skipped.  fn returns
- * 0, or >0 to skip what is below this node, or -errno to stop.
+ * 0, or >0 to skip what is below this node, or -errno to stop.  -ENOMEM also if there is no memory to read a node.
  */
 struct tree_visit {
 	u64 addr, birth;		/* as the parent says */
@@ -328,9 +328,8 @@ bool tree_spot_none_to(const struct tree_spot *spot, const struct tree_key *to);
 int tree_delete_range(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
 		      u32 max, tree_item_fn fn, void *ctx, struct tree_key *next);
 /*
- * For repair: the node that the branch to key in the node at this level (> 0) leads to cannot be used, and goes with
- * all below it, which is
- * not looked at; nor is a block of these freed.
+ * For repair: the node that the branch to key in the node at this level (> 0) leads to cannot be used, and goes with all
+ * below it, which is not looked at; nor is a block of these freed.
  */
 int tree_cut(struct volume *vol, const struct tree_key *key, u32 level);
 /*

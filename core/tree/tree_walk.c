@@ -17,6 +17,7 @@ struct tree_walk {
 	void *ctx;
 	struct tree_path path;
 	struct tree_visit visit;
+	bool no_memory;			/* that is nothing that a node can be blamed for */
 	char why[NODE_WHY_MAX];
 };
 
@@ -44,8 +45,10 @@ static struct node_buffer *walk_get(struct tree_walk *walk, const struct node_li
 		return NULL;
 	}
 	buffer = cache_get(walk->vol, link, walk->why, sizeof(walk->why));
-	if (IS_ERR(buffer))
+	if (IS_ERR(buffer)) {
+		walk->no_memory = PTR_ERR(buffer) == -ENOMEM;
 		return NULL;
+	}
 	if (link->level < walk->path.top && !node_in_range(buffer->data, low, high)) {
 		snprintf(walk->why, sizeof(walk->why), "its keys are outside of the range that its parent gives it");
 		cache_put(walk->vol, buffer);
@@ -80,6 +83,8 @@ static int walk_node(struct tree_walk *walk, const struct node_link *link, u32 p
 	visit->high = node_key_unpack(&high);
 
 	buffer = walk_get(walk, link, &low, visit->has_high ? &high : NULL);
+	if (walk->no_memory)
+		return -ENOMEM;
 	visit->data = buffer ? buffer->data : NULL;
 	visit->why = buffer ? NULL : walk->why;
 	visit->dirty = buffer && test_bit(NODE_DIRTY, &buffer->state);

@@ -12,6 +12,7 @@
 #include "core/open.h"
 #include "core/repair/repair.h"
 #include "core/tree/tree_internal.h"
+#include "user/env/fault.h"
 
 #include <string.h>
 
@@ -471,6 +472,67 @@ static void test_no_anchors(void **state)
 	no_anchors(16384);
 }
 
+/*
+ * Whichever allocation fails: repair gives up, and what was there is still there, or it comes to the same end.  What could not be
+ * read for want of memory is not taken for what is not there.
+ */
+static void test_little_memory(void **state)
+{
+	struct bed bed = { .quota = true, .opts.manual = true };
+	struct repair_options opts = {};
+	static struct told told;
+	struct repair_result result;
+	struct places places;
+	u64 random, want, whole;
+	long allocs, nth;
+	char why[300];
+	u8 *copy = malloc(BYTES), *bytes;
+	u32 gave_up = 0, n;
+	int err;
+
+	assert_non_null(copy);
+	check_begin("little_memory", 1);
+	bed_make(&bed, BYTES, 4096);
+	bytes = device_memory_bytes(bed.dev);
+	fill(&bed, 0, FILES, false);
+	bed_close(&bed);
+	find_places(&bed, &places);
+	random = test_seed;
+	damage(&bed, &places, &random, 5);
+	damage_inside(&bed, &places, &random, 5);
+	memcpy(copy, bytes, BYTES);
+	memset(&told, 0, sizeof(told));
+	env_fail_alloc_at(0);
+	allocs = env_alloc_count();
+	assert_ok(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
+	allocs = env_alloc_count() - allocs;
+	bed_open(&bed);
+	want = compare(&bed, &told, false);
+	bed_close(&bed);
+	for (n = 0; n < FEWER(400u, 40u); n++) {
+		memcpy(bytes, copy, BYTES);
+		nth = 1 + (n < 40 ? n : bed_random(&random) % allocs);
+		env_fail_alloc_at(nth);
+		err = volume_repair(bed.dev, &opts, &result, why, sizeof(why));
+		env_fail_alloc_at(0);
+		gave_up += !!err;
+		check(!err || err == -ENOMEM);
+		if (err)
+			err = volume_repair(bed.dev, &opts, &result, why, sizeof(why));
+		check(!err && !problems(&bed));
+		bed_open(&bed);
+		whole = compare(&bed, &told, false);
+		bed_close(&bed);
+		if (whole != want)
+			print_error("allocation %ld of %ld failed: %llu files instead of %llu\n", nth, allocs,
+				    (unsigned long long)whole, (unsigned long long)want);
+		check(whole == want);
+	}
+	assert_true(gave_up);
+	free(copy);
+	bed.dev->ops->close(bed.dev);
+}
+
 /* A volume that is full to the last block can be repaired, too. */
 static void test_full(void **state)
 {
@@ -529,6 +591,7 @@ int main(void)
 		cmocka_unit_test(test_with_a_log),
 		cmocka_unit_test(test_large_blocks),
 		cmocka_unit_test(test_interrupted),
+		cmocka_unit_test(test_little_memory),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_no_anchors),
 	};
