@@ -243,7 +243,8 @@ static bool chain_stop_torn(struct log_chain *chain)
 
 /*
  * Where several blocks in a row are damaged: those that follow on the disk are mostly of the log.  A number above the one
- * that is missing, at the beginning of a commit, means that the missing one was durable before.
+ * that is missing, at the beginning of a commit, means that the missing one was durable before.  Not one that is far above:
+ * it is not of this log, but forged.
  */
 static bool chain_found_near(struct log_chain *chain)
 {
@@ -256,7 +257,8 @@ static bool chain_found_near(struct log_chain *chain)
 	for (; addr < end && unreadable < 16; addr++) {
 		block = log_reader_block(&chain->reader, addr, U64_MAX, &err);
 		unreadable += !!err;
-		if (block && le64_to_cpu(block->seq) > chain->stop.seq && !le32_to_cpu(block->index))
+		if (block && le64_to_cpu(block->seq) > chain->stop.seq &&
+		    le64_to_cpu(block->seq) - chain->stop.seq <= LOG_LATER_MAX && !le32_to_cpu(block->index))
 			return true;
 	}
 	return false;

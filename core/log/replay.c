@@ -313,7 +313,7 @@ static int replay_set_end(struct replay *replay)
 	log->next_addr = detour ? end->after : end->addr;
 	log->after_addr = detour || chain->stop_err ? 0 : end->after;
 	log->next_seq = end->seq;
-	log->skip = log->must_write ? LOG_SKIP : 0;
+	log->skip = chain->goes_on ? LOG_SKIP_CUT : log->must_write ? LOG_SKIP : 0;
 	err = range_list_add(&replay->log, end->addr, 1);
 	return err ? err : range_list_add(&replay->log, end->after, 1);
 }

@@ -240,44 +240,13 @@ static int log_restart(struct repair *repair)
 		if (!apply_blocks_valid(vol, *place[i], 1) || block_set_has(&repair->used, vol, *place[i]))
 			err = balloc_alloc(vol, BALLOC_LOG, 0, 1, 1, place[i], &len);
 	}
-	if (vol->log.next_seq > S64_MAX)	/* forged */
-		vol->log.next_seq = 0;
-	/* Not a number that a block may have by an error of a single bit, either. */
-	vol->log.next_seq += 2 * (u64)LOG_SKIP + get_random_u32() % LOG_SKIP;
+	/* Where old, damaged and forged blocks have none: one that is less than LOG_LATER_MAX higher is taken for a later one. */
+	vol->log.next_seq = get_random_u64() >> 2;
 	vol->log.skip = 0;
 	/* All that was put off until the anchor is durable stays busy until the volume is closed. */
 	range_list_exit(&vol->log.blocks);
 	range_list_exit(&vol->balloc.node_frees);
 	memset(&vol->log.intent, 0, sizeof(vol->log.intent));
-	return err;
-}
-
-/*
- * Blocks behind the places where the log goes on that look like later ones of it: only forged ones have such numbers.  A reader
- * would take it for damaged at the first crash.
- */
-static int wipe_log(struct repair *repair, u64 addr)
-{
-	struct volume *vol = repair->vol;
-	u64 end = min_t(u64, addr + (LOG_AHEAD_BYTES >> vol->block_shift) + 1, vol->total_blocks);
-	u8 *block = kvmalloc(vol->block_size, GFP_KERNEL);
-	struct io_wait wait;
-	int err = block ? 0 : -ENOMEM;
-
-	for (; addr < end && !err; addr++) {
-		const struct disk_log *log = (const struct disk_log *)block;
-
-		if (block_set_has(&repair->used, vol, addr) || balloc_is_fixed(vol, addr) ||
-		    device_read(vol->dev, addr, 1, block) || le32_to_cpu(log->magic) != TUX3_LOG_MAGIC ||
-		    le64_to_cpu(log->volume_id) != vol->id || le64_to_cpu(log->seq) < vol->log.next_seq)
-			continue;
-		memset(block, 0, vol->block_size);
-		io_wait_init(&wait);
-		device_write(vol->dev, addr, block, 1, 0, &wait);
-		device_kick(vol->dev);
-		err = io_wait_finish(&wait);
-	}
-	kvfree(block);
 	return err;
 }
 
@@ -344,12 +313,6 @@ int repair_write(struct repair *repair, char *why, size_t why_size)
 		vol->delta.applying = ++vol->delta.committed;
 		err = unify_once(vol);
 	}
-	if (!err)
-		err = wipe_log(repair, vol->log.next_addr);
-	if (!err)
-		err = wipe_log(repair, vol->log.after_addr);
-	if (!err)
-		err = device_flush(vol->dev);
 	delta_unlock(vol);
 	return err;
 }

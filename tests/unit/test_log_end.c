@@ -333,9 +333,56 @@ static void the_last_log_block_is_damaged(void **state)
 	bed_free(&bed);
 }
 
+/* A whole log block whose number is higher by more, somewhere behind the end. */
+static void put_forged(struct bed *bed, u64 last, u64 addr, u64 more)
+{
+	u8 bytes[BLOCK];
+	struct disk_log *log = (void *)bytes;
+	struct io_wait wait;
+
+	bed->dev->block_size = BLOCK;
+	assert_ok(device_read(bed->dev, last, 1, bytes));
+	log->seq = cpu_to_le64(le64_to_cpu(log->seq) + 1 + more);
+	log->addr = cpu_to_le64(addr);
+	log->index = 0;
+	log->crc = 0;
+	log->crc = cpu_to_le32(crc32c(~0u, bytes, sizeof(bytes)));
+	io_wait_init(&wait);
+	device_write(bed->dev, addr, bytes, 1, 0, &wait);
+	assert_ok(io_wait_finish(&wait));
+}
+
+/* It says that a block is missing only if it can be of this log. */
+static void a_number_that_is_too_high_is_forged(void **state)
+{
+	static const u64 more[] = { 1, LOG_SKIP, LOG_LATER_MAX, LOG_LATER_MAX + 1, S64_MAX - LOG_SKIP };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(more); i++) {
+		u64 log[FILES + 1];
+		struct bed bed = crashed_bed(log);
+
+		put_forged(&bed, log[FILES - 1], log[FILES] + 5, more[i]);
+		if (more[i] <= LOG_LATER_MAX) {
+			assert_refused(&bed, log[FILES]);
+			bed.opts.cut_log = true;
+		}
+		bed_open(&bed);
+		assert_files(&bed, FILES);
+		bed.opts.cut_log = false;
+		make_file(&bed, FILES);
+		make_file(&bed, FILES + 1);
+		tux3_abandon(bed.volume);
+		bed_open(&bed);
+		assert_files(&bed, FILES + 2);
+		bed_free(&bed);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_number_that_is_too_high_is_forged),
 		cmocka_unit_test(the_end_cannot_be_read),
 		cmocka_unit_test(the_first_block_cannot_be_read),
 		cmocka_unit_test(data_of_the_last_commit),
