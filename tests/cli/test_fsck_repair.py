@@ -253,8 +253,9 @@ def test_search_finds_nothing_where_there_is_nothing(run, image):
 
 def test_not_a_volume(run, image, tmp_path):
     zeros = image("16M")
-    for option in ("-y", "-p"):
-        assert "no Tux3 volume" in sentence(run("fsck.tux3", option, zeros, status=OPERATION))
+    for option in ("-y", "-p", "-n"):
+        why = sentence(run("fsck.tux3", option, zeros, status=OPERATION))
+        assert "no Tux3 volume" in why and "fsck.tux3 -y --search" in why
         assert "does not exist" in sentence(run("fsck.tux3", option, tmp_path / "none", status=OPERATION))
     assert digest(zeros) == digest(image("16M")) and not os.path.exists(tmp_path / "none")
 

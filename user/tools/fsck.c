@@ -347,6 +347,11 @@ static int open_failed(struct fsck *fsck, int err, bool device, char *why, size_
 	char text[sizeof(fsck->tool.why) + 64];
 
 	snprintf(why, why_size, "%s", fsck->tool.why);
+	if (!device && err == -EINVAL && !fsck->search) {	/* no anchor, or no volume at all */
+		size_t len = strlen(why);
+
+		snprintf(why + len, why_size - len, "; if there was one, fsck.tux3 -y --search looks for what is left of it");
+	}
 	if (device || !damaged)
 		return EXIT_OPERATION;
 	fsck->problems = 1;
