@@ -179,6 +179,7 @@ INSTALL_PROGRAMS := $(foreach p,$(filter %/mkfs.tux3 %/fsck.tux3,$(TOOLS)),$(SBI
 	$(if $(LIBRARIES),$(LIBDIR):$(OUT)/$(SONAME))
 INSTALL_FILES := $(if $(LIBRARIES),$(LIBDIR):$(OUT)/libtux3.a $(INCLUDEDIR):user/lib/tux3.h) \
 	$(foreach p,$(filter %.pc,$(LIBRARIES)),$(LIBDIR)/pkgconfig:$(p)) \
+	$(foreach p,$(wildcard share/profiles/*.conf),$(PREFIX)/share/tux3/profiles:$(p)) \
 	$(foreach p,$(wildcard user/man/*),$(MANDIR)/man$(patsubst .%,%,$(suffix $(p))):$(p))
 INSTALL_LINKS := $(if $(LIBRARIES),$(LIBDIR):libtux3.so:$(SONAME)) \
 	$(if $(FUSE),$(foreach h,$(HELPERS),$(HELPERDIR):$(h):$(BINDIR)/tux3-fuse) \

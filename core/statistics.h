@@ -29,6 +29,9 @@ static inline u64 statistics_space(struct volume *vol, unsigned int which)
 	X(used_blocks,		atomic64_read(&vol->balloc.disk_used), "blocks", \
 	  "in use by fixed structures, tree and data") \
 	X(inodes,		atomic64_read(&vol->inodes), "inodes", "in use") \
+	X(features_compat,	vol->feature_compat, "bits", "of compatible features: tux3 show features has their names") \
+	X(features_ro_compat,	vol->feature_ro_compat, "bits", "of features that a program has to know to write") \
+	X(features_incompat,	vol->feature_incompat, "bits", "of features that a program has to know to read") \
 	X(front_delta,		READ_ONCE(vol->delta.front), "number", "of the delta that is open for changes") \
 	X(committed_delta,	READ_ONCE(vol->delta.committed), "number", "of the newest durable delta") \
 	X(dirty_bytes,		atomic64_read(&vol->delta.dirty_bytes[STATISTICS_FRONT(vol)]), "bytes", \

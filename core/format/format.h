@@ -70,23 +70,23 @@
 /*
  * Features.  Unknown compat bits: ignore.  Unknown ro_compat bits: mount read-only.  Unknown
  * incompat bits: do not mount.  The numbers are permanent.
- *	X(which word, bit, NAME, "name", what it means)
+ *	X(which word, bit, NAME, "name", format version and module that know it first, on unless said otherwise, what it means)
  */
 #define TUX3_FEATURES(X) \
-	X(RO_COMPAT, 0, QUOTA,	    "quota",	 "user, group and project usage is kept in quota items") \
-	X(INCOMPAT,  0, DATA_CSUM,  "data-csum", "extents carry a checksum for each block")
+	X(RO_COMPAT, 0, QUOTA,	    "quota",	 1, "0.1.0", false, "user, group and project usage is kept in quota items") \
+	X(INCOMPAT,  0, DATA_CSUM,  "data-csum", 1, "0.1.0", true,  "extents carry a checksum for each block")
 
-enum tux3_feature_word { TUX3_COMPAT, TUX3_RO_COMPAT, TUX3_INCOMPAT };
+enum tux3_feature_word { TUX3_COMPAT, TUX3_RO_COMPAT, TUX3_INCOMPAT, TUX3_FEATURE_WORDS };
 
 enum tux3_feature {
-#define X(WORD, bit, NAME, name, what) TUX3_FEATURE_##WORD##_##NAME = 1u << (bit),
+#define X(WORD, bit, NAME, ...) TUX3_FEATURE_##WORD##_##NAME = 1u << (bit),
 	TUX3_FEATURES(X)
 #undef X
 };
 
 static inline u64 tux3_features_known(enum tux3_feature_word word)
 {
-#define X(WORD, bit, NAME, name, what) | (word == TUX3_##WORD ? TUX3_FEATURE_##WORD##_##NAME : 0)
+#define X(WORD, bit, NAME, ...) | (word == TUX3_##WORD ? TUX3_FEATURE_##WORD##_##NAME : 0)
 	return 0 TUX3_FEATURES(X);
 #undef X
 }

@@ -272,7 +272,7 @@ static const struct flag_name no_names[] = { { } };
 static void show_features(struct show_buffer *out, const char *field, enum tux3_feature_word word, u64 flags)
 {
 	const struct flag_name names[] = {
-#define X(WORD, bit, NAME, name, what) { word == TUX3_##WORD ? TUX3_FEATURE_##WORD##_##NAME : 0, name },
+#define X(WORD, bit, NAME, name, ...) { word == TUX3_##WORD ? TUX3_FEATURE_##WORD##_##NAME : 0, name },
 		TUX3_FEATURES(X)
 #undef X
 		{ }

@@ -74,6 +74,15 @@ def test_numbers_are_those_of_the_header(table, struct):
     assert set(want) <= set(doc)
 
 
+def test_features_are_those_of_the_header():
+    body = re.search(r"#define TUX3_FEATURES\(X\) \\\n(.*?)\n\n", (ROOT / "core/format/format.h").read_text(), re.S)[1]
+    want = [(word.lower(), bit, name, version, module, what) for word, bit, name, version, module, what in re.findall(
+        r'X\((\w+), +(\d+), \w+,\s+"([a-z-]+)",\s+(\d+), "([\d.]+)", \w+, +"([^"]+)"\)', body)]
+    doc = re.findall(r"^\| ((?:ro_|in)?compat) \| (\d+) \| ([a-z-]+) \| (\d+) \| ([\d.]+) \| (.+) \|$",
+                     (ROOT / "doc/FORMAT.md").read_text(), re.M)
+    assert len(want) == body.count("X(") > 1 and doc == want
+
+
 def test_hash_functions():
     assert format_reader.crc32c(b"123456789") ^ 0xffffffff == 0xe3069283
     # The vectors of the SipHash paper: key 00..0f, message 00..0e.

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import struct
@@ -12,6 +13,7 @@ import xml.etree.ElementTree
 
 import pytest
 
+from conftest import ROOT
 from tools_helpers import BLOCK, Volume, add_to_log, as_json, digest, edit, edit_anchors, fill, seal
 
 USAGE, PROBLEMS, OPERATION = 16, 4, 8
@@ -93,6 +95,101 @@ def test_mkfs_features(run, build, tmp_path, fsck):
     fsck(path)
     kinds = {item["type"] for item in as_json(run("tux3", "show", "--json", path, "item", 1))}
     assert kinds == {"quota-user", "quota-group", "quota-project"}
+
+
+def features(run, *words):
+    return {row["name"]: row for row in as_json(run("tux3", "show", "features", *words, "--json"))}
+
+
+def test_each_feature_is_switched(run, tmp_path):
+    """What mkfs is told is what the volume has, for all that this build knows; unless told it has what is on by default."""
+    path, known = tmp_path / "new.img", features(run)
+    assert len(known) > 1 and all("set" not in row and row["what"] for row in known.values())
+    run("mkfs.tux3", "-q", path, "32M")
+    assert {name: row["set"] for name, row in features(run, path).items()} == {name: row["default"] for name, row in known.items()}
+    for name in known:
+        for word, on in ((name, True), ("^" + name, False)):
+            run("mkfs.tux3", "-q", "-f", "-O", word, path)
+            assert {n: row["set"] for n, row in features(run, path).items()} == \
+                   {n: on if n == name else row["default"] for n, row in known.items()}
+    assert as_json(run("tux3", "show", path, "features", "--json")) == list(features(run, path).values())
+    assert "quota" in run("tux3", "show", "features", path).stdout
+
+
+def test_features_of_a_mounted_volume(run, mkfs, mount, tmp_path):
+    path = mkfs("32M", "-O", "quota,^data-csum")
+    mounted = mount(path)
+    told = features(run, mounted.path)
+    assert told["quota"]["set"] and not told["data-csum"]["set"]
+    assert "not the root" in sentence(run("tux3", "show", "features", tmp_path, status=1))
+    mounted.unmount()
+    assert features(run, path) == told
+
+
+def test_features_that_are_not_known(run, filled):
+    edit_anchors(filled, lambda data: struct.pack_into("<QQQ", data, 120, 1 << 63, 1 << 7, 1 | 1 << 40))
+    done = run("tux3", "show", "features", filled, "--json")
+    told = as_json(done)
+    assert "newer version" in done.stderr
+    assert [(row["kind"], row["bit"]) for row in told if row["name"] == "unknown"] == \
+           [("compatible", 63), ("read-only", 7), ("incompatible", 40)]
+    assert next(row for row in told if row["name"] == "data-csum")["set"]
+
+
+# ---- profiles ----
+
+PROFILES = ROOT / "share/profiles"
+
+
+def test_profiles_are_those_of_the_kernels(run):
+    """One for each series that the module is built for, and one that has what all of them have."""
+    series = {s.name.split("-")[0] for s in runpy.run_path(str(ROOT / "vm/series.py"))["ALL"]}
+    rows = {path.stem: dict(re.findall(r"^(\w+) = (.*)$", path.read_text(), re.M)) for path in PROFILES.glob("*.conf")}
+    assert {name.split("-")[1] for name in rows if name != "all"} == series
+    sets = {name: set(row["features"].split()) for name, row in rows.items()}
+    assert sets["all"] == set.intersection(*(have for name, have in sets.items() if name != "all"))
+    assert set.union(*sets.values()) <= set(features(run))
+    assert all(row["about"] and row["format"] == "1" for row in rows.values())
+
+
+def test_mkfs_with_each_profile(run, tmp_path, fsck):
+    path = tmp_path / "new.img"
+    for profile in PROFILES.glob("*.conf"):
+        have = re.search(r"^features = (.*)$", profile.read_text(), re.M)[1].split()
+        run("mkfs.tux3", "-q", "-f", "--profile", profile.stem, "-O", ",".join(have), path, "32M")
+        assert all(features(run, path)[name]["set"] for name in have)
+        fsck(path)
+
+
+def test_profile_decides(run, tmp_path):
+    path, profile = tmp_path / "new.img", tmp_path / "old.conf"
+    profile.write_text("# a comment\nabout = old\n\n format=1 # the first\nfeatures = quota of-later\n")
+    run("mkfs.tux3", "-q", "--profile", profile, path, "32M")
+    assert not any(row["set"] for row in features(run, path).values())
+    run("mkfs.tux3", "-q", "-f", "-O", "quota,^data-csum", "--profile", profile, path)
+    assert features(run, path)["quota"]["set"]
+    before = digest(path)
+    for order in (["-O", "data-csum", "--profile", profile], ["--profile", profile, "-O", "data-csum"]):
+        text = sentence(run("mkfs.tux3", "-f", *order, path, status=USAGE))
+        assert "data-csum" in text and str(profile) in text
+    # What was taken back is not asked for.
+    assert digest(path) == before
+    run("mkfs.tux3", "-q", "-f", "-O", "data-csum,^data-csum", "--profile", profile, path)
+    assert not features(run, path)["data-csum"]["set"]
+
+
+def test_bad_profiles(run, tmp_path):
+    path, profile = tmp_path / "new.img", tmp_path / "bad.conf"
+    text = sentence(run("mkfs.tux3", "--profile", "nix", path, "32M", status=USAGE))
+    assert '"nix"' in text and all(p.stem in text for p in PROFILES.glob("*.conf"))
+    assert "No such file" in sentence(run("mkfs.tux3", "--profile", profile, path, "32M", status=USAGE))
+    for lines, why in (("features = quota\n", "which format"), ("format = 1\nhello\n", "line 2"), ("format = x\n", "line 1"),
+                       ("format = 1\nfeature = quota\n", "line 2"), ("format = 0\n", "line 1")):
+        profile.write_text(lines)
+        assert why in sentence(run("mkfs.tux3", "--profile", profile, path, "32M", status=USAGE))
+    sentence(run("mkfs.tux3", "--profile", f"{tmp_path}/", path, "32M", status=USAGE))
+    sentence(run("mkfs.tux3", "--profile", "", path, "32M", status=USAGE))
+    assert not path.exists()
 
 
 def test_mkfs_does_not_overwrite(run, mkfs, image):

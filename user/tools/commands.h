@@ -41,4 +41,10 @@ int command_open(const char *path, struct tool_volume *tool);
 /* Inode, or items of the volume itself under that number. */
 bool command_inode_is_there(struct volume *vol, u64 ino);
 
+/*
+ * The numbers of a mounted volume, as the module or the daemon tells them: lines "name value unit what".  -1: it was said why.  size:
+ * TUX3_STATISTICS_MAX.
+ */
+ssize_t command_ask_mounted(const char *path, dev_t dev, char *text, size_t size);
+
 #endif

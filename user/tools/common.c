@@ -103,6 +103,17 @@ bool volume_has_feature(const struct volume *vol, enum tux3_feature_word word, e
 	return words[word] & feature;
 }
 
+const struct feature_row *feature_row(unsigned int i)
+{
+	static const struct feature_row rows[] = {
+#define X(WORD, bit, NAME, ...) { TUX3_##WORD, TUX3_FEATURE_##WORD##_##NAME, __VA_ARGS__ },
+		TUX3_FEATURES(X)
+#undef X
+	};
+
+	return i < ARRAY_SIZE(rows) ? &rows[i] : NULL;
+}
+
 const char *format_size(char *text, size_t size, u64 bytes)
 {
 	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

@@ -37,6 +37,18 @@ const char *format_time(char *text, size_t size, u64 ns);
 #define FORMAT_MAX 64
 bool volume_has_feature(const struct volume *vol, enum tux3_feature_word word, enum tux3_feature feature);
 
+/* A row of TUX3_FEATURES. */
+struct feature_row {
+	enum tux3_feature_word word;
+	enum tux3_feature bit;
+	const char *name;
+	u32 format;		/* the version that has it first */
+	const char *module;	/* likewise */
+	bool on;		/* in a new volume, unless said otherwise */
+	const char *what;
+};
+const struct feature_row *feature_row(unsigned int i);	/* NULL: there are no more */
+
 /* A volume opened read-only, with its log replayed in memory. */
 struct tool_volume {
 	struct tux3_device *dev;

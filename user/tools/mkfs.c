@@ -9,6 +9,7 @@
 #include "common.h"
 #include "core/format/label.h"
 #include "core/options.h"
+#include "mkfs_profile.h"
 #include "user/env/device_wait.h"
 #include "user/env/streams.h"
 #include "tux3.h"
@@ -25,6 +26,8 @@ static const char help[] =
 "  -O, --features LIST      switch features on, or off with ^, separated by commas:\n"
 "                             data-csum  a checksum for each block of file data (on)\n"
 "                             quota      keep usage by user, group and project (off)\n"
+"      --profile NAME       only features that this kernel's module understands: lts-6.12, linux-7, all;\n"
+"                           or the path of a file with a slash in it\n"
 "  -f, --force              overwrite another filesystem, a partition table and the like: all their\n"
 "                           signatures are wiped, at both ends\n"
 "  -K, --no-discard         do not discard what was there, which takes some disks long\n"
@@ -36,6 +39,7 @@ static const char help[] =
 "  mkfs.tux3 /dev/sdb1\n"
 "  mkfs.tux3 -L backup disk.img 10G\n"
 "  mkfs.tux3 -O quota,^data-csum -s 512M /dev/vdb\n"
+"  mkfs.tux3 --profile lts-6.12 -O quota /dev/sdb1\n"
 "\n"
 "Exit code 0: made; 1: not made; 16: wrong use.\n";
 
@@ -45,6 +49,7 @@ static const struct option options[] = {
 	{ "size", required_argument, NULL, 's' },
 	{ "block-size", required_argument, NULL, 'b' },
 	{ "features", required_argument, NULL, 'O' },
+	{ "profile", required_argument, NULL, 'p' },
 	{ "force", no_argument, NULL, 'f' },
 	{ "no-discard", no_argument, NULL, 'K' },
 	{ "quiet", no_argument, NULL, 'q' },
@@ -55,44 +60,71 @@ static const struct option options[] = {
 
 struct mkfs {
 	struct tux3_format_options format;
-	const char *path;
+	const char *path, *profile;
+	u64 on[TUX3_FEATURE_WORDS];	/* features: bits by word */
+	u64 asked[TUX3_FEATURE_WORDS];	/* those of them that -O names */
 	bool quiet;
 };
 
-/* The switches that -O knows: where they are, and whether the option field says the opposite. */
-static const struct {
-	const char *name;
-	size_t field;
-	bool inverted;
-} features[] = {
-	{ "data-csum", offsetof(struct tux3_format_options, no_data_csum), true },
-	{ "quota", offsetof(struct tux3_format_options, quota), false },
-};
-
-static bool set_feature(struct mkfs *mkfs, const char *name)
+static void set_feature(struct mkfs *mkfs, const struct feature_row *row, bool on, bool asked)
 {
-	bool on = *name != '^';
+	mkfs->on[row->word] &= ~(u64)row->bit;
+	mkfs->asked[row->word] &= ~(u64)row->bit;
+	if (on)
+		mkfs->on[row->word] |= row->bit;
+	if (on && asked)
+		mkfs->asked[row->word] |= row->bit;
+}
+
+static void default_features(struct mkfs *mkfs)
+{
+	const struct feature_row *row;
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(features); i++) {
-		if (strcmp(name + !on, features[i].name))
-			continue;
-		*(bool *)((char *)&mkfs->format + features[i].field) = on != features[i].inverted;
-		return true;
-	}
-	return false;
+	for (i = 0; (row = feature_row(i)); i++)
+		set_feature(mkfs, row, row->on, false);
 }
 
 static int parse_features(struct mkfs *mkfs, char *list)
 {
-#define X(WORD, bit, NAME, name, what) " " name
+#define X(WORD, bit, NAME, name, ...) " " name
+	const struct feature_row *row;
 	char *state, *name;
+	unsigned int i;
 
-	for (name = strtok_r(list, ",", &state); name; name = strtok_r(NULL, ",", &state))
-		if (!set_feature(mkfs, name))
+	for (name = strtok_r(list, ",", &state); name; name = strtok_r(NULL, ",", &state)) {
+		bool on = *name != '^';
+
+		for (i = 0; (row = feature_row(i)) && strcmp(row->name, name + !on); i++)
+			;
+		if (!row)
 			return tool_usage("There is no feature \"%s\"; there are:" TUX3_FEATURES(X) ".", name);
+		set_feature(mkfs, row, on, true);
+	}
 	return 0;
 #undef X
+}
+
+/* What the profile does not have is off; or an error, if it was asked for. */
+static int fit_profile(struct mkfs *mkfs)
+{
+	const struct feature_row *row;
+	struct profile profile;
+	unsigned int i;
+	int ret;
+
+	if (!mkfs->profile)
+		return 0;
+	ret = profile_load(mkfs->profile, &profile);
+	for (i = 0; !ret && (row = feature_row(i)); i++) {
+		if (profile.may[row->word] & row->bit)
+			continue;
+		if (mkfs->asked[row->word] & row->bit)
+			ret = tool_usage("Profile \"%s\" has no feature \"%s\": make the volume without it, or without the profile (%s).",
+					 mkfs->profile, row->name, profile.path);
+		set_feature(mkfs, row, false, false);
+	}
+	return ret;
 }
 
 static int parse_geometry(struct mkfs *mkfs, int option, const char *text)
@@ -137,6 +169,9 @@ static int parse_option(struct mkfs *mkfs, int option, char *value)
 		return parse_geometry(mkfs, option, value);
 	case 'O':
 		return parse_features(mkfs, value);
+	case 'p':
+		mkfs->profile = value;
+		return 0;
 	case 'f':
 		mkfs->format.force = true;
 		return 0;
@@ -167,7 +202,7 @@ static int tell(const struct mkfs *mkfs)
 	       (unsigned long long)tool.vol->total_blocks, tool.vol->block_size);
 	printf("UUID %s, label \"%.*s\", features", format_uuid(uuid, sizeof(uuid), tool.vol->uuid),
 	       (int)label_length(tool.vol->label), (const char *)tool.vol->label);
-#define X(WORD, bit, NAME, name, what) \
+#define X(WORD, bit, NAME, name, ...) \
 	if (volume_has_feature(tool.vol, TUX3_##WORD, TUX3_FEATURE_##WORD##_##NAME)) \
 		printf(" " name);
 	TUX3_FEATURES(X)
@@ -205,11 +240,13 @@ static int parse_place(struct mkfs *mkfs, int argc, char **argv)
 	return tool_usage("%s does not exist; give a size to make it.", mkfs->path);
 }
 
-static int make(const struct mkfs *mkfs)
+static int make(struct mkfs *mkfs)
 {
 	char why[1024] = "";
 	int err;
 
+	mkfs->format.no_data_csum = !(mkfs->on[TUX3_INCOMPAT] & TUX3_FEATURE_INCOMPAT_DATA_CSUM);
+	mkfs->format.quota = mkfs->on[TUX3_RO_COMPAT] & TUX3_FEATURE_RO_COMPAT_QUOTA;
 	signal(SIGXFSZ, SIG_IGN);	/* a file size limit is an error like others */
 	device_wait_closed(mkfs->path, true);
 	err = tux3_format(mkfs->path, &mkfs->format, why, sizeof(why));
@@ -231,6 +268,7 @@ int main(int argc, char **argv)
 
 	hold_standard_streams();
 	tool_name = "mkfs.tux3";
+	default_features(&mkfs);
 	while ((option = getopt_long(argc, argv, "L:U:s:b:O:fFKqVh", options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(help, stdout);
@@ -244,6 +282,6 @@ int main(int argc, char **argv)
 		if (ret)
 			return ret;
 	}
-	ret = parse_place(&mkfs, argc, argv);
+	ret = parse_place(&mkfs, argc, argv) ?: fit_profile(&mkfs);
 	return ret ? ret : make(&mkfs);
 }

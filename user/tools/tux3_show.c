@@ -4,7 +4,9 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include "commands.h"
+#include "tux3_features.h"
 #include "core/blocks/freemap.h"
 #include "core/format/chain.h"
 #include "core/tree/tree_internal.h"
@@ -16,6 +18,7 @@
 
 const char show_help[] =
 "tux3 show IMAGE [OBJECT] [--json]\n"
+"tux3 show features [IMAGE|MOUNTPOINT] [--json]\n"
 "\n"
 "Prints an object of a volume that is not mounted.  Without an object: what the volume is.\n"
 "\n"
@@ -29,6 +32,8 @@ const char show_help[] =
 "  free                     groups in use, and how much of them is free\n"
 "  space                    what operations cost in blocks at worst, and what is kept when the volume is full\n"
 "  block NUMBER             what is in a block, and who uses it\n"
+"  features                 which it has, what each is for, and who understands it; before the image also of a\n"
+"                           mounted volume, and without one: all that this build knows\n"
 "\n"
 "  --json                   a JSON list of objects\n"
 "\n"
@@ -37,6 +42,7 @@ const char show_help[] =
 "  tux3 show disk.img path /etc/passwd\n"
 "  tux3 show disk.img log --json | jq '.[].records'\n"
 "  tux3 show disk.img item 2 dirent\n"
+"  tux3 show features ./mnt\n"
 "\n"
 "Exit code 0: printed; 1: could not; 16: wrong use.\n";
 
@@ -66,7 +72,7 @@ static int show_volume(struct show *show)
 	if (!out->json)
 		show_string(out, "size", format_size(text, sizeof(text), vol->total_blocks << vol->block_shift));
 	show_string(out, "created", format_time(text, sizeof(text), vol->created_ns));
-#define X(WORD, bit, NAME, name, what) \
+#define X(WORD, bit, NAME, name, ...) \
 	show_bool(out, name, volume_has_feature(vol, TUX3_##WORD, TUX3_FEATURE_##WORD##_##NAME));
 	TUX3_FEATURES(X)
 #undef X
@@ -690,6 +696,24 @@ static int show_block(struct show *show)
 	return EXIT_CLEAN;
 }
 
+/* ---- features ---- */
+
+/* From the anchor: also of a volume that cannot be opened, maybe for just that reason. */
+static int show_features(struct show *show)
+{
+	struct disk_anchor anchor;
+	unsigned int newest;
+	char why[256];
+
+	if (volume_read_anchor(show->tool.dev, &anchor, &newest, why, sizeof(why)))
+		return EXIT_FAILED;
+	features_show(&show->stream, (const u64[]) {
+		[TUX3_COMPAT] = le64_to_cpu(anchor.feature_compat), [TUX3_RO_COMPAT] = le64_to_cpu(anchor.feature_ro_compat),
+		[TUX3_INCOMPAT] = le64_to_cpu(anchor.feature_incompat),
+	});
+	return EXIT_CLEAN;
+}
+
 /* ---- the command ---- */
 
 static const struct {
@@ -709,6 +733,7 @@ static const struct {
 	{ "free", show_free, 0, 0, false },
 	{ "space", show_space, 0, 0, false },
 	{ "block", show_block, 1, 1, false },
+	{ "features", show_features, 0, 0, true },
 };
 
 static int show_object(struct show *show, const char *name)
@@ -735,6 +760,13 @@ static int show_object(struct show *show, const char *name)
 	return ret;
 }
 
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 int command_show(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -756,6 +788,14 @@ int command_show(int argc, char **argv)
 	}
 	if (optind == argc)
 		return tool_usage("Which image?");
+	if (!strcmp(argv[optind], "features") && argc - optind < 3) {
+		if (argc - optind == 1)
+			return features_known(show.stream.out.json);
+		if (is_directory(argv[optind + 1]))
+			return features_mounted(argv[optind + 1], show.stream.out.json);
+		show.path = argv[optind + 1];
+		return show_object(&show, argv[optind]);
+	}
 	show.path = argv[optind];
 	show.args = argv + min(optind + 2, argc);
 	show.arg_count = max(argc - optind - 2, 0);

@@ -42,8 +42,7 @@ static ssize_t ask_module(dev_t dev, char *text, size_t size)
 	return folder_statistics_text(folder, text, size);
 }
 
-/* Of a mounted volume: the module, or the daemon, answers. */
-static ssize_t ask_mounted(const char *path, dev_t dev, char *text, size_t size)
+ssize_t command_ask_mounted(const char *path, dev_t dev, char *text, size_t size)
 {
 	ssize_t len = ask_module(dev, text, size);
 
@@ -172,7 +171,7 @@ int command_stat(int argc, char **argv)
 	if (stat(path, &st))
 		st.st_mode = 0;
 	if (S_ISDIR(st.st_mode))
-		len = ask_mounted(path, st.st_dev, text, TUX3_STATISTICS_MAX);
+		len = command_ask_mounted(path, st.st_dev, text, TUX3_STATISTICS_MAX);
 	else if (S_ISBLK(st.st_mode))
 		len = ask_module(st.st_rdev, text, TUX3_STATISTICS_MAX);
 	if (!S_ISDIR(st.st_mode) && len < 0)
