@@ -57,21 +57,25 @@ static bool inode_is_going(struct inode *inode)
 	return going;
 }
 
-static struct dentry *handle_get(struct super_block *sb, const u32 *words)
+struct inode *node_get_handle(struct super_block *sb, u64 ino, u32 generation)
 {
-	u64 ino = words[0] | (u64)words[1] << 32;
 	struct inode *inode;
 
 	if (ino != TUX3_INO_ROOT && (ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX))
 		return ERR_PTR(-ESTALE);
 	inode = node_get(sb, ino);
 	if (IS_ERR(inode))
-		return ERR_CAST(inode);
-	if (inode->i_generation != words[2] || inode_is_going(inode)) {
+		return inode;
+	if (inode->i_generation != generation || inode_is_going(inode)) {
 		iput(inode);
 		return ERR_PTR(-ESTALE);
 	}
-	return d_obtain_alias(inode);
+	return inode;
+}
+
+static struct dentry *handle_get(struct super_block *sb, const u32 *words)
+{
+	return d_obtain_alias(node_get_handle(sb, words[0] | (u64)words[1] << 32, words[2]));
 }
 
 static struct dentry *export_fh_to_dentry(struct super_block *sb, struct fid *fid, int len, int type)

@@ -157,5 +157,5 @@ long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case FS_IOC32_GETVERSION:
 		return put_user(inode->i_generation, (u32 __user *)user);
 	}
-	return -ENOTTY;
+	return node_ioctl_parents(file, cmd, user);
 }

@@ -13,6 +13,7 @@
  *	swap.c		files that are swapped to
  *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
+ *	ioctl_parents.c	parents, and paths
  *	device.c	the block device as the core wants it (device.h)
  *	compat.h	differences between kernel versions			trace.c	   trace points
  *	quota.c		quotactl, df of a project's directory
@@ -312,6 +313,8 @@ extern const struct inode_operations dir_inode_ops, symlink_inode_ops, special_i
 extern const struct file_operations dir_file_ops;
 extern const struct xattr_handler * const xattr_handlers[];
 extern const struct export_operations export_ops;
+/* What an old handle is of; with a reference.  -ESTALE: it is no more, or about to go. */
+struct inode *node_get_handle(struct super_block *sb, u64 ino, u32 generation);
 
 ssize_t node_listxattr(struct dentry *dentry, char *buffer, size_t size);
 struct posix_acl *node_get_acl(struct inode *inode, int type, bool rcu);
@@ -346,9 +349,10 @@ void node_lost(struct tux3_node *node);
 /* file.c */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 
-/* ---- ioctl.c ---- */
+/* ---- ioctl.c, ioctl_parents.c ---- */
 
 long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
+long node_ioctl_parents(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_parents.c; -ENOTTY: not one of these */
 int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa);
 int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa);
 

@@ -421,6 +421,22 @@ def test_path(run, build, filled):
     assert "has no name" in sentence(run("tux3", "path", filled, 1, status=1))
 
 
+def test_path_of_a_mounted_volume(run, mounted):
+    os.makedirs(mounted / "a/b")
+    with open(mounted / "a/b/file", "w", encoding="ascii"):
+        pass
+    number = os.stat(mounted / "a/b/file").st_ino
+    assert run("tux3", "path", mounted.path, number).stdout == "/a/b/file\n"
+    os.link(mounted / "a/b/file", mounted / "second")
+    os.rename(mounted / "a/b", mounted / "c")
+    assert sorted(run("tux3", "path", mounted / "c", number).stdout.split()) == ["/c/file", "/second"]
+    assert run("tux3", "path", mounted.path, 2).stdout == "/\n"
+    found = as_json(run("tux3", "path", "--json", mounted.path, number))
+    assert sorted(found, key=str) == [{"inode": number, "path": "/c/file"}, {"inode": number, "path": "/second"}]
+    assert "There is no inode 99999" in sentence(run("tux3", "path", mounted.path, 99999, status=1))
+    assert "not on a mounted Tux3 volume" in sentence(run("tux3", "path", "/proc", 1, status=1))
+
+
 def change_parent(image, old, name, new):
     """Directory `name` says that it is in another one."""
     found = struct.pack("<QB", old, len(name)) + name

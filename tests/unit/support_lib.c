@@ -68,7 +68,7 @@ static int tell_problem(void *ctx, const struct check_problem *problem)
 
 void bed_check(struct bed *bed)
 {
-	struct volume_options opts = { .read_only = true };
+	struct volume_options opts = { .read_only = true, .name_hash_mask = bed->opts.name_hash_mask };
 	struct check_options check = { .data = true, .problem = tell_problem };
 	struct check_result result = {};
 	struct volume *vol;

@@ -13,6 +13,7 @@
 #include "helper.h"
 #include "tux3_fuse.h"
 #include "core/inode/inode.h"
+#include "core/ioctl.h"
 #include "user/lib/quota_request.h"
 #include "user/lib/statistics.h"
 
@@ -328,6 +329,31 @@ static void serve_quota(fuse_req_t req, struct tux3 *volume, const void *in)
 		fuse_reply_ioctl(req, 0, &request, sizeof(request));
 }
 
+/* tux3 path. */
+static void serve_path(fuse_req_t req, struct tux3 *volume, const void *in)
+{
+	struct tux3_ioc_path *request = malloc(sizeof(*request));
+	struct tux3_parent_cursor cursor;
+	int ret = -ENOMEM;
+
+	if (request) {
+		memcpy(request, in, sizeof(*request));
+		memcpy(&cursor, request->cursor, sizeof(cursor));
+		memset(request->path, 0, sizeof(request->path));
+		ret = fuse_req_ctx(req)->uid ? -EPERM : request->spare[0] || request->spare[1] ? -EINVAL : 0;
+	}
+	if (!ret)
+		ret = tux3_path_of(volume, request->ino, request->generation, &cursor, request->path, sizeof(request->path));
+	if (ret < 0) {
+		fuse_reply_err(req, -ret);
+	} else {
+		request->len = ret;
+		memcpy(request->cursor, &cursor, sizeof(cursor));
+		fuse_reply_ioctl(req, 0, request, sizeof(*request));
+	}
+	free(request);
+}
+
 /* What is asked of the volume through any of its files.  false: something else. */
 static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, const void *in, size_t in_size, size_t out_size)
 {
@@ -342,6 +368,8 @@ static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, 
 		reply_changed(req, set_label(req, volume, in));
 	} else if (cmd == (unsigned int)TUX3_FUSE_IOC_QUOTA && in_size >= sizeof(struct tux3_quota_request)) {
 		serve_quota(req, volume, in);
+	} else if (cmd == (unsigned int)TUX3_IOC_PATH && in_size >= sizeof(struct tux3_ioc_path)) {
+		serve_path(req, volume, in);
 	} else {
 		return false;
 	}

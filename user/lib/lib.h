@@ -20,6 +20,7 @@
  *	acl.c		POSIX ACLs
  *	xattr.c		extended attributes and their namespaces
  *	path.c		paths
+ *	parents.c	parents, and paths of inodes
  *	quota.c		limits of users, groups and projects
  *
  * Lock order, outermost first:

@@ -192,6 +192,30 @@ struct tux3_dirent {
 typedef int (*tux3_dirent_fn)(void *ctx, const struct tux3_dirent *entry);
 TUX3_API int tux3_readdir(struct tux3_node *dir, uint64_t *cookie, tux3_dirent_fn fn, void *ctx);
 
+/* ---- parents: who has a node, from the node itself; no directory is read ---- */
+
+struct tux3_parent {
+	uint64_t dir;		/* inode number of a directory in which the node has a name */
+	uint32_t generation;	/* of the directory: for tux3_node_get() */
+	const char *name;	/* terminated */
+};
+struct tux3_parent_cursor {
+	uint64_t at[2];		/* zeros to begin, then as a call has left it */
+};
+/*
+ * The names of a node, from the cursor on.  fn and what is returned: as tux3_readdir().  Names that are there during the whole
+ * listing are listed once; a node that is renamed meanwhile is never without a name.  May commit.
+ */
+typedef int (*tux3_parent_fn)(void *ctx, const struct tux3_parent *parent);
+TUX3_API int tux3_parents(struct tux3_node *node, struct tux3_parent_cursor *cursor, tux3_parent_fn fn, void *ctx);
+/*
+ * The paths of an inode from the root of the volume, one with each call: its length, or 0 when there are no more.  All is as it was
+ * at one moment, not before the first call.  generation 0: any.  -ESTALE: there is no such inode; -ENAMETOOLONG; -EUCLEAN: the way
+ * up is damaged.
+ */
+TUX3_API int tux3_path_of(struct tux3 *volume, uint64_t ino, uint32_t generation, struct tux3_parent_cursor *cursor,
+			  char *path, size_t size);
+
 /* ---- data ---- */
 
 /*

@@ -77,20 +77,6 @@ void tool_undo_left(struct tux3_device *dev, struct undo_left *left);
 int tool_undo_match(struct tux3_device *dev, const struct undo_file *file, bool force, const char *name,
 		    char *why, size_t why_size);
 
-/* A path is made from its end: what is there of it begins at text[at]. */
-struct path_text {
-	char *text;
-	size_t at;
-};
-int path_prepend(struct path_text *path, const void *name, u32 len);	/* -ENAMETOOLONG */
-/*
- * Go on from this directory to the root.  Else *dir is where the way ends: -ENOENT (it has no parent pointer), -EUCLEAN (one that
- * cannot be), -ENAMETOOLONG (also if it leads round in a circle), -EIO.
- */
-int path_above(struct volume *vol, struct path_text *path, u64 *dir);
-/* One path of an inode, as it is, in text; NULL: it has none that can be told. */
-const char *path_first(struct volume *vol, u64 ino, char *text, size_t size);
-
 /*
  * Progress with an estimate, on stderr: from the third second on if that is a terminal, or always.
  * name: of what is being done, changes begin a new line.

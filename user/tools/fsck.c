@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "fsck.h"
 #include "core/format/anchor.h"
+#include "core/names/path.h"
 #include "user/env/streams.h"
 #include "tux3.h"
 

@@ -8,19 +8,27 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "commands.h"
 #include "core/format/chain.h"
+#include "core/ioctl.h"
+#include "core/names/path.h"
 
 const char path_help[] =
-"tux3 path IMAGE NUMBER [--json]\n"
+"tux3 path IMAGE|DIR NUMBER [--json]\n"
 "\n"
-"Prints the path of an inode, whose number a message may have told, of a volume that is not mounted.\n"
+"Prints the path of an inode, whose number a message may have told.  Of a volume that is mounted (DIR is\n"
+"any directory of it) the module or the daemon is asked, by root; paths begin at the volume's root.\n"
 "A file with several names has a line for each.  A path with control characters is quoted.\n"
 "\n"
 "  --json                   a JSON list of objects\n"
 "\n"
 "Examples:\n"
 "  tux3 path disk.img 1037\n"
+"  tux3 path /mnt 1037\n"
 "  tux3 path disk.img 1037 --json | jq -r '.[].path'\n"
 "\n"
 "Exit code 0: printed; 1: it has none, or not all can be told; 16: wrong use.\n";
@@ -163,29 +171,91 @@ static int print_paths(struct path *path)
 	return path->err ? EXIT_FAILED : EXIT_CLEAN;
 }
 
-static int path_command(const char *image, u64 ino, bool json)
+/* ---- of a mounted volume ---- */
+
+static int tell_failed(const struct path *path, const char *dir, int err)
+{
+		if (err == ENOTTY)
+		tool_error("%s is not on a mounted Tux3 volume.", dir);
+	else if (err == ESTALE)
+		tool_error("There is no inode %llu with a name.", (unsigned long long)path->ino);
+	else if (err == ENAMETOOLONG)
+		tool_error("Inode %llu: its path is longer than %u bytes, or leads round in a circle: see fsck.tux3.",
+			   (unsigned long long)path->ino, TUX3_IOC_PATH_MAX);
+	else
+		tool_error("Inode %llu: its path cannot be told: %s.", (unsigned long long)path->ino, strerror(err));
+	return EXIT_FAILED;
+}
+
+static int print_mounted(struct path *path, const char *dir, int fd)
+{
+	struct tux3_ioc_path request = { .ino = path->ino };
+	bool any = false;
+
+	while (!ioctl(fd, TUX3_IOC_PATH, &request)) {
+		if (!request.len)
+			return any ? EXIT_CLEAN : tell_failed(path, dir, ESTALE);
+		any = true;
+		path->text.at = PATH_BYTES - request.len;
+		memcpy(path->text.text + path->text.at, request.path, request.len);
+		path_print(path);
+	}
+	return tell_failed(path, dir, errno);
+}
+
+static int print_all(struct path *path, bool json, const char *dir, int fd)
+{
+	struct stream stream;
+	int ret, done;
+
+	if (!stream_init(&stream, json))
+		return EXIT_FAILED;
+	path->stream = &stream;
+	ret = dir ? print_mounted(path, dir, fd) : print_paths(path);
+	done = stream_exit(&stream);
+	return done ? done : ret;
+}
+
+static int path_of_mounted(struct path *path, bool json, const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
+
+	if (fd < 0) {
+		tool_error("%s cannot be opened: %s.", dir, strerror(errno));
+		return EXIT_FAILED;
+	}
+	ret = print_all(path, json, dir, fd);
+	close(fd);
+	return ret;
+}
+
+/* ---- the command ---- */
+
+static int path_of_image(struct path *path, bool json, const char *image)
+{
+	struct tool_volume tool = { };
+	int ret = command_open(image, &tool);
+
+	path->vol = tool.vol;
+	if (!ret)
+		ret = print_all(path, json, NULL, -1);
+	tool_close(&tool);
+	return ret;
+}
+
+static int path_command(const char *where, u64 ino, bool json)
 {
 	struct path path = { .ino = ino, .text.text = malloc(PATH_BYTES) };
-	struct tool_volume tool = { };
-	struct stream stream;
+	struct stat st;
 	int ret;
 
 	if (!path.text.text) {
 		tool_error("Out of memory.");
 		return EXIT_FAILED;
 	}
-	ret = command_open(image, &tool);
-	if (!ret && !stream_init(&stream, json))
-		ret = EXIT_FAILED;
-	if (!ret) {
-		path.vol = tool.vol;
-		path.stream = &stream;
-		ret = print_paths(&path);
-		ret = stream_exit(&stream) ?: ret;
-	}
+	ret = !stat(where, &st) && S_ISDIR(st.st_mode) ? path_of_mounted(&path, json, where) : path_of_image(&path, json, where);
 	free(path.parents);
 	free(path.text.text);
-	tool_close(&tool);
 	return ret;
 }
 
@@ -210,7 +280,7 @@ int command_path(int argc, char **argv)
 		json = true;
 	}
 	if (argc - optind != 2)
-		return tool_usage("An image and an inode number are wanted; see tux3 help path.");
+		return tool_usage("A volume and an inode number are wanted; see tux3 help path.");
 	if (!parse_number(argv[optind + 1], &ino) || ino > TUX3_INO_MAX)
 		return tool_usage("\"%s\" is no inode number.", argv[optind + 1]);
 	return path_command(argv[optind], ino, json);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Mounts from beginning to end: options, remount, freeze, shutdown, numbers in /sys, attributes, handles, unloading.
+# Mounts from beginning to end: options, remount, freeze, shutdown, numbers in /sys, attributes, handles, parents, unloading.
 # In the machine:
 #	vm/run --disk 512M -- tests/vm/guest/super.sh [NAME of a group ...]
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
@@ -604,6 +604,17 @@ group_handles() {
 	checked_umount "umount after handles"
 }
 
+group_parents() {
+	local output
+	fresh || { failed parents "no volume"; return; }
+	output=$(python3 tests/vm/guest/parents.py "$MNT" 2>&1)
+	echo "$output"
+	PASSED=$((PASSED + $(grep -c ^ok <<<"$output")))
+	FAILED=$((FAILED + $(grep -c ^FAILED <<<"$output")))
+	grep -q "Traceback" <<<"$output" && failed parents "the program did not come to its end"
+	checked_umount "umount after parents"
+}
+
 group_memory() {
 	fresh || { failed memory "no volume"; return; }
 	for n in 1 2 3; do
@@ -683,7 +694,7 @@ group_unload() {
 	fi
 }
 
-all="mount readonly forced options remount sync_option one_commit writing_begins dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles nfs memory unload gone"
+all="mount readonly forced options remount sync_option one_commit writing_begins dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles parents nfs memory unload gone"
 for group in ${*:-$all}; do
 	echo "# $group"
 	group_$group

@@ -1,8 +1,14 @@
-/* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Paths of inodes, by their parent pointers and those of the directories above them.  No directory is read. */
-#include <errno.h>
-#include "common.h"
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Paths of inodes: see path.h.
+ *
+ * It ends on any volume: each step makes the path longer, and its buffer has an end.
+ *
+ * Locking: tree.sem shared for a component.
+ */
+#include "core/volume.h"
 #include "core/format/chain.h"
+#include "core/names/path.h"
 #include "core/tree/tree.h"
 
 int path_prepend(struct path_text *path, const void *name, u32 len)

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * ioctls that the module, tux3-fuse and the tools share: numbers and structures.
+ *
+ * All sizes are the same for 32 and 64 bit callers, and below 16 KiB, so that FUSE passes them on.  Numbers of our own have
+ * type 0x98, which Documentation/userspace-api/ioctl/ioctl-number.rst gives to nobody.
+ */
+#ifndef TUX3_IOCTL_H
+#define TUX3_IOCTL_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define TUX3_IOC_TYPE 0x98
+
+/* ---- parents: the paths of an inode by its number (core/names/parent_list.h) ---- */
+
+#define TUX3_IOC_PATH_MAX 4096
+
+struct tux3_ioc_path {
+	__u64 ino;
+	__u32 generation;	/* 0: any */
+	__u32 len;		/* out: of the path; 0: there are no more */
+	__u64 cursor[2];	/* zeros to begin, then as it came back */
+	__u64 spare[2];		/* 0 */
+	char path[TUX3_IOC_PATH_MAX];	/* out: from the root of the volume, "/" first; terminated */
+};
+
+#define TUX3_IOC_PATH _IOWR(TUX3_IOC_TYPE, 2, struct tux3_ioc_path)
+
+/*
+ * The parent pointers of a file, with the numbers and structures that programs for XFS have: XFS_IOC_GETPARENTS,
+ * of the open file, and XFS_IOC_GETPARENTS_BY_HANDLE, asked of any directory (ioctl_xfs_getparents(2)).  Of the module only.
+ */
+struct tux3_ioc_handle {
+	__u32 fsid[2];		/* f_fsid of statfs(2) */
+	__u16 fid_len;		/* bytes behind it: TUX3_FID_LEN */
+	__u16 fid_pad;		/* 0 */
+	__u32 generation;
+	__u64 ino;
+};
+
+#define TUX3_FID_LEN 14
+
+struct tux3_ioc_parents {
+	__u32 cursor[4];	/* zeros to begin, then as it came back */
+	__u16 iflags;		/* in: 0 */
+	__u16 oflags;		/* out: TUX3_PARENTS_... */
+	__u32 bytes;		/* of the buffer */
+	__u64 reserved;		/* 0 */
+	__u64 buffer;		/* address of struct tux3_ioc_parent, one behind the other */
+};
+
+#define TUX3_PARENTS_ROOT	1u	/* it is the root directory */
+#define TUX3_PARENTS_DONE	2u	/* there are no more */
+
+struct tux3_ioc_parents_by_handle {
+	struct tux3_ioc_handle handle;
+	struct tux3_ioc_parents request;
+};
+
+struct tux3_ioc_parent {
+	struct tux3_ioc_handle dir;
+	__u32 bytes;		/* to the next one; of the last, to the end of the buffer */
+	__u32 reserved;		/* 0 */
+	char name[];		/* terminated; empty: there was none */
+};
+
+#define TUX3_IOC_GETPARENTS		_IOWR('X', 62, struct tux3_ioc_parents)
+#define TUX3_IOC_GETPARENTS_BY_HANDLE	_IOWR('X', 63, struct tux3_ioc_parents_by_handle)
+
+#endif
