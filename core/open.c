@@ -21,6 +21,7 @@
 #include "core/delta/space.h"
 #include "core/inode/ialloc.h"
 #include "core/names/name.h"
+#include "core/data/remap.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
 #include "core/commit/commit.h"
@@ -148,6 +149,8 @@ static void volume_default_options(struct volume *vol)
 		opts->replay_nodes = max_t(u64, DEFAULT_REPLAY_NODES, 2 * opts->dirty_nodes);
 	if (!opts->cache_bytes)
 		opts->cache_bytes = CACHE_DEFAULT_BYTES;
+	if (!opts->remap_bytes)
+		opts->remap_bytes = REMAP_LOG_MAX;
 	if (!opts->slice_extents)
 		opts->slice_extents = DEFAULT_SLICE_EXTENTS;
 	if (!opts->names_cached)

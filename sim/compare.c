@@ -72,10 +72,10 @@ static int compare_range(struct tux3_node *node, const struct m_extent *ext, u64
 			note_difference(diff, "%s: read of %llu bytes at %llu returned %zd", path, len, from, got);
 			return got < 0 ? got : -EIO;
 		}
-		same = ext ? pattern_compare(buffer, ext->seed, from, len) : zero_compare(buffer, len);
+		same = ext ? pattern_compare(buffer, ext->seed, from - ext->moved, len) : zero_compare(buffer, len);
 		if (same != len) {
 			note_difference(diff, "%s: byte %llu is %#x, expected %#x (%s)", path, from + same, buffer[same],
-					ext ? pattern_byte(ext->seed, from + same) : 0, ext ? "written" : "a hole");
+					ext ? pattern_byte(ext->seed, from + same - ext->moved) : 0, ext ? "written" : "a hole");
 			return -EIO;
 		}
 		from += len;

@@ -160,6 +160,18 @@ static s64 exec_write(struct sim_run *run, const struct sim_op *op, struct tux3_
 	return tux3_write(node, run->buffer, op->len, offset);
 }
 
+static int exec_exchange(struct sim_run *run, const struct sim_op *op, struct tux3_node *node)
+{
+	struct tux3_node *other;
+	int err = exec_get(run, op->b, &other);
+
+	if (err)
+		return err;
+	err = tux3_exchange_range(node, op->offset, other, op->offset2, op->len, op->flags, NULL);
+	tux3_node_put(other, 1);
+	return err;
+}
+
 static int exec_setattr(const struct sim_op *op, struct tux3_node *node)
 {
 	struct tux3_stat stat = {
@@ -183,6 +195,12 @@ static s64 exec_on_node(struct sim_run *run, const struct sim_op *op, struct tux
 		return tux3_truncate(node, op->len);
 	case SIM_FALLOCATE:
 		return tux3_fallocate(node, op->mode, op->offset, op->len);
+	case SIM_EXCHANGE:
+		return exec_exchange(run, op, node);
+	case SIM_COLLAPSE:
+		return tux3_fallocate(node, FALLOC_FL_COLLAPSE_RANGE, op->offset, op->len);
+	case SIM_INSERT:
+		return tux3_fallocate(node, FALLOC_FL_INSERT_RANGE, op->offset, op->len);
 	case SIM_SETATTR:
 		return exec_setattr(op, node);
 	case SIM_SETXATTR:
@@ -516,6 +534,13 @@ static bool is_fsync(const struct sim_op *op)
 	return op->kind == SIM_FSYNC || op->kind == SIM_FDATASYNC;
 }
 
+/* Durable when it comes back, with all before it. */
+static bool is_remap(const struct sim_op *op)
+{
+	return (op->kind == SIM_EXCHANGE && !(op->flags & TUX3_EXCHANGE_DRY_RUN)) || op->kind == SIM_COLLAPSE ||
+	       op->kind == SIM_INSERT;
+}
+
 /* Before an operation. */
 struct counted {
 	u64 committed, front, ahead;
@@ -526,6 +551,10 @@ static void note_sync(struct sim_run *run, const struct sim_op *op, s64 err, con
 	bool went_ahead = run_fsyncs_ahead(run) != before->ahead;
 	bool new_delta = tux3_committed(run->volume) != before->committed;
 
+	if (is_remap(op) && !err && new_delta) {
+		run->reach.remaps++;
+		run_note_ack(run);
+	}
 	if (op->kind != SIM_SYNC && !is_fsync(op))
 		return;
 	/* Where something failed, it may have been tried, and have got to the disk. */

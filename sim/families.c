@@ -906,6 +906,53 @@ static void quota_live(struct life *life)
 /* A mount that has to finish a truncate takes as long as that; all others have this limit. */
 #define MOUNT_MS .most.mount_ms = 5000
 
+/* ---- remap: contents that swap, parts that come and go ---- */
+
+#define REMAP_FILES 8u
+
+static void remap_params(struct sim_params *params, struct rng *rng)
+{
+	params->volume_bytes = (rng_one_in(rng, 3) ? 8 + rng_below(rng, 4) : 24) * MIB;
+	params->no_csum = rng_one_in(rng, 4);
+	params->quota = rng_one_in(rng, 4);
+	params->lives = 3;
+	params->cuts = 8;
+	params->options.log_blocks = rng_one_in(rng, 2) ? 1 + rng_below(rng, 60) : NEVER;
+	params->options.slice_extents = rng_one_in(rng, 2) ? 2 : 0;
+	params->options.cache_bytes = rng_one_in(rng, 2) ? 8 * 4096 : 4 * MIB;
+	params->weights[SIM_EXCHANGE] = 20;
+	params->weights[SIM_COLLAPSE] = params->weights[SIM_INSERT] = 8;
+	params->weights[SIM_WRITE] = 20;
+	params->weights[SIM_FALLOCATE] = params->weights[SIM_FSYNC] = params->weights[SIM_LINK] = 4;
+	params->weights[SIM_OPEN] = params->weights[SIM_CLOSE] = params->weights[SIM_TMPFILE] = 2;
+	params->weights[SIM_QUOTA] = params->quota ? 2 : 0;
+}
+
+/* In many pieces, so that what swaps are several leaves. */
+static void remap_live(struct life *life)
+{
+	bool full = rng_one_in(life->rng, 3);
+	struct tux3_statfs stat;
+	char path[SIM_PATH_MAX];
+	u32 i;
+
+	for (i = 0; i < REMAP_FILES && !life->run->life; i++) {
+		snprintf(path, sizeof(path), "r%u", i);
+		if (i % 2)
+			make_sparse_file(life, path, 1 + rng_log(life->rng, 7));
+		else
+			op_on(life, SIM_CREATE, path, 0, 0);
+		op_on(life, SIM_WRITE, path, 0, rng_log(life->rng, 18));
+	}
+	for (i = 0; full && i < 100 && !tux3_statfs(life->run->volume, &stat) && stat.available_blocks > 10; i++) {
+		snprintf(path, sizeof(path), "fill-%u-%u", life->run->life, i);
+		op_on(life, SIM_CREATE, path, 0, 0);
+		op_on(life, SIM_WRITE, path, 0, min_t(u64, stat.available_blocks * 4096, MIB));
+	}
+	for (i = 0; i < 80 && !life->run->failed; i++)
+		run_random_op(life->run, life->rng);
+}
+
 static const struct family families[] = {
 	{ "full", "small volumes filled to the last block, deletes with syncs, filled again", full_params, full_live,
 	  { .least.full = 950, MOUNT_MS } },
@@ -928,6 +975,8 @@ static const struct family families[] = {
 	{ "pages", "pages of databases, written whole or not at all, with fsyncs", pages_params, pages_live,
 	  { .least.intents = 2, MOUNT_MS } },
 	{ "quota", "users and groups at their limits, which change", quota_params, quota_live, { MOUNT_MS } },
+	{ "remap", "contents of files that swap, parts of files taken out and put in", remap_params, remap_live,
+	  { .least.remaps = 8, MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */
@@ -993,6 +1042,7 @@ static void family_params(struct sim_params *params, const struct sim_config *co
 	params->disk.seed = rng_next(&rng);
 	params_fsync(params, config, params->seed);
 	families[params->family].params(params, &rng);
+	params_remaps(params, config, params->seed);
 	params->disk.size_bytes = params->volume_bytes;
 	params_canary(params, config);
 }

@@ -140,6 +140,41 @@ static bool draw_data_op(struct generator *gen)
 	return true;
 }
 
+/* Mostly such as can be done. */
+static bool draw_exchange(struct generator *gen)
+{
+	u64 block = gen->params->block_size, size, size2;
+	struct sim_op *op = gen->op;
+
+	if (!pick_file(gen, op->a) || !pick_file(gen, op->b))
+		return false;
+	size = file_size(gen, op->a);
+	size2 = file_size(gen, op->b);
+	op->offset = rng_below(gen->rng, size / block + 1) * block;
+	op->offset2 = rng_one_in(gen->rng, 2) ? op->offset : rng_below(gen->rng, size2 / block + 1) * block;
+	op->flags = rng_one_in(gen->rng, 2) ? TUX3_EXCHANGE_TO_EOF : 0;
+	op->flags |= rng_one_in(gen->rng, 4) ? TUX3_EXCHANGE_DSYNC : 0;
+	op->flags |= rng_one_in(gen->rng, 12) ? TUX3_EXCHANGE_DRY_RUN : 0;
+	if (rng_one_in(gen->rng, 4))
+		op->offset = op->offset2 = 0;
+	size = min(size > op->offset ? size - op->offset : 0, size2 > op->offset2 ? size2 - op->offset2 : 0);
+	op->len = rng_one_in(gen->rng, 6) ? size : rng_below(gen->rng, size / block + 1) * block;
+	return true;
+}
+
+static bool draw_shift(struct generator *gen)
+{
+	u64 block = gen->params->block_size, size;
+	struct sim_op *op = gen->op;
+
+	if (!pick_file(gen, op->a))
+		return false;
+	size = file_size(gen, op->a);
+	op->offset = rng_below(gen->rng, size / block + 1) * block;
+	op->len = block * (1 + rng_below(gen->rng, op->kind == SIM_INSERT ? 20 : max(1ULL, min(size / block, 100ULL))));
+	return true;
+}
+
 static bool draw_xattr(struct generator *gen)
 {
 	static const char *const names[] = { "user.a", "user.bb", "trusted.c", "user.quite-long-one" };
@@ -261,6 +296,11 @@ static bool draw_operands(struct generator *gen)
 		return draw_rename(gen);
 	case SIM_SETATTR:
 		return draw_setattr(gen);
+	case SIM_EXCHANGE:
+		return draw_exchange(gen);
+	case SIM_COLLAPSE:
+	case SIM_INSERT:
+		return draw_shift(gen);
 	case SIM_SETXATTR:
 	case SIM_REMOVEXATTR:
 		return draw_xattr(gen);

@@ -318,6 +318,33 @@ void model_punch(struct m_inode *inode, u64 start, u64 end)
 	inode->extent_count = count;
 }
 
+static int extent_compare(const void *a, const void *b)
+{
+	const struct m_extent *left = a, *right = b;
+
+	return left->start < right->start ? -1 : left->start > right->start;
+}
+
+void model_copy_range(struct m_inode *to, u64 at, const struct m_inode *from, u64 start, u64 len)
+{
+	u32 i, count = from->extent_count;
+
+	to->extents = model_resize(to->extents, (to->extent_count + count) * sizeof(*to->extents) + 1);
+	for (i = 0; i < count; i++) {
+		struct m_extent ext = from->extents[i];
+
+		ext.start = ext.start > start ? ext.start : start;
+		ext.end = ext.end - start < len || ext.end < start ? ext.end : start + len;
+		if (ext.start >= ext.end)
+			continue;
+		ext.start += at - start;
+		ext.end += at - start;
+		ext.moved += at - start;
+		to->extents[to->extent_count++] = ext;
+	}
+	qsort(to->extents, to->extent_count, sizeof(*to->extents), extent_compare);
+}
+
 void model_put_extent(struct m_inode *inode, u64 start, u64 end, u64 seed)
 {
 	u32 at = 0;
@@ -329,7 +356,7 @@ void model_put_extent(struct m_inode *inode, u64 start, u64 end, u64 seed)
 		at++;
 	inode->extents = model_resize(inode->extents, (inode->extent_count + 1) * sizeof(*inode->extents));
 	memmove(&inode->extents[at + 1], &inode->extents[at], (inode->extent_count - at) * sizeof(*inode->extents));
-	inode->extents[at] = (struct m_extent){ start, end, seed };
+	inode->extents[at] = (struct m_extent){ start, end, seed, 0 };
 	inode->extent_count++;
 }
 

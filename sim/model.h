@@ -20,9 +20,9 @@
 #define SIM_PATH_MAX	64u
 #define SIM_LONG_NAME	'~'		/* a name that ends with this stands for one of 255 bytes */
 
-/* Bytes [start, end) are those of the pattern `seed`. */
+/* Bytes [start, end) are those of the pattern `seed`, from start - moved on. */
 struct m_extent {
-	u64 start, end, seed;
+	u64 start, end, seed, moved;
 };
 
 struct m_xattr {
@@ -64,6 +64,7 @@ struct m_limits {
 
 struct m_state {
 	u32 refs;
+	u32 block_size;
 	u32 count;
 	struct m_inode **inodes;	/* by id; NULL: gone */
 	u32 slots[SIM_SLOTS];		/* open files: ids or M_NONE */
@@ -77,7 +78,8 @@ struct m_state {
 	X(UNLINK, "unlink") X(RMDIR, "rmdir") X(RENAME, "rename") X(WRITE, "write") X(APPEND, "append") \
 	X(TRUNCATE, "truncate") X(FALLOCATE, "fallocate") X(SETATTR, "setattr") X(SETXATTR, "setxattr") \
 	X(REMOVEXATTR, "removexattr") X(OPEN, "open") X(CLOSE, "close") X(TMPFILE, "tmpfile") \
-	X(FSYNC, "fsync") X(FDATASYNC, "fdatasync") X(SYNC, "sync") X(COMPARE, "compare") X(NONE, "none") X(QUOTA, "quota")
+	X(FSYNC, "fsync") X(FDATASYNC, "fdatasync") X(SYNC, "sync") X(COMPARE, "compare") X(NONE, "none") X(QUOTA, "quota") \
+	X(EXCHANGE, "exchange") X(COLLAPSE, "collapse") X(INSERT, "insert")
 
 enum sim_op_kind {
 #define X(NAME, name) SIM_##NAME,
@@ -90,11 +92,12 @@ enum sim_op_kind {
 
 struct sim_op {
 	enum sim_op_kind kind;
-	char a[SIM_PATH_MAX], b[SIM_PATH_MAX];	/* b: new name, symlink target, xattr name */
+	char a[SIM_PATH_MAX], b[SIM_PATH_MAX];	/* b: new name, symlink target, xattr name; the second file of an exchange */
+	u64 offset2;		/* in that one */
 	u64 offset, len;	/* len: also size of truncate, length of an xattr value */
 	u64 seed;		/* what is written */
 	u32 mode;		/* permission bits, or type and permissions (mknod), fallocate's mode, slot */
-	u32 flags;		/* rename, setxattr, TUX3_SET_... of setattr, SIM_ATOMIC of write, type of a quota */
+	u32 flags;		/* exchange, rename, setxattr, TUX3_SET_... of setattr, SIM_ATOMIC of write, type of a quota */
 	struct m_limits limits;	/* of a quota, for uid */
 	u32 uid, gid, major, minor;
 	u64 mtime;
@@ -151,5 +154,7 @@ void model_remove_entry(struct m_state *state, u32 dir, const char *name);
 void model_drop_if_unused(struct m_state *state, u32 id);
 void model_punch(struct m_inode *inode, u64 start, u64 end);
 void model_put_extent(struct m_inode *inode, u64 start, u64 end, u64 seed);
+/* Bytes [from, from + len) come to another place of this inode, or to another inode, where nothing is. */
+void model_copy_range(struct m_inode *to, u64 at, const struct m_inode *from, u64 start, u64 len);
 
 #endif

@@ -38,6 +38,11 @@ void sim_op_print(const struct sim_op *op, char *text, size_t size)
 			 (unsigned long long)op->limits.inodes);
 		return;
 	}
+	if (op->kind == SIM_EXCHANGE) {
+		snprintf(text, size, "exchange \"%s\" %llu \"%s\" %llu len %llu flags %#x", op->a, (unsigned long long)op->offset, op->b,
+			 (unsigned long long)op->offset2, (unsigned long long)op->len, op->flags);
+		return;
+	}
 	snprintf(text, size, "%s \"%s\" \"%s\" offset %llu len %llu mode %#o flags %#x", sim_op_name(op->kind),
 		 op->a, op->b, (unsigned long long)op->offset, (unsigned long long)op->len, op->mode, op->flags);
 }
@@ -332,6 +337,85 @@ static int apply_fallocate(struct m_state *state, const struct sim_op *op, u32 i
 	return 0;
 }
 
+/* As two files of which only the ranges are; they may be one file. */
+static void swap_ranges(struct m_state *state, const u32 *id, const u64 *offset, const u64 *len)
+{
+	struct m_inode *inode[2] = { model_change(state, id[0]), model_change(state, id[1]) }, part[2];
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		part[i] = (struct m_inode){};
+		model_copy_range(&part[i], 0, inode[i], offset[i], len[i]);
+	}
+	for (i = 0; i < 2; i++)
+		model_punch(inode[i], offset[i], offset[i] + len[i]);
+	for (i = 0; i < 2; i++) {
+		model_copy_range(inode[i], offset[i], &part[!i], 0, len[!i]);
+		free(part[!i].extents);
+	}
+}
+
+static int apply_exchange(struct m_state *state, const struct sim_op *op, u32 first, u64 now)
+{
+	u64 offset[2] = { op->offset, op->offset2 }, len[2] = { op->len, op->len }, size[2], block = state->block_size;
+	u32 id[2] = { first, M_NONE }, i;
+	int err;
+
+	id[1] = model_lookup(state, op->b, &err);
+	if (id[1] == M_NONE)
+		return err;
+	for (i = 0; i < 2; i++) {
+		if (!S_ISREG(state->inodes[id[i]]->mode))
+			return S_ISDIR(state->inodes[id[i]]->mode) ? -EISDIR : -EINVAL;
+		size[i] = state->inodes[id[i]]->size;
+	}
+	if (offset[0] % block || offset[1] % block || (id[0] == id[1] && op->flags & TUX3_EXCHANGE_TO_EOF))
+		return -EINVAL;
+	for (i = 0; i < 2; i++) {
+		if (op->flags & TUX3_EXCHANGE_TO_EOF ? offset[i] > size[i] : offset[i] + len[i] > size[i])
+			return -EINVAL;
+		if (op->flags & TUX3_EXCHANGE_TO_EOF)
+			len[i] = size[i] - offset[i];
+	}
+	if (!(op->flags & TUX3_EXCHANGE_TO_EOF) && op->len % block &&
+	    (offset[0] + op->len != size[0] || offset[1] + op->len != size[1]))
+		return -EINVAL;
+	if (id[0] == id[1] && offset[0] < offset[1] + (op->len + block - 1) / block * block &&
+	    offset[1] < offset[0] + (op->len + block - 1) / block * block)
+		return -EINVAL;
+	if (op->flags & TUX3_EXCHANGE_DRY_RUN || (!len[0] && !len[1]))
+		return 0;
+	swap_ranges(state, id, offset, len);
+	for (i = 0; i < 2; i++) {
+		struct m_inode *inode = model_change(state, id[i]);
+
+		inode->size = offset[i] + len[!i] + size[i] - (offset[i] + len[i]);
+		inode->mtime = inode->ctime = now;
+	}
+	return 0;
+}
+
+static int apply_shift(struct m_state *state, const struct sim_op *op, u32 id, u64 now)
+{
+	struct m_inode *inode = state->inodes[id], tail = {};
+	u64 from = op->kind == SIM_COLLAPSE ? op->offset + op->len : op->offset;
+	u64 to = op->kind == SIM_COLLAPSE ? op->offset : op->offset + op->len, size = inode->size;
+
+	if (!S_ISREG(inode->mode))
+		return S_ISDIR(inode->mode) ? -EISDIR : -ENODEV;
+	if (!op->len || op->offset % state->block_size || op->len % state->block_size || op->offset >= size ||
+	    (op->kind == SIM_COLLAPSE && op->len >= size - op->offset))
+		return -EINVAL;
+	inode = model_change(state, id);
+	model_copy_range(&tail, to, inode, from, size - from);
+	model_punch(inode, op->offset, ~0ULL);
+	model_copy_range(inode, to, &tail, to, size - from);
+	free(tail.extents);
+	inode->size = size - from + to;
+	inode->mtime = inode->ctime = now;
+	return 0;
+}
+
 static int apply_setattr(struct m_state *state, const struct sim_op *op, u32 id, u64 now)
 {
 	struct m_inode *inode = state->inodes[id];
@@ -398,6 +482,11 @@ static int apply_to_inode(struct m_state *state, const struct sim_op *op, u64 no
 		return apply_truncate(state, op, id, now);
 	case SIM_FALLOCATE:
 		return apply_fallocate(state, op, id, now);
+	case SIM_EXCHANGE:
+		return apply_exchange(state, op, id, now);
+	case SIM_COLLAPSE:
+	case SIM_INSERT:
+		return apply_shift(state, op, id, now);
 	case SIM_SETATTR:
 		return apply_setattr(state, op, id, now);
 	case SIM_SETXATTR:

@@ -79,6 +79,15 @@ static void draw_ahead(struct sim_params *params)
 	params->weights[SIM_SYNC] = 2;
 }
 
+void params_remaps(struct sim_params *params, const struct sim_config *config, u64 seed)
+{
+	if (config->canary || rng_hash(seed, 12) % 3)
+		return;
+	params->weights[SIM_EXCHANGE] = 12;
+	params->weights[SIM_COLLAPSE] = params->weights[SIM_INSERT] = 5;
+	params->weights[SIM_WRITE] += 10;
+}
+
 void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed)
 {
 	struct rng rng = { rng_mix(seed) };
@@ -122,6 +131,7 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 		params->weights[SIM_WRITE] += 20;
 		params->ops += params->ops / 2;
 	}
+	params_remaps(params, config, seed);
 	if (params->options.fsync == TUX3_FSYNC_AHEAD && rng_hash(seed, 7) % 2)
 		draw_ahead(params);
 	params_canary(params, config);

@@ -152,6 +152,7 @@ int run_format(struct sim_run *run)
 		return err;
 	}
 	run->state = model_new(0750, run->clock);
+	run->state->block_size = run->params->block_size;
 	return 0;
 }
 

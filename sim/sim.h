@@ -76,6 +76,7 @@ struct sim_config {
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \
 	X(refused,	"refused for quotas",		"operations") \
+	X(remaps,	"exchanges, collapses, inserts", "operations") \
 	X(mount_ms,	"slowest mount after a crash",	"ms, at 8 ms for a read") \
 	X(clean_ms,	"slowest clean mount",		"ms") \
 	X(mount_kib,	"memory of a mount after a crash", "KiB") \
@@ -286,6 +287,8 @@ void crash_verify(struct sim_run *run, struct sim_disk *image, u64 acked_at, u64
 
 void params_fsync(struct sim_params *params, const struct sim_config *config, u64 seed);
 void params_canary(struct sim_params *params, const struct sim_config *config);
+/* Exchanges and the like: in one of three workloads. */
+void params_remaps(struct sim_params *params, const struct sim_config *config, u64 seed);
 void params_draw(struct sim_params *params, const struct sim_config *config, u64 seed);
 void generate_op(const struct sim_params *params, const struct m_state *state, struct rng *rng, struct sim_op *op);
 /* One that fits the state, and if many fsyncs are to go ahead, often one of the file. */

@@ -76,7 +76,8 @@ static void member_op(struct member *member, struct rng *rng, struct sim_op *op)
 			continue;
 		if (op->kind == SIM_FALLOCATE && !(op->mode & FALLOC_FL_PUNCH_HOLE))
 			continue;	/* may be several deltas */
-		if ((op->kind == SIM_LINK || op->kind == SIM_RENAME) && !in_own_directory(member, op->b))
+		if ((op->kind == SIM_LINK || op->kind == SIM_RENAME || op->kind == SIM_EXCHANGE) &&
+		    !in_own_directory(member, op->b))
 			continue;
 		return;
 	}

@@ -466,7 +466,7 @@ static int range_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 
 	err = range_locate(vol, "free", addr, len, &group, &from);
 	if (!err)
 		err = range_check_used(vol, "free", kind, group, from, len);
-	if (!err)
+	if (!err && list)
 		err = range_list_add(list, addr, len);
 	if (err || kind == BALLOC_LOG)
 		return err;

@@ -146,7 +146,10 @@ void balloc_promise_again(struct volume *vol, u64 blocks);
 
 /* Free now, for allocation too: for blocks that no durable state names. */
 int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len);
-/* Free in the newest state (disk bits cleared), allocatable when the list is released. */
+/*
+ * Free in the newest state (disk bits cleared), allocatable when the list is released.  list NULL: they come back by balloc_take()
+ * before the commit is over.
+ */
 int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, struct range_list *list);
 /* A node's block: at once if it was never in a snapshot, else via node_frees. */
 int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot);
@@ -154,9 +157,9 @@ int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot);
 int balloc_release(struct volume *vol, struct range_list *list);
 
 /*
- * Replay.  take: the record says these data blocks are in use: set disk and busy; -EIO with a message if disk
- * says they are in use already.  settle: replay is over: busy becomes disk plus node_frees plus the ranges of
- * log (the log chain).
+ * Replay, and blocks that move from file to file in a commit.  take: the record says these data blocks are in use: set disk and
+ * busy; -EIO with a message if disk says they are in use already.  settle: replay is over: busy becomes disk plus node_frees
+ * plus the ranges of log (the log chain).
  */
 int balloc_take(struct volume *vol, u64 addr, u64 len);
 int balloc_settle(struct volume *vol, const struct range_list *log);

@@ -11,7 +11,8 @@
  *
  * A delta with more than DATA_FIRST_BYTES of data, or a volume without data checksums, has its data
  * flushed before its log is written (two flushes): otherwise replay recognises by the checksums
- * that data of the last commit is missing.
+ * that data of the last commit is missing.  So has one in which blocks move from file to file: these were written long ago,
+ * and if one of them is rotten by now, that says nothing of the commit.
  *
  * Any error on the way aborts: the volume becomes read-only and every waiter hears of it.
  * What was applied in memory by then is never written, since no unify starts after an error.  Nor does another commit:
@@ -40,6 +41,7 @@
 #include "core/names/parent.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
+#include "core/data/remap.h"
 #include "core/commit/commit.h"
 #include "core/commit/unify.h"
 #include "core/intent/intent.h"
@@ -345,8 +347,8 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 			int err, u64 *io_ns)
 {
 	struct io_busy *busy = wait->busy;
-	bool data_first = data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
-					  !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM));
+	bool data_first = vol->log.moved || (data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
+							     !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM)));
 	int io_err;
 
 	if (data_first) {
@@ -356,7 +358,7 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 		blk_start_plug(plug);
 		if (!err)
 			err = io_err;
-		if (!err)
+		if (!err && data_blocks)
 			err = commit_flush(vol, io_ns);
 	}
 	if (!err) {
@@ -512,14 +514,16 @@ static int commit_close_dirs(struct commit_dirs *dirs, u64 delta, struct io_wait
 }
 
 /* Everything that the delta changed, as records; data is submitted on the way. */
-static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta, struct io_wait *wait,
-			s64 *charged)
+static int commit_place(struct volume *vol, struct llist_node *inodes, struct llist_node *remaps, u64 delta,
+			struct io_wait *wait, s64 *charged)
 {
 	struct tux3_inode *inode, *next;
 	struct llist_node *ahead = inodes;
 	struct commit_dirs dirs = {};
-	int err = 0;
+	int err = likely(!remaps) ? 0 : data_commit_remaps(vol, remaps, delta);
 
+	if (err)
+		return err;
 	llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1]) {
 		commit_next_comes(inode->dirty_node[delta & 1].next, delta);
 		if (&inode->dirty_node[delta & 1] == ahead)
@@ -542,7 +546,7 @@ static int commit_place(struct volume *vol, struct llist_node *inodes, u64 delta
 }
 
 /* The inodes stay dirty in their slot, where commit_give_up() finds them: the front delta has the other one. */
-static void commit_keep_aborted(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
+static void commit_keep_aborted(struct volume *vol, struct llist_node *inodes, struct llist_node *remaps, u64 delta, int err)
 {
 	struct tux3_inode *inode;
 
@@ -550,9 +554,10 @@ static void commit_keep_aborted(struct volume *vol, struct llist_node *inodes, u
 		if (vol->host->data_aborted && inode->slot[delta & 1].dirty & INODE_DIRTY_DATA)
 			vol->host->data_aborted(inode, delta, err);
 	WRITE_ONCE(vol->delta.dirty[delta & 1].first, inodes);
+	WRITE_ONCE(vol->delta.remaps[delta & 1].first, remaps);
 }
 
-static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta, int err)
+static void commit_done(struct volume *vol, struct llist_node *inodes, struct llist_node *remaps, u64 delta, int err)
 {
 	struct delta_state *state = &vol->delta;
 	struct tux3_inode *inode, *next;
@@ -566,9 +571,11 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, u64 delta
 	atomic64_set(&state->first_change_ns[delta & 1], 0);
 	WRITE_ONCE(state->others[delta & 1], false);
 	if (err) {
-		commit_keep_aborted(vol, inodes, delta, err);
+		commit_keep_aborted(vol, inodes, remaps, delta, err);
 	} else {
 		intent_retire(vol, delta);
+		if (unlikely(remaps))
+			data_remaps_done(remaps);
 		llist_for_each_entry_safe(inode, next, inodes, dirty_node[delta & 1]) {
 			commit_next_comes(inode->dirty_node[delta & 1].next, delta);
 			commit_inode_done(inode, delta, 0);
@@ -705,7 +712,7 @@ int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
 	bool alone, written;
-	struct llist_node *inodes;
+	struct llist_node *inodes, *remaps;
 	struct blk_plug plug;
 	struct io_busy busy;
 	struct io_wait wait;
@@ -717,6 +724,7 @@ int commit_delta(struct volume *vol)
 		return err;
 	delta = delta_transition(vol, &charged);
 	inodes = commit_sort(llist_del_all(&vol->delta.dirty[delta & 1]), delta);
+	remaps = llist_del_all(&vol->delta.remaps[delta & 1]);
 	vol->delta.applying = delta;
 	load = atomic64_read(&vol->delta.dirty_bytes[delta & 1]) +
 	       atomic64_read(&vol->delta.changes[delta & 1]) * PACE_CHANGE_BYTES;
@@ -734,7 +742,7 @@ int commit_delta(struct volume *vol)
 
 	/* Neighbours on the disk become one request: data of small files, and the log. */
 	blk_start_plug(&plug);
-	err = commit_place(vol, inodes, delta, &wait, &charged);
+	err = commit_place(vol, inodes, remaps, delta, &wait, &charged);
 	if (!err && vol->unify.follows)
 		err = tree_place(vol);
 	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
@@ -754,7 +762,7 @@ int commit_delta(struct volume *vol)
 		vol->log.must_write = false;
 	trace_tux3_commit(vol, delta, atomic64_read(&vol->delta.changes[delta & 1]), data, vol->log.length - log,
 			  ktime_get_ns() - start, err);
-	commit_done(vol, inodes, delta, err);
+	commit_done(vol, inodes, remaps, delta, err);
 	if (load > DELTA_HEAVY_BYTES + (vol->delta.awaited << vol->block_shift))
 		WRITE_ONCE(vol->delta.heavy_ns, ktime_get_ns());
 	WRITE_ONCE(vol->delta.committing, 0);
@@ -788,6 +796,7 @@ void commit_give_up(struct volume *vol, unsigned int slot)
 	struct tux3_inode *inode, *next;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
+	data_remaps_done(llist_del_all(&vol->delta.remaps[slot]));
 	llist_for_each_entry_safe(inode, next, inodes, dirty_node[slot])
 		commit_inode_done(inode, slot, -ESHUTDOWN);
 }

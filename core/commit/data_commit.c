@@ -8,6 +8,8 @@
  * changes to a block wins, whatever their order within the delta was: a block removed and then written is dirty, one
  * written and then removed is not dirty any more.
  *
+ * Before all that ranges of files whose blocks change their place get them (remap.h).
+ *
  * Data goes to newly allocated blocks, but for blocks of unwritten extents, which nobody can read
  * before the commit.  Small files without extents go inline into the tree.
  *
@@ -21,8 +23,10 @@
 #include "core/log/prefetch.h"
 #include "core/delta/pace.h"
 #include "core/inode/file_range.h"
+#include "core/inode/inode.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
+#include "core/data/remap.h"
 #include "core/commit/commit.h"
 
 struct data_commit {
@@ -423,4 +427,84 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	if (!err)
 		err = data_commit_unchecked(&dc);
 	return err ? err : data_commit_dirty(&dc);
+}
+
+/* ---- remaps ---- */
+
+static void remap_count(struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	inode->blocks += inode->vol->log.blocks_delta;
+	spin_unlock(&inode->lock);
+	inode->vol->log.blocks_delta = 0;
+	inode->goal = 0;
+}
+
+static int remap_clear(struct data_commit *dc, const struct remap_side *side)
+{
+	int err = 0;
+	u32 i;
+
+	dc->inode = side->inode;
+	for (i = 0; i < side->range_count && !err; i++)
+		err = data_punch(dc, side->ranges[i].block, side->ranges[i].count);
+	remap_count(side->inode);
+	return err;
+}
+
+static int remap_fill(struct data_commit *dc, const struct remap_side *side)
+{
+	int err = 0;
+	u32 i;
+
+	dc->inode = side->inode;
+	for (i = 0; i < side->run_count && !err; i++) {
+		const struct remap_run *run = &side->runs[i];
+
+		if (run->flags & TUX3_EXTENT_CSUM)
+			memcpy(dc->vol->log.extent->csum, side->csums + run->csum, run->count * sizeof(__le32));
+		err = data_map_run(dc, run->block, run->addr, run->count, run->flags);
+		cond_resched();
+	}
+	remap_count(side->inode);
+	return err;
+}
+
+static int remap_commit(struct data_commit *dc, const struct data_remap *remap)
+{
+	const struct remap_side *side = remap->side;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < remap->sides && !err; i++) {
+		dc->inode = side[i].inode;
+		err = inode_refresh_blocks(dc->inode);
+		if (!err && side[i].drop.count)
+			err = data_punch(dc, side[i].drop.block, side[i].drop.count);
+		remap_count(dc->inode);
+	}
+	/* First all holes: what two ranges swap is for a moment in neither. */
+	dc->vol->log.moving = dc->vol->log.moved = true;
+	for (i = 0; i < remap->sides && !err; i++)
+		err = remap_clear(dc, &side[i]);
+	for (i = 0; i < remap->sides && !err; i++)
+		err = remap_fill(dc, &side[i]);
+	dc->vol->log.moving = false;
+	return err;
+}
+
+int data_commit_remaps(struct volume *vol, struct llist_node *list, u64 delta)
+{
+	struct data_commit dc = { .vol = vol, .delta = delta };
+	struct data_remap *remap, *next;
+	int err = 0;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	vol->log.blocks_delta = 0;
+	llist_for_each_entry_safe(remap, next, list, link) {
+		err = remap_commit(&dc, remap);
+		if (err)
+			break;
+	}
+	return err;
 }

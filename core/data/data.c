@@ -16,6 +16,7 @@
 #include "core/inode/inode_quota.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
+#include "core/data/remap.h"
 
 /* ---- the newest state: removed ranges, then the tree ---- */
 
@@ -222,6 +223,12 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 	memset(extent, 0, sizeof(*extent));
 	extent->block = block;
 	extent->kind = DATA_HOLE;
+	if (unlikely(READ_ONCE(inode->remap))) {
+		extent->count = max;
+		if (data_remap_look(inode, extent, csum, csum_max))
+			return 0;
+		max = extent->count;
+	}
 	if (data_removed(inode, block, &count)) {
 		extent->count = min(count, max);
 		return 0;

@@ -208,6 +208,7 @@ void data_plan_store(struct data_change *change, struct tux3_inode *inode)
 	change->size = change->new_size = attr.size;
 	change->edges = change->unwritten = change->enter = 0;
 	change->base = change->holes = change->fill_count = 0;
+	change->apart = false;
 	plan_edges(change);
 }
 
@@ -287,8 +288,12 @@ static int change_inside(struct data_change *change, struct delta_op *op)
 
 	if (change->hole_count)
 		err = data_remove(op, change->inode, change->hole, change->hole_count);
-	if (!err && change->holes)
+	if (!err && (change->holes || change->apart))
 		err = data_prealloc(op, change->inode, change->fill, change->fill_count, change->holes);
+	if (!err && change->apart) {
+		change->ops->apply(change, op);
+		return 0;
+	}
 	if (err) {		/* the edges are dirty, but no more */
 		inode_quota_settle(change->inode, op, &change->quota, max_t(s64, change->quota.amount.blocks - change->holes, 0));
 		return err;
@@ -471,4 +476,13 @@ int data_fallocate(struct data_change *change, unsigned int what, u64 from, u64 
 		cond_resched();
 	}
 	return err;
+}
+
+int data_set_apart(struct data_change *change)
+{
+	plan_edges(change);
+	change->fill = 0;
+	change->fill_count = 1;
+	change->apart = true;
+	return change_run(change, space_cost_prealloc(change->inode->vol, 1));
 }

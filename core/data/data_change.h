@@ -105,6 +105,7 @@ struct data_change {
 	u64 hole, hole_count;			/* DATA_END: all from there on */
 	u64 fill, fill_count;
 	u64 holes;				/* blocks of the fill that are */
+	bool apart;				/* what is inline is to get a block, and nothing else */
 	u32 edges;
 	struct data_edge edge[DATA_EDGES_MAX];
 	/* The price. */
@@ -125,6 +126,7 @@ static inline void data_change_reset(struct data_change *change)
 	change->hole_count = change->fill_count = change->holes = 0;
 	change->edges = change->unwritten = change->enter = 0;
 	change->base = change->count = 0;
+	change->apart = false;
 }
 
 static inline void data_change_init(struct data_change *change, struct tux3_inode *inode,
@@ -276,5 +278,8 @@ int data_truncate(struct data_change *change, u64 size);
 #define DATA_FILL	2u
 #define DATA_KEEP_SIZE	4u
 int data_fallocate(struct data_change *change, unsigned int what, u64 from, u64 to);
+
+/* The file's data is inline: it gets a block of its own, and is in extents from the commit on, for good.  Times stay. */
+int data_set_apart(struct data_change *change);
 
 #endif

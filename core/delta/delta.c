@@ -47,6 +47,7 @@ int delta_init(struct volume *vol)
 	INIT_LIST_HEAD(&delta->forgotten);
 	for (i = 0; i < 2; i++) {
 		init_llist_head(&delta->dirty[i]);
+		init_llist_head(&delta->remaps[i]);
 		atomic64_set(&delta->dirty_bytes[i], 0);
 		atomic64_set(&delta->value_bytes[i], 0);
 		atomic64_set(&delta->extra[i], 0);
@@ -470,6 +471,8 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 	int err = volume_error(vol);
 	u64 blocks, start;
 
+	op->times = (flags >> DELTA_TIMES_SHIFT) + 1;
+	flags &= DELTA_TIMES_MAX - 1;
 	if (!err)
 		err = READ_ONCE(vol->read_only) ? -EROFS : delta_throttle(vol, cost, flags);
 	op->vol = vol;
@@ -482,11 +485,11 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 			delta_count_out(op);
 			return -EROFS;
 		}
-		blocks = space_price(vol, op->delta, cost);
+		blocks = space_price(vol, op->delta, cost) * op->times;
 		if (likely(space_charge(vol, blocks, flags))) {
 			atomic64_add(blocks, &op->cpu->charged[op->delta & 1]);
 			if (unlikely(vol->opts.costs))
-				space_note(vol, op->delta, cost, 1);
+				space_note(vol, op->delta, cost, op->times);
 			if (flags & DELTA_FREES)	/* that the volume is full is to be found out anew */
 				atomic64_inc(&vol->space.freed);
 			count_add(vol, TUX3_COUNT_OPS, 1);
@@ -522,11 +525,11 @@ void delta_leave(struct delta_op *op)
 void delta_refund(struct delta_op *op, u64 cost, u64 now)
 {
 	u64 was = space_price(op->vol, op->delta, cost), is = space_price(op->vol, op->delta, now);
-	u64 blocks = was > is ? was - is : 0;
+	u64 blocks = was > is ? (was - is) * op->times : 0;
 
 	if (blocks && unlikely(op->vol->opts.costs)) {
-		space_note(op->vol, op->delta, cost, -1);
-		space_note(op->vol, op->delta, now, 1);
+		space_note(op->vol, op->delta, cost, -(s64)op->times);
+		space_note(op->vol, op->delta, now, op->times);
 	}
 	atomic64_sub(blocks, &op->cpu->charged[op->delta & 1]);
 	space_uncharge(op->vol, blocks);
@@ -716,6 +719,19 @@ int delta_commit(struct volume *vol)
 int delta_commit_surely(struct volume *vol)
 {
 	return delta_commit_all(vol, true);
+}
+
+int delta_commit_through(struct volume *vol, u64 delta)
+{
+	int err = delta_commit_surely(vol);
+
+	/* Paused, or being made read-only: somebody else does it, later. */
+	if (!err && READ_ONCE(vol->delta.committed) < delta) {
+		err = delta_wait(vol->delta.commit_queue, READ_ONCE(vol->delta.committed) >= delta || volume_error(vol), true);
+		if (!err)
+			err = volume_error(vol);
+	}
+	return READ_ONCE(vol->delta.committed) >= delta ? 0 : err;
 }
 
 int delta_commit_inode(struct tux3_inode *inode)

@@ -50,6 +50,7 @@ struct delta_op {
 	struct volume *vol;
 	struct delta_cpu *cpu;	/* where this operation was counted */
 	u64 delta;
+	u32 times;		/* DELTA_TIMES() */
 	unsigned int nofs;	/* memalloc_nofs_save() */
 };
 
@@ -71,6 +72,7 @@ struct delta_state {
 	bool paused;		/* commit_mutex: nothing is written until delta_resume() */
 	bool may_put_off;	/* commit_mutex: the next commit is for an fsync, and may leave stores to the one after it */
 	atomic_t wholes;	/* so many wait for all that was changed before they came: then it may not */
+	struct llist_head remaps[2];	/* struct data_remap: see core/data/remap.h */
 	bool others[2];			/* set inside: something that is no inode was changed in the delta: limits of quotas */
 	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
 	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
@@ -116,6 +118,10 @@ void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries);
 #define DELTA_NOWAIT	16u
 /* With that one: it makes nothing dirty, so it does not matter how full the delta is; and a transition is waited for. */
 #define DELTA_ADDS_NOTHING	32u
+/* For operations that cost more than a cost can say: so many times the cost, to be or-ed to the others. */
+#define DELTA_TIMES_SHIFT	16
+#define DELTA_TIMES_MAX		(1u << DELTA_TIMES_SHIFT)
+#define DELTA_TIMES(n)		(((n) - 1u) << DELTA_TIMES_SHIFT)
 
 /*
  * Enter the front delta; may first wait (for space, or because writers outran the device).
@@ -152,6 +158,8 @@ void delta_add_change(struct delta_op *op, s64 bytes);
 int delta_commit(struct volume *vol);
 /* The same for those who cannot go on without: nothing ends the wait. */
 int delta_commit_surely(struct volume *vol);
+/* Of the caller's operations, those up to this delta.  For who must not go on before: nothing ends the wait but an error. */
+int delta_commit_through(struct volume *vol, u64 delta);
 /* The same for what was changed of one inode; names: of a directory those in it. */
 int delta_commit_inode(struct tux3_inode *inode);
 /* Ask for a commit soon, do not wait. */

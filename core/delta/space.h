@@ -114,6 +114,7 @@ struct space {
 	X(WRITE,	4, 1, 1, 0, "takes", "write, store through a mapping, for each block") \
 	X(ALLOCATE,	4, 1, 1, 1, "takes", "fallocate, for each block") \
 	X(WRITE_PAID,	4, 1, 0, 0, "paid", "write to a preallocated block") \
+	X(REMAP,	24, 64, 0, 0, "takes", "exchange, collapse, insert; and an item for each extent, an extent for 8 checksums") \
 	X(GROW,		1, 0, 0, 0, "keeps", "a truncate upwards") \
 	X(REMOVE,	3, 0, 0, 0, "frees", "truncate, punch; and 28 records") \
 	X(SLICE,	8, 0, 0, 0, "back end", "a slice of a long delete")

@@ -15,6 +15,7 @@
 #include "core/inode/file_range.h"
 
 struct volume;
+struct data_remap;
 struct name_dir;
 struct name_entry;
 struct quota_owner;
@@ -57,6 +58,7 @@ struct inode_slot {
 #define INODE_DIRTY_XATTRS	8u
 #define INODE_DIRTY_DELETE	16u	/* no name and out of use */
 #define INODE_DIRTY_LISTING	64u	/* a directory's size, times and links, as its names have changed */
+#define INODE_DIRTY_REMAP	128u	/* ranges of its data go elsewhere, or come from elsewhere: remap.h */
 #define INODE_DIRTY_ATIME	32u	/* alone: it was read; that is no change for who caches what it holds */
 
 struct tux3_inode {
@@ -74,6 +76,7 @@ struct tux3_inode {
 	u32 synced_s;			/* ktime_get_ns() of the last fsync, in seconds; 0: never; a hint */
 	u64 parent;			/* directories: the inode number of .. */
 	struct inode_slot slot[2];
+	struct data_remap *remap;	/* lock; what overrides the tree in some ranges until it is committed, or NULL */
 	struct quota_owner *owner;	/* lock, and the host's of the inode; NULL: the volume has no quotas */
 	struct llist_node dirty_node[2];
 	/* For intents (core/intent/), under lock.  Of an inode read from the tree all are 0. */

@@ -126,7 +126,7 @@ static int charge_locked(struct charging *charging, struct tux3_inode *inode, st
 	int err;
 
 	spin_lock(&inode->lock);
-	err = charge_owner(charging, inode->owner, NULL, charge);
+	err = charge_owner(charging, inode->owner, charge->kept, charge);
 	if (!err)
 		inode_slot_of(inode, charging->op->delta)->charged += charge->amount.blocks;
 	else

@@ -28,6 +28,7 @@
 struct quota_charge {
 	struct quota_amount amount;
 	struct quota *charged[QUOTA_KINDS];	/* by whom something was reserved */
+	const struct quota_owner *kept;		/* its quotas are not charged: the blocks come from there.  NULL: none */
 	/* Outside: the exact amount.  0 or -errno; NULL: it is exact. */
 	int (*look)(struct quota_charge *charge);
 };

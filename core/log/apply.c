@@ -5,7 +5,7 @@
  *
  * Between tree_edit_begin and tree_edit_end, commit_mutex held (or at open).  Records are absolute:
  * applying one twice changes nothing.  During replay the blocks that a record names are taken in the
- * free maps; in a commit they were allocated before.
+ * free maps; in a commit they were allocated before, but for those that a remap moves (log.moving).
  *
  * A record from the disk may say anything: every field is checked before it is used.
  */
@@ -359,7 +359,7 @@ static int punch_free(struct punch *punch, u64 block, u64 addr, u64 count)
 		punch->kept += count;
 		return 0;
 	}
-	return balloc_defer(vol, BALLOC_DATA, addr, count, &vol->log.freed);
+	return balloc_defer(vol, BALLOC_DATA, addr, count, vol->log.moving ? NULL : &vol->log.freed);
 }
 
 static bool apply_extent_flags_valid(u32 flags)
@@ -656,7 +656,7 @@ static int apply_map(struct volume *vol, enum tux3_record_type type, const void 
 		err = punch_range(&punch, ino, block, count);
 	if (err)
 		return err;
-	if (vol->log.replaying && punch.kept != count) {
+	if ((vol->log.replaying || vol->log.moving) && punch.kept != count) {
 		if (punch.kept)
 			return apply_bad(vol, type, "some of its blocks are there already");
 		err = balloc_take(vol, addr, count);

@@ -31,6 +31,8 @@ struct log {
 	struct range_list old_blocks;	/* those before: free when that anchor is durable */
 	u64 length;		/* blocks in both */
 	struct range_list freed;	/* data blocks freed by the delta being committed */
+	bool moving;		/* blocks that extents lose now are mapped again before the commit is over: remaps */
+	bool moved;		/* the commit being built has such */
 	bool replaying;		/* records come from the disk: their blocks are not allocated yet */
 	bool unconfirmed;	/* the last commit has records, and nothing was written after its flush */
 	u64 commit_ns;		/* ktime_get_ns() when it was written */

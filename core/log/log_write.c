@@ -256,6 +256,7 @@ void log_begin_commit(struct volume *vol)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	WARN_ON_ONCE(!list_empty(&log->chunks));
 	log->bytes = 0;
+	log->moved = false;
 	log->records = log->merges = log->inlined = 0;
 	log->inlined_bytes = 0;
 	log->crc = ~0u;

@@ -9,6 +9,10 @@
 #include "core/names/ops.h"
 
 #include <fcntl.h>
+#ifndef FALLOC_FL_COLLAPSE_RANGE
+#define FALLOC_FL_COLLAPSE_RANGE 0x08
+#define FALLOC_FL_INSERT_RANGE	0x20
+#endif
 #ifndef FALLOC_FL_KEEP_SIZE
 #define FALLOC_FL_KEEP_SIZE	0x01
 #define FALLOC_FL_PUNCH_HOLE	0x02
@@ -124,7 +128,23 @@ int tux3_truncate(struct tux3_node *node, uint64_t size)
 	return err;
 }
 
+int file_set_apart(struct tux3_node *node)
+{
+	struct resize resize;
+
+	data_change_init(&resize.change.plan, &node->inode, &resize_ops);
+	return data_set_apart(&resize.change.plan);
+}
+
 /* ---- fallocate ---- */
+
+/* Before the contents change, and so in an older delta or the same. */
+static int file_set_mode(struct tux3_node *node, u32 mode)
+{
+	struct tux3_attr attr = { .mode = mode };
+
+	return op_setattr(&node->inode, &attr, OP_ATTR_MODE);
+}
 
 static int fallocate_locked(struct tux3_node *node, int mode, u64 offset, u64 end, struct file_kill *kill)
 {
@@ -139,6 +159,11 @@ static int fallocate_locked(struct tux3_node *node, int mode, u64 offset, u64 en
 		err = node_kill_begin(node, kill, &new_mode);
 	if (err)
 		return err;
+	if (mode & (FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE)) {
+		if (new_mode)
+			err = file_set_mode(node, *new_mode);
+		return err ? err : file_shift(node, mode & FALLOC_FL_INSERT_RANGE, offset, end - offset);
+	}
 	if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		what |= DATA_PUNCH;
 	if (!(mode & FALLOC_FL_PUNCH_HOLE))
@@ -154,7 +179,8 @@ int tux3_fallocate_killing(struct tux3_node *node, int mode, u64 offset, u64 len
 
 	if (!S_ISREG(node_type(node)))
 		return S_ISDIR(node_type(node)) ? -EISDIR : -ENODEV;
-	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) &&
+	    mode != FALLOC_FL_COLLAPSE_RANGE && mode != FALLOC_FL_INSERT_RANGE)
 		return -EOPNOTSUPP;
 	if ((mode & FALLOC_FL_PUNCH_HOLE && !(mode & FALLOC_FL_KEEP_SIZE)) ||
 	    (mode & FALLOC_FL_PUNCH_HOLE && mode & FALLOC_FL_ZERO_RANGE))

@@ -11,6 +11,7 @@
  *	file_fill.c	reading blocks into the cache, readahead
  *	file_io.c	read, write, append, fsync
  *	file_size.c	truncate, fallocate
+ *	file_exchange.c	contents that swap, parts taken out or put in
  *	file_seek.c	SEEK_DATA, SEEK_HOLE
  *	host.c		what the core's back end asks of us
  *	names.c		lookup, creation, removal, readdir
@@ -27,7 +28,7 @@
  *
  *	volume->rename_mutex		moving directories from one directory to another
  *	node->lock of directories	by inode number, exclusive to change names, shared to look
- *	node->lock of another node	exclusive to change data, size, mode or ACL, shared to read
+ *	node->lock of another node	exclusive to change data, size, mode or ACL, shared to read; of two by inode number
  *	node->link_lock			by inode number; not directories: changing the link count
  *	volume->fill_lock[]		held while a block is read from the device
  *	  > inside a delta, the locks of the core
@@ -324,6 +325,10 @@ u32 file_change_dirty_edges(struct file_change *change, struct delta_op *op);
 void file_change_dirtied(struct file_change *change, struct delta_op *op, u32 newly);
 /* With node->lock held for writing.  set: what else, of attr, goes into the same delta (OP_ATTR_...). */
 int file_truncate_locked(struct tux3_node *node, u64 size, const struct tux3_attr *attr, u32 set);
+/* For remaps: data_set_apart().  With node->lock held for writing. */
+int file_set_apart(struct tux3_node *node);
+/* file_exchange.c: a part of the file is taken out, or put in.  Likewise. */
+int file_shift(struct tux3_node *node, bool insert, u64 offset, u64 length);
 /* -EROFS, or -EPERM because of the inode's flags. */
 int file_check_changeable(struct tux3_node *node, const struct tux3_attr *attr, enum inode_use use);
 

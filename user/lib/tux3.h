@@ -233,10 +233,31 @@ TUX3_API ssize_t tux3_append(struct tux3_node *node, const void *data, size_t si
 TUX3_API ssize_t tux3_write_atomic(struct tux3_node *node, const void *data, size_t size, uint64_t offset);
 TUX3_API int tux3_truncate(struct tux3_node *node, uint64_t size);
 /*
- * mode: FALLOC_FL_... of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE].  Allocating
- * is done in pieces of 256 blocks; on -ENOSPC those that fit stay allocated.
+ * mode: FALLOC_FL_... of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE], COLLAPSE_RANGE, INSERT_RANGE.
+ * Allocating is done in pieces of 256 blocks; on -ENOSPC those that fit stay allocated.  COLLAPSE_RANGE and INSERT_RANGE are of
+ * whole blocks, all of it or nothing, and durable on return of 0; -EFBIG as tux3_exchange_range().
  */
 TUX3_API int tux3_fallocate(struct tux3_node *node, int mode, uint64_t offset, uint64_t length);
+/*
+ * Two ranges swap their contents, without a byte being copied: after a crash both have swapped or neither; durable on return of 0.
+ * Offsets are at multiples of a block, and so is the length, unless both ranges end where their files do; else, and where a range
+ * is not within its file or the ranges overlap, -EINVAL.  At most 8 MiB of log say what swaps: 4 bytes for each block of both
+ * ranges, and 48 for each 1024 in a row on the disk (4 GiB of each file, with blocks of 4 KiB); else -EFBIG.  On an error nothing
+ * was changed (but -EIO: the volume has stopped).
+ */
+#define TUX3_EXCHANGE_TO_EOF	1u	/* to the ends of both files, length does not matter, and the sizes are exchanged, too */
+#define TUX3_EXCHANGE_DSYNC	2u	/* durable on return: that is so anyway */
+#define TUX3_EXCHANGE_DRY_RUN	4u	/* only see whether the arguments are right */
+#define TUX3_EXCHANGE_FILE1_WRITTEN 8u	/* what was never written of file1 stays (but behind the end of the shorter one) */
+
+/* What a file is now: from tux3_start_commit(). */
+struct tux3_freshness {
+	uint64_t word[6];
+};
+/* fresh NULL: whatever was changed of file2 meanwhile; else -EBUSY if anything was since it was filled in. */
+TUX3_API int tux3_exchange_range(struct tux3_node *file1, uint64_t offset1, struct tux3_node *file2, uint64_t offset2,
+				 uint64_t length, uint64_t flags, const struct tux3_freshness *fresh);
+TUX3_API int tux3_start_commit(struct tux3_node *file2, struct tux3_freshness *fresh);
 /* whence SEEK_DATA or SEEK_HOLE.  -ENXIO.  What is preallocated but was never written is a hole. */
 TUX3_API int64_t tux3_seek(struct tux3_node *node, uint64_t offset, int whence);
 /*
