@@ -19,6 +19,7 @@
 #include "core/env.h"
 
 struct tux3_inode;
+struct tux3_attr;
 struct volume;
 struct io_wait;
 
@@ -85,6 +86,13 @@ struct tux3_host_ops {
 	 * before this returns.  NULL: nothing ever is.
 	 */
 	void (*settle_unused)(struct volume *vol);
+
+	/*
+	 * With tree.sem held shared: is there an object of this inode, which nobody is just reading or making?  true, and its
+	 * attributes now and blocks as stat(2) has them; where these would have to be read, *blocks stays as it is.  NULL: there
+	 * never is one.
+	 */
+	bool (*inode_peek)(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *blocks);
 
 	/* Outside a delta: may the caller exceed quotas?  NULL: nobody may. */
 	bool (*quota_exempt)(struct volume *vol);

@@ -69,4 +69,66 @@ struct tux3_ioc_parent {
 #define TUX3_IOC_GETPARENTS		_IOWR('X', 62, struct tux3_ioc_parents)
 #define TUX3_IOC_GETPARENTS_BY_HANDLE	_IOWR('X', 63, struct tux3_ioc_parents_by_handle)
 
+/* ---- bulkstat: all inodes of a volume, by number (core/inode/inode_walk.h) ---- */
+
+/*
+ * The numbers and structures of ioctl_xfs_bulkstat(2).  Fields that are not named here are 0: Tux3 does not count extents
+ * and has no hints of extent sizes.  What has no name is left out.
+ */
+struct tux3_ioc_inodes_header {
+	__u64 ino;		/* the first one that is wanted, 0: from the start; out: the next one */
+	__u32 flags;		/* TUX3_INODES_... */
+	__u32 wanted;		/* so many */
+	__u32 count;		/* out: so many there are; 0: there are no more */
+	__u32 agno;
+	__u64 reserved[5];	/* 0 */
+};
+
+#define TUX3_INODES_AGNO	1u	/* not here: there are no allocation groups */
+#define TUX3_INODES_SPECIAL	2u	/* ino is TUX3_INODES_SPECIAL_ROOT: begin with the root directory */
+#define TUX3_INODES_EXTENTS_64	4u	/* says where the number of extents goes */
+#define TUX3_INODES_METADIR	8u	/* also what belongs to the file system: nothing here */
+#define TUX3_INODES_SPECIAL_ROOT 1u
+#define TUX3_INODES_VERSION	5u
+
+struct tux3_ioc_inode {
+	__u64 ino;
+	__u64 size;
+	__u64 blocks;		/* of the volume */
+	__u64 xflags;		/* FS_XFLAG_... */
+	__s64 atime, mtime, ctime, btime;
+	__u32 generation;
+	__u32 uid, gid, projid;
+	__u32 atime_nsec, mtime_nsec, ctime_nsec, btime_nsec;
+	__u32 block_size;
+	__u32 rdev;		/* minor | major << 18 */
+	__u32 cow_extent_hint, extent_hint;
+	__u32 nlink;
+	__u32 extents, xattr_extents;
+	__u16 version;		/* TUX3_INODES_VERSION */
+	__u16 fork_offset;
+	__u16 sick, checked;
+	__u16 mode;
+	__u16 pad;
+	__u64 extents_64;
+	__u64 spare[6];
+};
+
+struct tux3_ioc_bulkstat {
+	struct tux3_ioc_inodes_header header;
+	struct tux3_ioc_inode inode[];
+};
+
+#define TUX3_IOC_BULKSTAT _IOR('X', 127, struct tux3_ioc_bulkstat)	/* of the module only */
+
+/* The same, of a size that FUSE passes on. */
+#define TUX3_IOC_INODES_MAX 64u
+
+struct tux3_ioc_inodes {
+	struct tux3_ioc_inodes_header header;
+	struct tux3_ioc_inode inode[TUX3_IOC_INODES_MAX];
+};
+
+#define TUX3_IOC_INODES _IOWR(TUX3_IOC_TYPE, 3, struct tux3_ioc_inodes)
+
 #endif

@@ -80,6 +80,7 @@ struct volume_options {
 struct volume {
 	struct tux3_device *dev;
 	const struct tux3_host_ops *host;
+	void *host_data;		/* the host's; set by it, right after volume_open() */
 	struct volume_options opts;
 
 	/* Geometry and identity: constant while open. */

@@ -594,6 +594,27 @@ void node_flush_puts(struct tux3_sb *sbi)
 }
 
 /* The caller may have locks of inodes and folios that are in use: the workers want those of unused ones only. */
+/* Who makes or reads it (I_NEW) may be writing its attributes; nobody else knows it then.  One that is evicted is clean. */
+bool host_inode_peek(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *blocks)
+{
+	struct inode *inode;
+	bool found = false;
+
+	rcu_read_lock();
+	inode = find_inode_by_ino_rcu(bdev_device_of(vol->dev)->sb, ino);
+	if (inode && !(inode_state_read_once(inode) & I_NEW)) {
+		struct tux3_inode *core = core_of(inode);
+
+		smp_rmb();	/* pairs with unlock_new_inode() */
+		inode_get_attr(core, attr);
+		if (READ_ONCE(core->blocks_epoch) == READ_ONCE(vol->blocks_epoch))
+			*blocks = data_blocks(core, S_ISREG(attr->mode) ? folio_dirty_blocks(node_of(inode)) : 0);
+		found = true;
+	}
+	rcu_read_unlock();
+	return found;
+}
+
 void host_settle_unused(struct volume *vol)
 {
 	node_flush_puts(sb_of(bdev_device_of(vol->dev)->sb));

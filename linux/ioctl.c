@@ -9,6 +9,7 @@
 #include <linux/fileattr.h>
 #include <linux/mount.h>
 #include "core/blocks/trim.h"
+#include "core/ioctl.h"
 #include "core/names/ops.h"
 #include "core/open.h"
 #include "linux/vfs.h"
@@ -157,5 +158,7 @@ long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case FS_IOC32_GETVERSION:
 		return put_user(inode->i_generation, (u32 __user *)user);
 	}
+	if (cmd == TUX3_IOC_BULKSTAT || cmd == TUX3_IOC_INODES)
+		return node_ioctl_inodes(file, cmd, user);
 	return node_ioctl_parents(file, cmd, user);
 }

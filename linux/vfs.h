@@ -13,7 +13,7 @@
  *	swap.c		files that are swapped to
  *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
- *	ioctl_parents.c	parents, and paths
+ *	ioctl_parents.c	parents, and paths					ioctl_inodes.c  bulkstat
  *	device.c	the block device as the core wants it (device.h)
  *	compat.h	differences between kernel versions			trace.c	   trace points
  *	quota.c		quotactl, df of a project's directory
@@ -295,6 +295,7 @@ void node_put_later(struct tux3_node *node);
 void host_inode_grab(struct tux3_inode *inode);
 void host_inode_release(struct tux3_inode *inode);
 bool host_inode_kill(struct tux3_inode *inode);
+bool host_inode_peek(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *blocks);
 void host_settle_unused(struct volume *vol);
 
 static inline struct timespec64 time_to_vfs(struct tux3_time time)
@@ -349,10 +350,11 @@ void node_lost(struct tux3_node *node);
 /* file.c */
 int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 
-/* ---- ioctl.c, ioctl_parents.c ---- */
+/* ---- ioctl.c, ioctl_parents.c, ioctl_inodes.c ---- */
 
 long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 long node_ioctl_parents(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_parents.c; -ENOTTY: not one of these */
+long node_ioctl_inodes(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_inodes.c */
 int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa);
 int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa);
 

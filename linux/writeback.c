@@ -874,6 +874,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
 	.inode_kill = host_inode_kill,
+	.inode_peek = host_inode_peek,
 	.settle_unused = host_settle_unused,
 	.quota_exempt = host_quota_exempt,
 	.quota_refused = host_quota_refused,

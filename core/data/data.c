@@ -427,8 +427,7 @@ u64 data_blocks(struct tux3_inode *inode, u64 dirty)
 	u64 paid;
 
 	spin_lock(&inode->lock);
-	/* What is inline has none, but had one until its commit: so that du says the same then, and after a remount. */
-	least = inode_attr(inode)->flags & TUX3_ATTR_INLINE && inode_attr(inode)->size;
+	least = attr_least_blocks(inode_attr(inode));
 	placed = inode->blocks;
 	extra = inode_slot_of(inode, 0)->extra + inode_slot_of(inode, 1)->extra;
 	paid = inode_slot_of(inode, 0)->paid + inode_slot_of(inode, 1)->paid;

@@ -128,11 +128,13 @@ static void windows_limit(struct ialloc *ialloc, struct ialloc_window *keep)
 	}
 }
 
-static void number_hold(struct ialloc_window *window, u32 bit)
+static void number_hold(struct ialloc *ialloc, struct ialloc_window *window, u32 bit)
 {
+	lockdep_assert_held(&ialloc->lock);
 	if (!test_bit(bit, window->held)) {
 		__set_bit(bit, window->held);
 		window->held_count++;
+		ialloc->held_total++;
 	}
 }
 
@@ -143,6 +145,7 @@ static void number_unhold(struct ialloc *ialloc, struct ialloc_window *window, u
 	if (!test_bit(bit, window->held))
 		return;
 	__clear_bit(bit, window->held);
+	ialloc->held_total--;
 	if (!--window->held_count && !window->fillers && (!window->filled || ialloc->count > ialloc->windows_max))
 		window_drop(ialloc, window);
 }
@@ -313,7 +316,7 @@ static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 		at = window_search(window, at, stretch);
 		if (at < WINDOW_NUMBERS) {
 			__set_bit(at, window->bits);
-			number_hold(window, at);
+			number_hold(&vol->ialloc, window, at);
 			window->free--;
 			*ino = (index << WINDOW_SHIFT) + at;
 			window = full == U64_MAX || stretch > 1 ? NULL : window_find(&vol->ialloc, full);
@@ -439,7 +442,7 @@ int ialloc_hold(struct volume *vol, u64 ino)
 	if (!window)		/* not to be filled for this: it only says what is held */
 		window = window_add(ialloc, ino >> WINDOW_SHIFT, GFP_COMMIT);
 	if (window)
-		number_hold(window, ino % WINDOW_NUMBERS);
+		number_hold(ialloc, window, ino % WINDOW_NUMBERS);
 	else
 		err = -ENOMEM;
 	mutex_unlock(&ialloc->lock);
@@ -458,7 +461,7 @@ int ialloc_mark(struct volume *vol, u64 ino)
 	if (!err && !__test_and_set_bit(ino % WINDOW_NUMBERS, window->bits))
 		window->free--;
 	if (!err)
-		number_hold(window, ino % WINDOW_NUMBERS);
+		number_hold(&vol->ialloc, window, ino % WINDOW_NUMBERS);
 	mutex_unlock(&vol->ialloc.lock);
 	return err;
 }
@@ -476,4 +479,29 @@ int ialloc_test(struct volume *vol, u64 ino)
 		result = test_bit(ino % WINDOW_NUMBERS, window->bits);
 	mutex_unlock(&vol->ialloc.lock);
 	return result;
+}
+
+u32 ialloc_held(struct volume *vol, u64 from, u64 *numbers, u32 max)
+{
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+	struct rb_node *node;
+	u32 count = 0, bit;
+
+	mutex_lock(&ialloc->lock);
+	node = ialloc->held_total ? rb_first(&ialloc->windows) : NULL;
+	for (; node && count < max; node = rb_next(node)) {
+		window = rb_entry(node, struct ialloc_window, node);
+		if (!window->held_count || window->index < from >> WINDOW_SHIFT)
+			continue;
+		bit = window->index == from >> WINDOW_SHIFT ? from % WINDOW_NUMBERS : 0;
+		for (; count < max; bit++) {
+			bit = find_next_bit(window->held, WINDOW_NUMBERS, bit);
+			if (bit >= WINDOW_NUMBERS)
+				break;
+			numbers[count++] = (window->index << WINDOW_SHIFT) + bit;
+		}
+	}
+	mutex_unlock(&ialloc->lock);
+	return count;
 }

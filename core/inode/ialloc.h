@@ -22,6 +22,7 @@ struct ialloc {
 	u64 next_dir;			/* lock: where the next directory goes */
 	u64 count;			/* lock: windows in memory */
 	u64 windows_max;		/* that many, beside those of which the tree does not know all */
+	u64 held_total;			/* lock: numbers held, of all windows */
 	u64 frees_missed;		/* lock: numbers freed while their window was not in memory */
 	u64 settled[IALLOC_SETTLE_BATCH];	/* back end: numbers to be settled */
 	u32 settled_count;
@@ -46,5 +47,7 @@ int ialloc_hold(struct volume *vol, u64 ino);
 /* For replay and check: mark as used / is it (loads the window). */
 int ialloc_mark(struct volume *vol, u64 ino);
 int ialloc_test(struct volume *vol, u64 ino);
+/* Numbers that are held, from this one on in order: at most max.  The tree need not have their inodes, but may. */
+u32 ialloc_held(struct volume *vol, u64 from, u64 *numbers, u32 max);
 
 #endif

@@ -88,13 +88,13 @@ void inode_exit(struct tux3_inode *inode)
 /* ---- flags ---- */
 
 static const struct {
-	u32 attr, ioctl;
+	u32 attr, ioctl, xflag;
 } attr_flags[] = {
-	{ TUX3_ATTR_IMMUTABLE,	0x10 },
-	{ TUX3_ATTR_APPEND,	0x20 },
-	{ TUX3_ATTR_NODUMP,	0x40 },
-	{ TUX3_ATTR_NOATIME,	0x80 },
-	{ TUX3_ATTR_PROJINHERIT, 0x20000000 },
+	{ TUX3_ATTR_IMMUTABLE,	0x10,		0x8 },
+	{ TUX3_ATTR_APPEND,	0x20,		0x10 },
+	{ TUX3_ATTR_NODUMP,	0x40,		0x80 },
+	{ TUX3_ATTR_NOATIME,	0x80,		0x40 },
+	{ TUX3_ATTR_PROJINHERIT, 0x20000000,	0x200 },
 };
 
 u32 attr_flags_to_ioctl(u32 attr)
@@ -105,6 +105,17 @@ u32 attr_flags_to_ioctl(u32 attr)
 	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
 		if (attr & attr_flags[i].attr)
 			flags |= attr_flags[i].ioctl;
+	return flags;
+}
+
+u32 attr_flags_to_xflags(u32 attr)
+{
+	u32 flags = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(attr_flags); i++)
+		if (attr & attr_flags[i].attr)
+			flags |= attr_flags[i].xflag;
 	return flags;
 }
 

@@ -466,6 +466,27 @@ int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct
 	return scan(vol, from, to, fn, ctx, true);
 }
 
+int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,
+		   bool *more, struct tree_key *next)
+{
+	struct node_key first = node_key_pack(from), last = node_key_pack(to);
+	struct tree_read read;
+	int ret;
+
+	read_begin(&read, vol, false);
+	ret = read_leaf(&read, &first);
+	if (ret) {
+		read_end(&read);
+		return ret;
+	}
+	ret = scan_leaf(path_node(&read.path, 0), &first, &last, fn, ctx);
+	*more = read.path.has_high;
+	*next = node_key_unpack(&read.path.high);
+	read_leaf_done(&read);
+	cond_resched();
+	return ret;
+}
+
 static int skip_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
 	struct tree_skip *skip = ctx;
@@ -498,4 +519,79 @@ void tree_prefetch(struct volume *vol, const struct tree_key *key)
 		tree_read_unlock(&read);
 	} while (err == PATH_MISS && read.attempts < READ_ATTEMPTS && !read_fetch(&read));
 	read_end(&read);
+}
+
+/* ---- reading ahead of a scan ---- */
+
+/* May there be an item of this type, with offset 0, from low on before high? */
+static bool keys_have_type(const struct node_key *low, const struct node_key *high, u8 type)
+{
+	struct node_key first = { (low->high & ~(u64)U8_MAX) | type, 0 };
+
+	if (node_key_less(&first, low))
+		first.high += U8_MAX + 1;
+	return node_key_less(&first, high);
+}
+
+static bool node_is_cached(struct volume *vol, const struct node_link *link)
+{
+	struct node_buffer *buffer = cache_peek(vol, link);
+
+	if (buffer)
+		cache_put(vol, buffer);
+	return buffer;
+}
+
+/* Leaves under one node that are not in memory; *end: all that is wanted of those before it is there, or among these. */
+static u32 leaves_missing(struct volume *vol, const struct tree_path *path, const struct node_key *key, u8 type,
+			  struct node_link *links, u32 max, struct node_key *end)
+{
+	const struct disk_node *node = path_node(path, 1);
+	u32 at, count = node_count(node), missing = 0;
+
+	for (at = inner_find(node, key); at < count; at++) {
+		struct node_key low = inner_key(node, at), high = at + 1 < count ? inner_key(node, at + 1) : path->high;
+		struct node_link link = inner_link(node, at);
+
+		if (!keys_have_type(&low, &high, type) || node_is_cached(vol, &link))
+			continue;
+		if (missing == max) {
+			*end = low;
+			return missing;
+		}
+		links[missing++] = link;
+	}
+	*end = path->high;
+	return missing;
+}
+
+static int ahead_order(const void *a, const void *b)
+{
+	const struct node_link *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+void tree_read_ahead(struct volume *vol, const struct tree_key *from, u8 type, u32 max, struct tree_key *upto)
+{
+	struct node_key key = node_key_pack(from), end = NODE_KEY_MAX;
+	struct node_link links[TREE_AHEAD];
+	struct tree_path path;
+	u32 missing = 0, turn;
+	int err = PATH_MISS;
+
+	for (turn = 0; turn < 2 && err == PATH_MISS; turn++) {
+		if (turn)
+			tree_prefetch(vol, from);	/* the way there, and the first of them */
+		down_read(&vol->tree.sem);
+		err = vol->tree.root_level ? path_descend_to(vol, &path, &key, 1, false) : -ENOENT;
+		if (!err) {
+			missing = leaves_missing(vol, &path, &key, type, links, min(max, TREE_AHEAD), &end);
+			tree_path_put(vol, &path);
+		}
+		up_read(&vol->tree.sem);
+	}
+	sort(links, missing, sizeof(*links), ahead_order, NULL);	/* as they lie on the disk */
+	cache_fetch(vol, links, missing);
+	*upto = node_key_unpack(&end);
 }

@@ -253,6 +253,19 @@ int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree
 	      tree_item_fn fn, void *ctx);
 
 /*
+ * The same within one leaf, that of from: returns what fn did, or 0.  more: there are leaves behind it, and what is there begins
+ * at next or behind it.
+ */
+int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,
+		   bool *more, struct tree_key *next);
+/*
+ * For who scans for items of this type with offset 0, and skips the others: read leaves that have such items, from the one of
+ * `from` on, together.  At most max of those that are not in memory.  At upto it is time for the next call.
+ */
+#define TREE_AHEAD 32u
+void tree_read_ahead(struct volume *vol, const struct tree_key *from, u8 type, u32 max, struct tree_key *upto);
+
+/*
  * Items of one kind in parts: pass over as many of the range as skip->left says.  1: there are more, the next one is at
  * offset skip->next.  0: there are none, and skip->left is what was left to pass over.  -errno as tree_scan().
  */

@@ -437,6 +437,43 @@ def test_path_of_a_mounted_volume(run, mounted):
     assert "not on a mounted Tux3 volume" in sentence(run("tux3", "path", "/proc", 1, status=1))
 
 
+def listed(run, where):
+    return {one["inode"]: one for one in as_json(run("tux3", "ls-inodes", "--json", where))}
+
+
+def test_ls_inodes(run, build, filled):
+    volume = Volume(build, filled)
+    volume.write("/new", b"some text")
+    number = volume.number("/new")
+    volume.abandon()
+    image = listed(run, filled)
+    assert number not in image and 2 in image
+    volume = Volume(build, filled)
+    volume.write("/new", b"some text")
+    number = volume.number("/new")
+    volume.close()
+    image = listed(run, filled)
+    assert image[number]["size"] == 9 and image[number]["links"] == 1 and image[number]["mode"].startswith("0100")
+    assert len(image) == as_json(run("tux3", "stat", filled, "--json"))["inodes"]["value"]
+    lines = run("tux3", "ls-inodes", filled).stdout.splitlines()
+    assert [int(line.split()[0]) for line in lines] == sorted(image)
+    assert any(line.split()[1][0] == "d" for line in lines)
+    sentence(run("tux3", "ls-inodes", filled, "x", status=USAGE))
+
+
+def test_ls_inodes_of_a_mounted_volume(run, mounted):
+    os.makedirs(mounted / "a/b")
+    for number in range(150):
+        with open(mounted / f"a/b/f{number}", "w", encoding="ascii"):
+            pass
+    found = listed(run, mounted.path)
+    paths = [mounted / "a", mounted / "a/b", *(mounted / f"a/b/f{number}" for number in range(150))]
+    for path in paths:
+        st = os.stat(path)
+        assert (found[st.st_ino]["mode"], found[st.st_ino]["mtime"]) == (f"0{st.st_mode:o}", int(st.st_mtime))
+    assert "not on a mounted Tux3 volume" in sentence(run("tux3", "ls-inodes", "/proc", status=1))
+
+
 def change_parent(image, old, name, new):
     """Directory `name` says that it is in another one."""
     found = struct.pack("<QB", old, len(name)) + name

@@ -14,6 +14,7 @@
 #include "tux3_fuse.h"
 #include "core/inode/inode.h"
 #include "core/ioctl.h"
+#include "user/lib/inodes.h"
 #include "user/lib/quota_request.h"
 #include "user/lib/statistics.h"
 
@@ -354,6 +355,23 @@ static void serve_path(fuse_req_t req, struct tux3 *volume, const void *in)
 	free(request);
 }
 
+/* tux3 ls-inodes. */
+static void serve_inodes(fuse_req_t req, struct tux3 *volume, const void *in)
+{
+	struct tux3_ioc_inodes *request = malloc(sizeof(*request));
+	int err = -ENOMEM;
+
+	if (request) {
+		memcpy(request, in, sizeof(*request));
+		err = fuse_req_ctx(req)->uid ? -EPERM : tux3_answer_inodes(volume, request);
+	}
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_ioctl(req, 0, request, sizeof(*request));
+	free(request);
+}
+
 /* What is asked of the volume through any of its files.  false: something else. */
 static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, const void *in, size_t in_size, size_t out_size)
 {
@@ -370,6 +388,8 @@ static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, 
 		serve_quota(req, volume, in);
 	} else if (cmd == (unsigned int)TUX3_IOC_PATH && in_size >= sizeof(struct tux3_ioc_path)) {
 		serve_path(req, volume, in);
+	} else if (cmd == (unsigned int)TUX3_IOC_INODES && in_size >= sizeof(struct tux3_ioc_inodes)) {
+		serve_inodes(req, volume, in);
 	} else {
 		return false;
 	}

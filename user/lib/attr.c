@@ -15,23 +15,27 @@ static struct tux3_time from_timespec(const struct timespec *time)
 	return (struct tux3_time){ .sec = time->tv_sec, .nsec = time->tv_nsec };
 }
 
+void attr_to_stat(struct tux3 *volume, u64 ino, const struct tux3_attr *attr, u64 blocks, struct tux3_stat *stat)
+{
+	*stat = (struct tux3_stat){
+		.ino = ino, .size = attr->size, .mode = attr->mode, .uid = attr->uid, .gid = attr->gid,
+		.nlink = attr->nlink, .rdev_major = attr->rdev_major, .rdev_minor = attr->rdev_minor,
+		.block_size = volume->block_size, .flags = attr->flags, .generation = attr->generation,
+		.projid = attr->projid, .change = attr->change,
+		.atime = to_timespec(&attr->atime), .mtime = to_timespec(&attr->mtime),
+		.ctime = to_timespec(&attr->ctime), .btime = to_timespec(&attr->btime),
+	};
+	stat->blocks_512 = blocks << (volume->shift - 9);
+}
+
 int tux3_stat_node(struct tux3_node *node, struct tux3_stat *stat)
 {
 	struct tux3_inode *inode = &node->inode;
 	struct tux3_attr attr;
-	u64 blocks;
 
 	inode_get_attr(inode, &attr);
-	blocks = data_blocks(inode, S_ISREG(attr.mode) ? file_cache_dirty_blocks(node) : 0);
-	*stat = (struct tux3_stat){
-		.ino = inode->ino, .size = attr.size, .mode = attr.mode, .uid = attr.uid, .gid = attr.gid,
-		.nlink = attr.nlink, .rdev_major = attr.rdev_major, .rdev_minor = attr.rdev_minor,
-		.block_size = node->volume->block_size, .flags = attr.flags, .generation = attr.generation,
-		.projid = attr.projid, .change = attr.change,
-		.atime = to_timespec(&attr.atime), .mtime = to_timespec(&attr.mtime),
-		.ctime = to_timespec(&attr.ctime), .btime = to_timespec(&attr.btime),
-	};
-	stat->blocks_512 = blocks << (node->volume->shift - 9);
+	attr_to_stat(node->volume, inode->ino, &attr,
+		     data_blocks(inode, S_ISREG(attr.mode) ? file_cache_dirty_blocks(node) : 0), stat);
 	return 0;
 }
 

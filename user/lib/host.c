@@ -28,6 +28,19 @@ static bool host_inode_kill(struct tux3_inode *inode)
 	return icache_kill(node_of(inode));
 }
 
+static bool host_inode_peek(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *blocks)
+{
+	struct tux3_node *node = icache_peek(vol->host_data, ino);
+
+	if (!node)
+		return false;
+	inode_get_attr(&node->inode, attr);
+	if (READ_ONCE(node->inode.blocks_epoch) == READ_ONCE(vol->blocks_epoch))
+		*blocks = data_blocks(&node->inode, S_ISREG(attr->mode) ? file_cache_dirty_blocks(node) : 0);
+	icache_unpin(node);
+	return true;
+}
+
 static int host_data_next(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count)
 {
 	return file_cache_next_dirty(node_of(inode), delta, from, block, count);
@@ -118,6 +131,7 @@ const struct tux3_host_ops lib_host_ops = {
 	.inode_grab = host_inode_grab,
 	.inode_release = host_inode_release,
 	.inode_kill = host_inode_kill,
+	.inode_peek = host_inode_peek,
 	.quota_exempt = host_quota_exempt,
 	.data_next = host_data_next,
 	.data_write = host_data_write,

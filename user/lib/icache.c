@@ -392,6 +392,25 @@ void icache_pin(struct tux3_node *node)
 	spin_unlock(&shard->lock);
 }
 
+struct tux3_node *icache_peek(struct tux3 *volume, u64 ino)
+{
+	struct icache_shard *shard = shard_of(volume, ino);
+	struct tux3_node *node;
+	int state;
+
+	spin_lock(&shard->lock);
+	node = find(shard, ino);
+	state = node ? atomic_read(&node->state) : ICACHE_BAD;
+	if (state == ICACHE_LIVE || state == ICACHE_DEAD) {
+		lru_remove(shard, node);
+		node->pins++;
+	} else {
+		node = NULL;
+	}
+	spin_unlock(&shard->lock);
+	return node;
+}
+
 void icache_unpin(struct tux3_node *node)
 {
 	struct icache_shard *shard = shard_of(node->volume, node->inode.ino);

@@ -22,6 +22,7 @@
  *	xattr.c		extended attributes and their namespaces
  *	path.c		paths
  *	parents.c	parents, and paths of inodes
+ *	inodes.c	all inodes of a volume
  *	quota.c		limits of users, groups and projects
  *
  * Lock order, outermost first:
@@ -222,6 +223,8 @@ void icache_drop_unused(struct tux3 *volume);	/* those that nothing pins */
 void icache_drop_all(struct tux3 *volume);	/* whatever callers think */
 void icache_pin(struct tux3_node *node);
 void icache_unpin(struct tux3_node *node);
+/* The node with this number, pinned, if it is in memory and known to others than who reads or makes it; or NULL. */
+struct tux3_node *icache_peek(struct tux3 *volume, u64 ino);
 bool icache_kill(struct tux3_node *node);
 
 /* ---- file_cache.c ---- */
@@ -356,6 +359,7 @@ static inline u32 node_nlink(struct tux3_node *node)
 	return nlink;
 }
 
+void attr_to_stat(struct tux3 *volume, u64 ino, const struct tux3_attr *attr, u64 blocks, struct tux3_stat *stat);
 void node_touch_atime(struct tux3_node *node);
 /* With node->lock: capabilities go, and *mode is what the caller's delta makes of the file's mode, if that changes. */
 int node_kill_begin(struct tux3_node *node, struct file_kill *kill, const u32 **mode);

@@ -216,6 +216,16 @@ TUX3_API int tux3_parents(struct tux3_node *node, struct tux3_parent_cursor *cur
 TUX3_API int tux3_path_of(struct tux3 *volume, uint64_t ino, uint32_t generation, struct tux3_parent_cursor *cursor,
 			  char *path, size_t size);
 
+/* ---- all inodes of a volume ---- */
+
+/*
+ * The next inodes that have a name, from number *ino on (0: from the start), at most count of them, with the same as
+ * tux3_stat_node() says.  Returns how many, 0: there are no more; *ino is where to go on.  No directory is read, nothing is
+ * committed, no node is made.  An inode that has a name during a whole sequence of calls is told exactly once, as it was during
+ * the call that told it.
+ */
+TUX3_API int tux3_bulkstat(struct tux3 *volume, uint64_t *ino, struct tux3_stat *stats, unsigned int count);
+
 /* ---- data ---- */
 
 /*

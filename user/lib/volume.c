@@ -79,6 +79,7 @@ int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_opti
 		volume_free(volume);
 		return err;
 	}
+	volume->vol->host_data = volume;
 	volume->shift = volume->vol->block_shift;
 	volume->block_size = volume->vol->block_size;
 	volume->clean_limit = (data_cache_bytes ? data_cache_bytes : DATA_CACHE_DEFAULT) >> volume->shift;

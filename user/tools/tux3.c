@@ -18,6 +18,7 @@ static const struct {
 } commands[] = {
 	{ "show", command_show, show_help, "print any object of a volume" },
 	{ "path", command_path, path_help, "the path of an inode, by its number" },
+	{ "ls-inodes", command_ls_inodes, ls_inodes_help, "all inodes, without reading directories" },
 	{ "stat", command_stat, stat_help, "totals, deltas, log; counters of a mounted volume" },
 	{ "graph", command_graph, graph_help, "draw the structure of a small volume" },
 	{ "image", command_image, image_help, "copy the metadata, for a bug report" },
@@ -31,8 +32,8 @@ static int usage(FILE *to)
 
 	fprintf(to, "tux3 COMMAND [OPTION]... looks at Tux3 volumes.  Only quota and undo change anything.\n\n");
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(to, "  tux3 %-8s %s\n", commands[i].name, commands[i].summary);
-	fprintf(to, "  tux3 %-8s %s\n\n", "help", "explain a command: tux3 help show");
+		fprintf(to, "  tux3 %-9s %s\n", commands[i].name, commands[i].summary);
+	fprintf(to, "  tux3 %-9s %s\n\n", "help", "explain a command: tux3 help show");
 	fprintf(to, "Examples:\n"
 		"  tux3 show disk.img\n"
 		"  tux3 show disk.img path /etc/passwd\n"

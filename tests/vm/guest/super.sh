@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Mounts from beginning to end: options, remount, freeze, shutdown, numbers in /sys, attributes, handles, parents, unloading.
-# In the machine:
+# Mounts from beginning to end: options, remount, freeze, shutdown, numbers in /sys, attributes, handles, parents, bulkstat,
+# unloading.  In the machine:
 #	vm/run --disk 512M -- tests/vm/guest/super.sh [NAME of a group ...]
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
 SYS=/sys/fs/tux3/${DEVICE##*/}
@@ -604,15 +604,25 @@ group_handles() {
 	checked_umount "umount after handles"
 }
 
-group_parents() {
-	local output
-	fresh || { failed parents "no volume"; return; }
-	output=$(python3 tests/vm/guest/parents.py "$MNT" 2>&1)
+python_checks() {	# NAME SCRIPT ARGUMENTS...: a line "ok ..." or "FAILED ..." for each
+	local output name=$1
+	shift
+	output=$(python3 "$@" 2>&1)
 	echo "$output"
 	PASSED=$((PASSED + $(grep -c ^ok <<<"$output")))
 	FAILED=$((FAILED + $(grep -c ^FAILED <<<"$output")))
-	grep -q "Traceback" <<<"$output" && failed parents "the program did not come to its end"
-	checked_umount "umount after parents"
+	grep -q "Traceback" <<<"$output" && failed "$name" "the program did not come to its end"
+	checked_umount "umount after $name"
+}
+
+group_parents() {
+	fresh || { failed parents "no volume"; return; }
+	python_checks parents tests/vm/guest/parents.py "$MNT"
+}
+
+group_bulkstat() {
+	fresh || { failed bulkstat "no volume"; return; }
+	python_checks bulkstat tests/vm/guest/bulkstat.py "$MNT"
 }
 
 group_memory() {
@@ -694,7 +704,7 @@ group_unload() {
 	fi
 }
 
-all="mount readonly forced options remount sync_option one_commit writing_begins dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles parents nfs memory unload gone"
+all="mount readonly forced options remount sync_option one_commit writing_begins dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles parents bulkstat nfs memory unload gone"
 for group in ${*:-$all}; do
 	echo "# $group"
 	group_$group

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Walking over the inodes of a volume.  See inode_walk.h.
+ *
+ * The tree has the inodes as of the newest commit.  What was changed since is in an inode object, which a delta pins: so while
+ * tree.sem is held shared (nothing is applied meanwhile) an inode is what its object says, or, if there is none, what
+ * the tree says.  The host is asked for the object of each (inode_peek()).
+ *
+ * What was made and is not in the tree yet is known by its number, which ialloc holds until then.  These numbers are looked at
+ * *before* leaves are read: an inode that was there all the time either is in the leaf, or its number was held.  Of one that is
+ * not in the leaf, first its object is looked for, then the tree: when it had no object any more, it was in the tree.
+ *
+ * Locking: see inode_walk.h; objects are looked at with tree.sem held, inode->lock below it.
+ */
+#include "core/volume.h"
+#include "core/inode/ialloc.h"
+#include "core/inode/inode.h"
+#include "core/inode/inode_walk.h"
+#include "core/ioctl.h"
+#include "core/tree/tree.h"
+
+#define WALK_HELD	64u	/* held numbers looked at together */
+#define WALK_AHEAD	64u	/* leaves read together */
+
+struct inode_walk {
+	struct volume *vol;
+	struct inode_seen *seen;
+	u32 count, max;
+	u64 next;		/* number to go on with */
+	bool full;
+	u64 held[WALK_HELD];	/* numbers that were held when the call began, or this part of it: all up to held_to */
+	u32 held_count, held_at;
+	u64 held_to;
+};
+
+static bool seen_from_disk(struct inode_seen *seen, u64 ino, const void *data, u32 len)
+{
+	struct disk_attr disk;
+
+	if (len != sizeof(disk))
+		return false;
+	memcpy(&disk, data, sizeof(disk));
+	seen->ino = ino;
+	if (attr_from_disk(&seen->attr, &seen->blocks, &disk))
+		return false;
+	seen->blocks = max(seen->blocks, attr_least_blocks(&seen->attr));
+	return true;
+}
+
+static bool peek(struct volume *vol, struct inode_seen *seen)
+{
+	return vol->host && vol->host->inode_peek && vol->host->inode_peek(vol, seen->ino, &seen->attr, &seen->blocks);
+}
+
+/* Under the tree's lock. */
+static int walk_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct inode_walk *walk = ctx;
+	struct inode_seen *seen = &walk->seen[walk->count];
+
+	if (key->type != TUX3_ITEM_ATTR || key->offset)
+		return 0;
+	if (walk->count == walk->max) {
+		walk->full = true;
+		walk->next = key->ino;
+		return 1;
+	}
+	if (!seen_from_disk(seen, key->ino, data, len)) {
+		walk->full = true;
+		walk->next = key->ino;
+		return -EUCLEAN;
+	}
+	peek(walk->vol, seen);
+	walk->count += seen->attr.nlink != 0;
+	return 0;
+}
+
+/* One whose number was held, and that was not in the leaf.  0: it is none that has a name; 1, or -errno. */
+static int walk_held(struct volume *vol, u64 ino, struct inode_seen *seen)
+{
+	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+	struct disk_attr disk;
+	int len;
+
+	*seen = (struct inode_seen){ .ino = ino };
+	if (peek(vol, seen))
+		return seen->attr.nlink != 0;
+	len = tree_lookup(vol, &key, &disk, sizeof(disk));
+	if (len == -ENOENT)
+		return 0;
+	if (len < 0)
+		return len;
+	return seen_from_disk(seen, ino, &disk, len) ? seen->attr.nlink != 0 : -EUCLEAN;
+}
+
+/* Put it where its number belongs, behind those of `begin`; what has no room any more is the next. */
+static void walk_insert(struct inode_walk *walk, u32 begin, const struct inode_seen *seen)
+{
+	u32 at = walk->count;
+
+	while (at > begin && walk->seen[at - 1].ino > seen->ino)
+		at--;
+	if (at > begin && walk->seen[at - 1].ino == seen->ino)
+		return;
+	if (walk->count == walk->max) {
+		walk->full = true;
+		walk->next = at == walk->max ? seen->ino : walk->seen[walk->max - 1].ino;
+		if (at == walk->max)
+			return;
+		walk->count--;
+	}
+	memmove(&walk->seen[at + 1], &walk->seen[at], (walk->count - at) * sizeof(*seen));
+	walk->seen[at] = *seen;
+	walk->count++;
+}
+
+/* This one cannot be had: nothing from it on is told. */
+static void walk_cut(struct inode_walk *walk, u32 begin, u64 ino)
+{
+	while (walk->count > begin && walk->seen[walk->count - 1].ino > ino)
+		walk->count--;
+	walk->next = ino;
+	walk->full = true;
+}
+
+/* What was made lately, of the numbers before walk->next. */
+static int walk_insert_held(struct inode_walk *walk, u32 begin)
+{
+	struct inode_seen seen;
+	int ret;
+
+	for (; walk->held_at < walk->held_count && walk->held[walk->held_at] < walk->next; walk->held_at++) {
+		ret = walk_held(walk->vol, walk->held[walk->held_at], &seen);
+		if (ret < 0) {
+			walk_cut(walk, begin, walk->held[walk->held_at]);
+			return ret;
+		}
+		if (ret)
+			walk_insert(walk, begin, &seen);
+	}
+	return 0;
+}
+
+static void walk_look_held(struct inode_walk *walk)
+{
+	walk->held_count = ialloc_held(walk->vol, walk->next, walk->held, WALK_HELD);
+	walk->held_at = 0;
+	walk->held_to = walk->held_count == WALK_HELD ? walk->held[WALK_HELD - 1] : TUX3_INO_MAX;
+}
+
+/* From walk->next on, as far as one leaf goes. */
+static int walk_leaf(struct inode_walk *walk)
+{
+	struct tree_key low = tree_key(walk->next, TUX3_ITEM_ATTR, 0), high = tree_key(walk->held_to, U8_MAX, U64_MAX), next;
+	u32 begin = walk->count;
+	bool more;
+	int ret = tree_scan_leaf(walk->vol, &low, &high, walk_item, walk, &more, &next), err;
+
+	if (ret < 0 && !walk->full)
+		return ret;
+	if (!walk->full) {
+		walk->next = walk->held_to + 1;
+		if (more && next.ino <= walk->held_to)	/* attributes come before all else of an inode */
+			walk->next = next.ino + (next.type > TUX3_ITEM_ATTR || (next.type == TUX3_ITEM_ATTR && next.offset));
+	}
+	err = walk_insert_held(walk, begin);
+	return ret < 0 ? ret : err;
+}
+
+int inode_walk(struct volume *vol, u64 *ino, struct inode_seen *seen, u32 max)
+{
+	struct inode_walk walk = { .vol = vol, .seen = seen, .max = max, .next = max_t(u64, *ino, TUX3_INO_ROOT) };
+	struct tree_key ahead = tree_key(0, 0, 0), from;
+	int err = 0;
+
+	while (!err && !walk.full && walk.next <= TUX3_INO_MAX) {
+		if (walk.next > walk.held_to)
+			walk_look_held(&walk);
+		from = tree_key(walk.next, TUX3_ITEM_ATTR, 0);
+		if (tree_key_compare(&from, &ahead) >= 0)
+			tree_read_ahead(vol, &from, TUX3_ITEM_ATTR, min(max / 8 + 1, WALK_AHEAD), &ahead);
+		err = walk_leaf(&walk);
+		if (!err && fatal_signal_pending(current))
+			err = -EINTR;
+	}
+	*ino = walk.next;
+	if (err == -EUCLEAN && !walk.count)
+		volume_warn(vol, "the attributes of inode %llu are not valid", (unsigned long long)walk.next);
+	return walk.count ? walk.count : err;
+}
+
+void inode_seen_to_ioctl(struct volume *vol, const struct inode_seen *seen, struct tux3_ioc_inode *to)
+{
+	const struct tux3_attr *attr = &seen->attr;
+
+	*to = (struct tux3_ioc_inode){
+		.ino = seen->ino, .size = attr->size, .blocks = seen->blocks,
+		.xflags = attr_flags_to_xflags(attr->flags),
+		.atime = attr->atime.sec, .mtime = attr->mtime.sec, .ctime = attr->ctime.sec, .btime = attr->btime.sec,
+		.generation = attr->generation, .uid = attr->uid, .gid = attr->gid, .projid = attr->projid,
+		.atime_nsec = attr->atime.nsec, .mtime_nsec = attr->mtime.nsec,
+		.ctime_nsec = attr->ctime.nsec, .btime_nsec = attr->btime.nsec,
+		.block_size = vol->block_size,
+		.rdev = attr->rdev_minor | attr->rdev_major << 18,
+		.nlink = attr->nlink, .version = TUX3_INODES_VERSION, .mode = attr->mode,
+	};
+}

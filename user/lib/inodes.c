@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * All inodes of a volume: what the core says, in the library's words and in an ioctl's.
+ */
+#include "lib.h"
+#include "inodes.h"
+#include "core/inode/inode_walk.h"
+
+#define PORTION 64u
+
+int tux3_bulkstat(struct tux3 *volume, uint64_t *ino, struct tux3_stat *stats, unsigned int count)
+{
+	struct inode_seen seen[PORTION];
+	unsigned int told = 0;
+
+	while (told < count) {
+		u64 next = *ino;
+		int n = inode_walk(volume->vol, &next, seen, min(count - told, PORTION)), i;
+
+		if (n < 0 && !told)
+			return n;
+		if (n <= 0)		/* the next call hears of an error */
+			break;
+		for (i = 0; i < n; i++)
+			attr_to_stat(volume, seen[i].ino, &seen[i].attr, seen[i].blocks, &stats[told++]);
+		*ino = next;
+	}
+	return told;
+}
+
+int tux3_answer_inodes(struct tux3 *volume, struct tux3_ioc_inodes *request)
+{
+	struct tux3_ioc_inodes_header *header = &request->header;
+	const u32 known = TUX3_INODES_SPECIAL | TUX3_INODES_EXTENTS_64 | TUX3_INODES_METADIR;
+	struct inode_seen seen[TUX3_IOC_INODES_MAX];
+	u64 ino = header->ino;
+	int n, i;
+
+	if (!header->wanted || header->flags & ~known || memchr_inv(header->reserved, 0, sizeof(header->reserved)))
+		return -EINVAL;
+	if (header->flags & TUX3_INODES_SPECIAL) {
+		if (ino != TUX3_INODES_SPECIAL_ROOT)
+			return -EINVAL;
+		ino = TUX3_INO_ROOT;
+	}
+	n = inode_walk(volume->vol, &ino, seen, min(header->wanted, TUX3_IOC_INODES_MAX));
+	if (n < 0)
+		return n;
+	for (i = 0; i < n; i++)
+		inode_seen_to_ioctl(volume->vol, &seen[i], &request->inode[i]);
+	header->ino = ino;
+	header->count = n;
+	return 0;
+}
