@@ -37,6 +37,8 @@
 	X(READS_LOCKED,	  "reads_locked",   "reads",	    "of tree nodes and free maps, made while the tree was locked") \
 	X(REPLAYED,	  "replayed",	    "deltas",	    "replayed at mount") \
 	X(CSUM_ERRORS,	  "csum_errors",    "blocks",	    "data blocks read with a wrong checksum") \
+	X(SCRUBBED_BLOCKS, "scrubbed_blocks", "blocks",	    "read by scrubs and verified") \
+	X(SCRUB_PROBLEMS, "scrub_problems", "problems",	    "that scrubs found") \
 	X(FSYNCS_AHEAD,	  "fsyncs_ahead",   "fsyncs",	    "made one file durable ahead of its delta") \
 	X(INTENT_BLOCKS,  "intent_blocks",  "blocks",	    "written for them") \
 	X(INTENTS_RECOVERED, "intents_recovered", "inodes", "brought by them at mount to what no delta had yet") \

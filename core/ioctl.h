@@ -131,4 +131,61 @@ struct tux3_ioc_inodes {
 
 #define TUX3_IOC_INODES _IOWR(TUX3_IOC_TYPE, 3, struct tux3_ioc_inodes)
 
+/* ---- scrub: read a portion of a volume that is in use, and verify it (core/scrub/scrub.h) ---- */
+
+/*
+ * What can be wrong.  The numbers are permanent.
+ *	X(number, NAME, "name", "what of the volume")
+ */
+#define TUX3_SCRUB_KINDS(X) \
+	X(1, ANCHOR, "anchor", "a copy of the anchor") \
+	X(2, LOG,    "log",    "a block of the log") \
+	X(3, MAP,    "map",    "a free map") \
+	X(4, NODE,   "node",   "a tree node") \
+	X(5, DATA,   "data",   "file data") \
+	X(6, XATTR,  "xattr",  "the value of an extended attribute")
+
+enum tux3_scrub_kind {
+#define X(number, NAME, name, what) TUX3_SCRUB_##NAME = number,
+	TUX3_SCRUB_KINDS(X)
+#undef X
+};
+
+#define TUX3_SCRUB_PROBLEMS	16
+#define TUX3_SCRUB_WHY		120
+#define TUX3_SCRUB_PATH		760
+
+#define TUX3_SCRUB_UNREADABLE	1u	/* of a problem: the device cannot read it */
+
+struct tux3_ioc_scrub_problem {
+	__u32 kind;		/* enum tux3_scrub_kind */
+	__u32 flags;
+	__u64 ino;		/* DATA, XATTR: of this inode; NODE: the first that may have items there; else 0 */
+	__u64 ino_last;		/* NODE: the last one */
+	__u64 offset;		/* DATA: in the file, bytes; NODE: its level; MAP: the group */
+	__u64 addr;		/* block of the volume */
+	__u64 count;		/* blocks in a row that are alike */
+	char why[TUX3_SCRUB_WHY];	/* a sentence without its end */
+	char path[TUX3_SCRUB_PATH];	/* of the inode, if it has one that fits; else empty */
+};
+
+#define TUX3_SCRUB_CURSOR	32
+#define TUX3_SCRUB_OVER		1u	/* that was all */
+
+struct tux3_ioc_scrub {
+	__u8 cursor[TUX3_SCRUB_CURSOR];	/* in: zeros to begin, then as it came back; -ESTALE: that of another volume */
+	__u64 budget_bytes;	/* in: read about so much */
+	/* Out, of this portion: what was verified ... */
+	__u64 nodes, maps, log_blocks, blocks;	/* anchors are among the nodes; blocks: of data */
+	__u64 bytes_read;
+	__u64 bytes_done;	/* ... of bytes_all, which is an estimate */
+	__u64 bytes_all;
+	__u32 flags;		/* in: 0; out: TUX3_SCRUB_OVER */
+	__u32 problem_count;
+	__u64 spare[4];		/* 0 */
+	struct tux3_ioc_scrub_problem problem[TUX3_SCRUB_PROBLEMS];
+};
+
+#define TUX3_IOC_SCRUB _IOWR(TUX3_IOC_TYPE, 1, struct tux3_ioc_scrub)
+
 #endif

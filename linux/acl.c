@@ -12,6 +12,7 @@
 #include <linux/posix_acl_xattr.h>
 
 #include "linux/vfs.h"
+#include "core/inode/path.h"
 #include "core/names/ops.h"
 
 static const char *acl_name(int type)
@@ -63,8 +64,7 @@ struct posix_acl *node_get_acl(struct inode *inode, int type, bool rcu)
 	acl = posix_acl_from_xattr(&init_user_ns, value, len);
 	kvfree(value);
 	if (IS_ERR(acl) && PTR_ERR(acl) != -ENOMEM) {
-		volume_warn(vol_of(inode), "the %s of inode %llu is not valid", acl_name(type),
-			    (unsigned long long)inode->i_ino);
+		inode_warn(vol_of(inode), "inode", inode->i_ino, ": its %s is not valid", acl_name(type));
 		return ERR_PTR(-EIO);
 	}
 	return acl;

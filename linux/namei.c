@@ -19,6 +19,7 @@
 #include <linux/posix_acl.h>
 
 #include "linux/vfs.h"
+#include "core/inode/path.h"
 #include "core/intent/intent.h"
 #include "core/names/ops.h"
 
@@ -36,8 +37,8 @@ static struct dentry *dir_lookup(struct inode *dir, struct dentry *dentry, unsig
 	if (!err) {
 		inode = node_get(dir->i_sb, ino);
 		if (inode == ERR_PTR(-ESTALE)) {
-			volume_warn(vol_of(dir), "directory %llu: \"%s\" leads to inode %llu, which does not exist",
-				    (unsigned long long)dir->i_ino, name->name, (unsigned long long)ino);
+			inode_warn(vol_of(dir), "directory", dir->i_ino, ": \"%s\" leads to inode %llu, which does not exist",
+				   name->name, (unsigned long long)ino);
 			return ERR_PTR(-EIO);
 		}
 	} else if (err != -ENOENT) {

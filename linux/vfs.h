@@ -14,6 +14,7 @@
  *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
  *	ioctl_parents.c	parents, and paths					ioctl_inodes.c  bulkstat
+ *	ioctl_scrub.c	verifying what is on the device, in use
  *	device.c	the block device as the core wants it (device.h)
  *	compat.h	differences between kernel versions			trace.c	   trace points
  *	quota.c		quotactl, df of a project's directory
@@ -355,6 +356,7 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 long node_ioctl_parents(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_parents.c; -ENOTTY: not one of these */
 long node_ioctl_inodes(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_inodes.c */
+long ioctl_scrub(struct super_block *sb, void __user *user);	/* ioctl_scrub.c */
 int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa);
 int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa);
 

@@ -214,6 +214,15 @@ int balloc_set_group(struct volume *vol, u64 group, const u8 *bits, bool forget,
 /* When that was done for all groups: the volume's counters follow from them. */
 void balloc_recount(struct volume *vol, u64 data);	/* so many blocks of data */
 
+/*
+ * For scrub.  whole: which slots of a group are whole on the device, a bit for each, unless none of them was ever written
+ * (BALLOC_SLOTS_OR_NONE); a slot that a unify is writing, or that one left that was cut off, is not among them.  -ENOMEM.  bad:
+ * both were read to buf; which of these are not, and why.
+ */
+#define BALLOC_SLOTS_OR_NONE 4u
+int balloc_slots_whole(struct volume *vol, u64 group, u32 *slots);
+u32 balloc_slots_bad(struct volume *vol, u64 group, u32 slots, const void *buf, char *why, size_t why_size);
+
 /* Is this block one of the fixed ones (boot area, anchors, free-map slots)?  Also: beyond the volume. */
 bool balloc_is_fixed(struct volume *vol, u64 addr);
 u64 balloc_fixed_blocks(struct volume *vol);	/* how many there are */

@@ -366,6 +366,53 @@ static int group_pick_slot(struct volume *vol, struct balloc_group *group, const
 	return pick;
 }
 
+/* For balloc_slots_whole(). */
+static u32 group_slots_whole(struct volume *vol, u64 index, const struct balloc_info *info)
+{
+	const u32 all = (1u << MAP_SLOTS) - 1;
+
+	if (!group_has_map(vol, index))
+		return 0;
+	if (info->state != GROUP_KNOWN)
+		return group_in_log(&vol->balloc, info) ? 0 : all | BALLOC_SLOTS_OR_NONE;
+	if (info->slot == MAP_NONE)
+		return 0;
+	if ((info->group && info->group->writing) || group_in_log(&vol->balloc, info))
+		return 1u << info->slot;
+	return all;
+}
+
+int balloc_slots_whole(struct volume *vol, u64 index, u32 *slots)
+{
+	struct balloc_info *info;
+
+	mutex_lock(&vol->balloc.lock);
+	info = group_info(vol, index);
+	*slots = info ? group_slots_whole(vol, index, info) : 0;
+	mutex_unlock(&vol->balloc.lock);
+	return info ? 0 : -ENOMEM;
+}
+
+u32 balloc_slots_bad(struct volume *vol, u64 index, u32 slots, const void *buf, char *why, size_t why_size)
+{
+	u32 slot, strange = 0, bad = 0;
+
+	for (slot = 0; slot < MAP_SLOTS; slot++) {
+		const void *data = (const u8 *)buf + slot * vol->block_size;
+		int err;
+
+		if (!(slots & 1u << slot))
+			continue;
+		err = map_check_seal(vol, data, balloc_slot_addr(vol, index, slot), index, why, why_size);
+		strange += err == -ENOENT;
+		if (!err)
+			err = map_check_bits(vol, data, index, why, why_size);
+		if (err)
+			bad |= 1u << slot;
+	}
+	return strange == MAP_SLOTS && slots & BALLOC_SLOTS_OR_NONE ? 0 : bad;
+}
+
 /* What to read of a group that is not in memory: at first both slots, later just the current one.  0: nothing. */
 static u32 group_slots_to_read(struct volume *vol, u64 index, const struct balloc_info *info, u64 *addr)
 {

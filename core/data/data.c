@@ -14,6 +14,7 @@
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
+#include "core/inode/path.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
 #include "core/data/remap.h"
@@ -58,8 +59,7 @@ static int extent_at(struct tux3_inode *inode, u64 block, struct disk_extent *ex
 	if (len < 0)
 		return len;
 	if (extent_check(vol, extent, len)) {
-		volume_warn(vol, "file %llu: the extent at block %llu is not valid", (unsigned long long)inode->ino,
-			    (unsigned long long)found.offset);
+		inode_warn(vol, "file", inode->ino, ": the extent at block %llu is not valid", (unsigned long long)found.offset);
 		return -EIO;
 	}
 	*start = found.offset;
@@ -219,6 +219,7 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 {
 	u64 count;
 	bool is_inline;
+	int err;
 
 	memset(extent, 0, sizeof(*extent));
 	extent->block = block;
@@ -242,7 +243,11 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 		extent->count = block ? extent->count : 1;
 		return 0;
 	}
-	return data_map_tree(inode, extent, csum, csum_max);
+	err = data_map_tree(inode, extent, csum, csum_max);
+	if (err == -EIO)
+		inode_warn(inode->vol, "file", inode->ino, ", offset %llu: where its data is cannot be read",
+			   (unsigned long long)block << inode->vol->block_shift);
+	return err;
 }
 
 int data_read_inline(struct tux3_inode *inode, void *data, u32 size)
@@ -260,9 +265,8 @@ int data_verify(struct tux3_inode *inode, u64 block, u64 addr, const void *data,
 	if (likely(found == le32_to_cpu(csum)))
 		return 0;
 	count_add(vol, TUX3_COUNT_CSUM_ERRORS, 1);
-	volume_warn(vol, "file %llu, offset %llu: block %llu has checksum %08x instead of %08x; the read fails",
-		    (unsigned long long)inode->ino, (unsigned long long)block << vol->block_shift,
-		    (unsigned long long)addr, found, le32_to_cpu(csum));
+	inode_warn(vol, "file", inode->ino, ", offset %llu: block %llu has checksum %08x instead of %08x; the read fails",
+		   (unsigned long long)block << vol->block_shift, (unsigned long long)addr, found, le32_to_cpu(csum));
 	return -EIO;
 }
 

@@ -100,7 +100,7 @@ int device_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 }
 
 /* All go down together, or one after the other if one does not lie within the device: no copy of them on the stack. */
-static void device_read_batch(struct tux3_device *dev, struct device_io *reads, u32 count)
+static void device_read_batch(struct tux3_device *dev, struct device_io *reads, u32 count, bool media)
 {
 	bool valid = true;
 	u32 i;
@@ -114,6 +114,10 @@ static void device_read_batch(struct tux3_device *dev, struct device_io *reads, 
 		atomic64_inc(&dev->reads);
 		atomic64_add((u64)reads[i].count * dev->block_size, &dev->read_bytes);
 	}
+	if (valid && media && dev->ops->read_media) {
+		dev->ops->read_media(dev, reads, count);
+		return;
+	}
 	if (valid && dev->ops->read_many && count > 1) {
 		dev->ops->read_many(dev, reads, count);
 		return;
@@ -123,14 +127,24 @@ static void device_read_batch(struct tux3_device *dev, struct device_io *reads, 
 			reads[i].err = dev->ops->read(dev, reads[i].addr, reads[i].count, reads[i].data);
 }
 
-void device_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+static void device_read_all(struct tux3_device *dev, struct device_io *reads, u32 count, bool media)
 {
 	u32 done, n;
 
 	for (done = 0; done < count; done += n) {
 		n = min(count - done, DEVICE_READS_MAX);
-		device_read_batch(dev, reads + done, n);
+		device_read_batch(dev, reads + done, n, media);
 	}
+}
+
+void device_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	device_read_all(dev, reads, count, false);
+}
+
+void device_read_media(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	device_read_all(dev, reads, count, true);
 }
 
 static int device_check_write(struct tux3_device *dev, u64 addr, u64 bytes, unsigned int flags)

@@ -56,6 +56,11 @@ struct tux3_device_ops {
 	 */
 	void (*read_many)(struct tux3_device *dev, struct device_io *reads, u32 count);
 	/*
+	 * The same, but from the device itself, past what the host has cached of it: what it wrote is written before.  NULL:
+	 * reads always come from there.
+	 */
+	void (*read_media)(struct tux3_device *dev, struct device_io *reads, u32 count);
+	/*
 	 * Submit one write of the bytes of vec[0..vecs), whose lengths add up to whole blocks, at
 	 * addr.  Never fails: errors come through the io_wait, possibly before this returns.  The
 	 * bytes must stay as they are until the write has completed; vec itself need not.
@@ -88,6 +93,7 @@ struct tux3_device {
 int device_read(struct tux3_device *dev, u64 addr, u32 count, void *data);
 /* Any number of reads, DEVICE_READS_MAX in flight; returns when all are over, with err set in each. */
 void device_read_many(struct tux3_device *dev, struct device_io *reads, u32 count);
+void device_read_media(struct tux3_device *dev, struct device_io *reads, u32 count);	/* past the host's caches */
 void device_write(struct tux3_device *dev, u64 addr, const void *data, u32 count,
 		  unsigned int flags, struct io_wait *wait);
 void device_writev(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs,

@@ -10,6 +10,7 @@
 #include "core/delta/delta.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
+#include "core/inode/path.h"
 #include "core/format/chain.h"
 #include "core/inode/xattr.h"
 #include "core/names/name.h"
@@ -229,7 +230,7 @@ int inode_read(struct tux3_inode *inode)
 	if (len < 0)
 		return len;
 	if (len != sizeof(disk) || attr_from_disk(&inode->attr, &inode->blocks, &disk)) {
-		volume_warn(vol, "the attributes of inode %llu are not valid", (unsigned long long)inode->ino);
+		inode_warn(vol, "the attributes of inode", inode->ino, " are not valid");
 		return -EIO;
 	}
 	if (!inode->attr.nlink)		/* being deleted */
@@ -241,8 +242,7 @@ int inode_read(struct tux3_inode *inode)
 	} else if (S_ISDIR(inode->attr.mode)) {
 		err = tree_scan(vol, &from, &to, parent_item, &inode->parent);
 		if (err != 1) {
-			volume_warn(vol, "directory %llu has no valid parent pointer",
-				    (unsigned long long)inode->ino);
+			inode_warn(vol, "directory", inode->ino, " has no valid parent pointer");
 			return err < 0 ? err : -EIO;
 		}
 	}

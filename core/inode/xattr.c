@@ -20,6 +20,7 @@
 #include "core/delta/space.h"
 #include "core/inode/inode_quota.h"
 #include "core/inode/inode.h"
+#include "core/inode/path.h"
 #include "core/inode/xattr.h"
 
 struct xattr_value {
@@ -129,8 +130,8 @@ static int pieces_read(struct tux3_inode *inode, const struct disk_xattr *entry,
 	}
 	kvfree(block);
 	if (!err && (left || crc != le32_to_cpu(entry->value_crc))) {
-		volume_warn(vol, "file %llu: the value of an extended attribute has checksum %08x instead of %08x",
-			    (unsigned long long)inode->ino, crc, le32_to_cpu(entry->value_crc));
+		inode_warn(vol, "file", inode->ino, ": the value of an extended attribute has checksum %08x instead of %08x", crc,
+			   le32_to_cpu(entry->value_crc));
 		err = -EIO;
 	}
 	return err;
@@ -178,7 +179,7 @@ static int tree_get(struct tux3_inode *inode, u64 hash, const char *name, u32 na
 		}
 	}
 	if (chain.bad) {
-		volume_warn(vol, "file %llu has an extended attribute that is not valid", (unsigned long long)inode->ino);
+		inode_warn(vol, "file", inode->ino, " has an extended attribute that is not valid");
 		result = -EIO;
 	}
 	kvfree(bytes);

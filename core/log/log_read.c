@@ -34,7 +34,7 @@ void log_reader_exit(struct log_reader *reader)
 	kvfree(reader->ahead[1].data);
 }
 
-static bool log_block_valid(struct volume *vol, const struct disk_log *block, u64 addr, u64 seq)
+bool log_block_whole(struct volume *vol, const struct disk_log *block, u64 addr, u64 seq)
 {
 	struct disk_log head = *block;
 	u32 crc;
@@ -93,7 +93,7 @@ const struct disk_log *log_reader_block(struct log_reader *reader, u64 addr, u64
 		*err = reader_fill(reader, addr);
 		block = *err ? NULL : reader_ahead(reader, addr);
 	}
-	return block && log_block_valid(reader->vol, block, addr, seq) ? block : NULL;
+	return block && log_block_whole(reader->vol, block, addr, seq) ? block : NULL;
 }
 
 const struct disk_log *log_reader_follow(struct log_reader *reader, struct log_place *place, u64 *at, int *err)

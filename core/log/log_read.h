@@ -17,6 +17,9 @@ struct volume;
 #define LOG_AHEAD_BYTES		(1u << 20)	/* read at once */
 #define LOG_RECORD_BYTES_MAX	(64u << 10)	/* no record is longer, in volumes of any block size */
 
+/* Is it a block of this volume's log, for this place, and not damaged?  seq: with this number; U64_MAX: any. */
+bool log_block_whole(struct volume *vol, const struct disk_log *block, u64 addr, u64 seq);
+
 /* Where the chain goes on: the block with sequence number seq is at after, if that holds it, else at addr. */
 struct log_place {
 	u64 addr, after, seq;

@@ -7,6 +7,7 @@
 #include "core/format/name_hash.h"
 #include "core/tree/tree.h"
 #include "core/inode/inode.h"
+#include "core/inode/path.h"
 #include "core/names/name.h"
 #include "core/format/chain.h"
 #include "core/names/name_internal.h"
@@ -210,7 +211,7 @@ int name_load(struct tux3_inode *inode, struct name_dir *dir, u64 from, u64 to, 
 
 	*last = err ? load.last : to;
 	if (err == -EIO)
-		volume_warn(vol, "directory %llu has an entry that is not valid", (unsigned long long)inode->ino);
+		inode_warn(vol, "directory", inode->ino, " has an entry that is not valid");
 	return err < 0 ? err : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
+#include "core/inode/path.h"
 #include "core/names/name.h"
 #include "core/names/name_change.h"
 #include "core/names/ops.h"
@@ -469,9 +470,8 @@ static int target_load(struct tux3_inode *inode)
 		err = -EIO;
 	if (err) {
 		if (err == -EIO)
-			volume_warn(inode->vol, "the target of symlink %llu has %u bytes, its size is %llu",
-				    (unsigned long long)inode->ino, target.len,
-				    (unsigned long long)inode->attr.size);
+			inode_warn(inode->vol, "the target of symlink", inode->ino, " has %u bytes, its size is %llu", target.len,
+				   (unsigned long long)inode->attr.size);
 		kfree(target.text);
 		return err;
 	}

@@ -15,7 +15,7 @@
 #include "core/delta/delta.h"
 #include "core/format/chain.h"
 #include "core/names/parent_list.h"
-#include "core/names/path.h"
+#include "core/inode/path.h"
 #include "core/tree/tree.h"
 
 #define PARENT_TRIES	4u

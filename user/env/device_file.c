@@ -13,7 +13,8 @@
  * Whoever else writes a block device, as the kernel module, goes past the page cache of it: what that holds is dropped
  * when we open it.
  *
- * Locking: nothing here changes after the device was opened, but the claim, which one thread gives up.
+ * Locking: nothing here changes after the device was opened, but the claim, which one thread gives up, and
+ * direct_fd, which the first who wants it sets.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,9 @@
 #include "device_use.h"
 #include "write_queue.h"
 
+#define DIRECT_NEVER	(-1)
+#define DIRECT_NOT_YET	(-2)
+#define DIRECT_ALIGNMENT 4096	/* as much as any device asks for, and a divisor of each block */
 #define SOFT_BLOCK_SIZE 4096	/* the kernel's name for the unit of a block device's page cache */
 
 struct device_file {
@@ -34,6 +38,7 @@ struct device_file {
 	int fd;
 	int claim_fd;			/* opened with O_EXCL; -1 if there is none */
 	bool block_device;
+	int direct_fd;			/* past the page cache; DIRECT_NOT_YET, DIRECT_NEVER; atomic */
 	struct device_holds holds;	/* other names of the volume */
 	struct write_queue *queue;	/* NULL if read-only */
 };
@@ -80,6 +85,64 @@ static void file_read_many(struct tux3_device *dev, struct device_io *reads, u32
 		reads[i].err = file_read(dev, reads[i].addr, reads[i].count, reads[i].data);
 }
 
+/* The descriptor for reads past the page cache, made when it is first wanted; -1: there are none of this file. */
+static int direct_fd(struct device_file *file)
+{
+	int fd = __atomic_load_n(&file->direct_fd, __ATOMIC_ACQUIRE), none = DIRECT_NOT_YET;
+	char path[40];
+
+	if (fd != DIRECT_NOT_YET)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+	fd = fd < 0 ? DIRECT_NEVER : fd;
+	if (__atomic_compare_exchange_n(&file->direct_fd, &none, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return none;
+}
+
+/* -EINVAL: what is below does not do that.  No message: who asks for it wants to know what cannot be read. */
+static int direct_read(int fd, off_t offset, size_t left, char *at)
+{
+	while (left) {
+		ssize_t got = pread(fd, at, left, offset);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got ? -errno : -EIO;
+		at += got;
+		offset += got;
+		left -= got;
+	}
+	return 0;
+}
+
+/* The kernel writes what is dirty of that range in the page cache before it reads. */
+static void file_read_media(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	int fd = direct_fd(device_file(dev));
+	size_t bytes, most = 0;
+	void *data = NULL;
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		most = max(most, (size_t)reads[i].count * dev->block_size);
+	if (fd < 0 || posix_memalign(&data, DIRECT_ALIGNMENT, most))
+		data = NULL;
+	for (i = 0; i < count; i++) {
+		bytes = (size_t)reads[i].count * dev->block_size;
+		reads[i].err = data ? direct_read(fd, reads[i].addr * dev->block_size, bytes, data) : -EINVAL;
+		if (!reads[i].err)
+			memcpy(reads[i].data, data, bytes);
+		else if (reads[i].err == -EINVAL)
+			reads[i].err = file_read(dev, reads[i].addr, reads[i].count, reads[i].data);
+	}
+	free(data);
+}
+
 static void file_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs,
 		       unsigned int flags, struct io_wait *wait)
 {
@@ -118,6 +181,8 @@ static void file_close(struct tux3_device *dev)
 	if (file->queue)
 		write_queue_close(file->queue);
 	device_file_unclaim(dev);
+	if (file->direct_fd >= 0)
+		close(file->direct_fd);
 	close(file->fd);
 	device_release_others(&file->holds);
 	kfree(dev->name);
@@ -127,6 +192,7 @@ static void file_close(struct tux3_device *dev)
 static const struct tux3_device_ops file_ops = {
 	.read = file_read,
 	.read_many = file_read_many,
+	.read_media = file_read_media,
 	.write = file_write,
 	.flush = file_flush,
 	.discard = file_discard,
@@ -364,6 +430,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 		goto fail;
 	}
 	file->claim_fd = -1;
+	file->direct_fd = DIRECT_NOT_YET;
 	file->fd = open_and_lock(&opening, file);
 	if (file->fd < 0) {
 		err = file->fd;

@@ -9,12 +9,14 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
-
+#include <unistd.h>
 #include "helper.h"
 #include "tux3_fuse.h"
 #include "core/inode/inode.h"
 #include "core/ioctl.h"
+#include "core/scrub/scrub.h"
 #include "user/lib/inodes.h"
+#include "user/lib/internal.h"
 #include "user/lib/quota_request.h"
 #include "user/lib/statistics.h"
 
@@ -355,6 +357,24 @@ static void serve_path(fuse_req_t req, struct tux3 *volume, const void *in)
 	free(request);
 }
 
+/* tux3 scrub, by root or by who mounted. */
+static void serve_scrub(fuse_req_t req, struct tux3 *volume, const void *in)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct tux3_ioc_scrub *scrub = malloc(sizeof(*scrub));
+	int err = scrub ? -EPERM : -ENOMEM;
+
+	if (scrub && (uid == 0 || uid == getuid())) {
+		memcpy(scrub, in, sizeof(*scrub));
+		err = volume_scrub(tux3_core(volume), scrub);
+	}
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_ioctl(req, 0, scrub, sizeof(*scrub));
+	free(scrub);
+}
+
 /* tux3 ls-inodes. */
 static void serve_inodes(fuse_req_t req, struct tux3 *volume, const void *in)
 {
@@ -390,6 +410,8 @@ static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, 
 		serve_path(req, volume, in);
 	} else if (cmd == (unsigned int)TUX3_IOC_INODES && in_size >= sizeof(struct tux3_ioc_inodes)) {
 		serve_inodes(req, volume, in);
+	} else if (cmd == (unsigned int)TUX3_IOC_SCRUB && in_size >= sizeof(struct tux3_ioc_scrub)) {
+		serve_scrub(req, volume, in);
 	} else {
 		return false;
 	}

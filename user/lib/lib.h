@@ -24,6 +24,7 @@
  *	parents.c	parents, and paths of inodes
  *	inodes.c	all inodes of a volume
  *	quota.c		limits of users, groups and projects
+ *	scrub.c		verifying what is on the device, of a volume in use
  *
  * Lock order, outermost first:
  *

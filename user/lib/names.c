@@ -10,6 +10,7 @@
 #include "lib.h"
 #include "core/names/name_list.h"
 #include "core/inode/ialloc.h"
+#include "core/inode/path.h"
 #include "core/names/ops.h"
 
 #include <stdlib.h>
@@ -47,8 +48,8 @@ int names_lookup_locked(struct tux3_node *dir, const char *name, unsigned int le
 		return err;
 	err = icache_get(dir->volume, ino, node);
 	if (err == -ESTALE) {
-		volume_warn(dir->volume->vol, "directory %llu: \"%s\" leads to inode %llu, which does not exist",
-			    (unsigned long long)dir->inode.ino, name, (unsigned long long)ino);
+		inode_warn(dir->volume->vol, "directory", dir->inode.ino, ": \"%s\" leads to inode %llu, which does not exist", name,
+			   (unsigned long long)ino);
 		err = -EIO;
 	}
 	return err;

@@ -326,6 +326,36 @@ TUX3_API int tux3_quota_set(struct tux3 *volume, enum tux3_quota_type type, uint
 /* May calls of this thread exceed limits from now on, as root may?  Returns what was so before; false at first. */
 TUX3_API bool tux3_quota_exempt(bool exempt);
 
+/* ---- scrub: read all that a volume has on its device, and verify it, while it is in use ---- */
+
+struct tux3_scrub {
+	unsigned char cursor[32];	/* zeros at first; then as it came back, also if the volume was closed since */
+	uint64_t budget_bytes;		/* read about so much */
+	/* What this portion has verified: */
+	uint64_t nodes, maps, log_blocks, blocks;	/* anchors are among the nodes; blocks: of data */
+	uint64_t bytes_read;
+	uint64_t bytes_done, bytes_all;	/* for progress: of the second, an estimate, the first was done in this portion */
+	uint32_t problems;
+	bool over;			/* that was the last portion */
+};
+
+struct tux3_scrub_problem {
+	const char *kind;		/* "anchor", "log", "map", "node", "data", "xattr" */
+	const char *why;		/* a sentence without its end */
+	const char *path;		/* of the inode; NULL: none, or a long one */
+	bool unreadable;		/* the device cannot read it */
+	uint64_t ino, ino_last;		/* data, xattr: of the inode ino; node: those that may have something there */
+	uint64_t offset;		/* data: in the file, bytes; node: its level; map: the group */
+	uint64_t block, count;		/* where it is, and how many in a row */
+};
+typedef void (*tux3_scrub_fn)(void *ctx, const struct tux3_scrub_problem *problem);
+
+/*
+ * One portion, from any thread; fn is called for each problem.  What changes meanwhile is no problem, and nobody waits for a scrub.
+ * -ESTALE: the cursor is that of another volume; -EINVAL; -ENOMEM; -EIO: the volume has stopped.
+ */
+TUX3_API int tux3_scrub(struct tux3 *volume, struct tux3_scrub *scrub, tux3_scrub_fn fn, void *ctx);
+
 /* ---- paths: from the root, symlinks followed unless NOFOLLOW; for programs that embed a volume ---- */
 
 #define TUX3_NOFOLLOW	1u	/* do not follow a symlink in the last component */

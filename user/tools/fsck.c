@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "fsck.h"
 #include "core/format/anchor.h"
-#include "core/names/path.h"
+#include "core/inode/path.h"
 #include "user/env/streams.h"
 #include "tux3.h"
 

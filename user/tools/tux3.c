@@ -23,6 +23,7 @@ static const struct {
 	{ "graph", command_graph, graph_help, "draw the structure of a small volume" },
 	{ "image", command_image, image_help, "copy the metadata, for a bug report" },
 	{ "quota", command_quota, quota_help, "who uses how much, and limits for that" },
+	{ "scrub", command_scrub, scrub_help, "verify all that is on the device, of a volume in use" },
 	{ "undo", command_undo, undo_help, "put back what fsck.tux3 --undo saved" },
 };
 

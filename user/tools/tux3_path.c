@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include "commands.h"
 #include "core/format/chain.h"
+#include "core/inode/path.h"
 #include "core/ioctl.h"
-#include "core/names/path.h"
 
 const char path_help[] =
 "tux3 path IMAGE|DIR NUMBER [--json]\n"

@@ -23,5 +23,13 @@ int path_prepend(struct path_text *path, const void *name, u32 len);	/* -ENAMETO
 int path_above(struct volume *vol, struct path_text *path, u64 *dir);
 /* One path of an inode, as it is, in text; NULL: it has none that can be told. */
 const char *path_first(struct volume *vol, u64 ino, char *text, size_t size);
+/* The same at the beginning of text, which is empty else. */
+void path_first_copy(struct volume *vol, u64 ino, char *text, size_t size);
+
+/*
+ * volume_warn() about an inode: "WHAT 17 (/its/path)", and what follows.  Under whatever locks: the path is left out if it cannot be
+ * told without waiting or reading, or is long.
+ */
+__printf(4, 5) void inode_warn(struct volume *vol, const char *what, u64 ino, const char *format, ...);
 
 #endif
