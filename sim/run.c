@@ -14,6 +14,7 @@
 #include <string.h>
 #include <linux/falloc.h>
 #include "core/check/check.h"
+#include "core/scrub/scrub.h"
 #include "core/mkfs.h"
 #include "clock.h"
 #include "fault.h"
@@ -402,6 +403,41 @@ void run_abandon(struct sim_run *run)
 
 /* ---- looking at it ---- */
 
+/* One copy of the anchor may be torn or older until another anchor is made: then the power was cut between the two. */
+static bool scrub_may_tell(struct sim_run *run, const struct tux3_ioc_scrub_problem *problem)
+{
+	return problem->kind == TUX3_SCRUB_ANCHOR && !atomic64_read(&tux3_core(run->volume)->counters[TUX3_COUNT_UNIFIES]);
+}
+
+/* Whatever state it is in, what is on the disk is as the volume in use believes. */
+static bool run_scrub(struct sim_run *run, const char *what)
+{
+	static const u64 budgets[] = { 1, 20000, 300000, U64_MAX };
+	struct tux3_ioc_scrub *scrub = calloc(1, sizeof(*scrub));
+	u64 budget = budgets[rng_hash(run->clock, run->totals->compares) % ARRAY_SIZE(budgets)];
+	u64 passes = disk_read_passes(run->disk);
+	int err = 0;
+	u32 i;
+
+	if (!scrub)
+		abort();
+	while (!err && !run->failed && !(scrub->flags & TUX3_SCRUB_OVER)) {
+		scrub->flags = 0;
+		scrub->budget_bytes = budget;
+		err = volume_scrub(tux3_core(run->volume), scrub);
+		for (i = 0; !err && i < scrub->problem_count && !run->failed; i++)
+			if (!scrub_may_tell(run, &scrub->problem[i]))
+				sim_fail(run, "%s: a scrub tells of kind %u at block %llu of inode %llu: %s", what,
+					 scrub->problem[i].kind, (unsigned long long)scrub->problem[i].addr,
+					 (unsigned long long)scrub->problem[i].ino, scrub->problem[i].why);
+	}
+	free(scrub);
+	run->disk->read_passes = passes;	/* what the workload itself reads is measured */
+	if (err)
+		sim_fail(run, "%s: a scrub fails: %d", what, err);
+	return !run->failed;
+}
+
 bool run_compare(struct sim_run *run, const struct m_state *state, const char *what)
 {
 	u64 committed = tux3_committed(run->volume);
@@ -413,7 +449,7 @@ bool run_compare(struct sim_run *run, const struct m_state *state, const char *w
 	count = compare_tree(run->volume, state, run->buffer, &diff);
 	run_note_idle_deltas(run, committed);
 	if (!count)
-		return true;
+		return run->faulty || volume_error(tux3_core(run->volume)) || run_scrub(run, what);
 	sim_fail(run, "%s: %u differences\n%s", what, diff.count, diff.text);
 	return false;
 }

@@ -213,7 +213,7 @@ void run_note_fsync(struct sim_run *run, const struct sim_op *op);
 void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_state *after, const struct sim_op *op);
 /* The full check of the open volume. */
 void run_check(struct sim_run *run);
-/* Does the open volume hold exactly this state?  If not, says what differs. */
+/* Does the open volume hold exactly this state, and its disk what the volume believes (a scrub)?  If not, says what differs. */
 bool run_compare(struct sim_run *run, const struct m_state *state, const char *what);
 
 /* ---- ahead.c ---- */
