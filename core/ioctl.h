@@ -188,4 +188,33 @@ struct tux3_ioc_scrub {
 
 #define TUX3_IOC_SCRUB _IOWR(TUX3_IOC_TYPE, 1, struct tux3_ioc_scrub)
 
+/* ---- exchange: the contents of two files swap (core/data/remap.h) ---- */
+
+/*
+ * With the numbers, structures and flags that programs for XFS have: XFS_IOC_EXCHANGE_RANGE (ioctl_xfs_exchange_range(2)),
+ * XFS_IOC_START_COMMIT and XFS_IOC_COMMIT_RANGE (ioctl_xfs_commit_range(2)).  Of the file that is file 2.  The module only: FUSE
+ * does not tell whose descriptor the number of file 1 is.
+ */
+struct tux3_ioc_exchange {
+	__s32 file1;		/* descriptor */
+	__u32 pad;		/* 0 */
+	__u64 offset1, offset2;
+	__u64 length;
+	__u64 flags;		/* TUX3_IOC_EXCHANGE_... */
+};
+
+#define TUX3_IOC_EXCHANGE_TO_EOF	1u	/* to the ends of both files, and the sizes are exchanged, too */
+#define TUX3_IOC_EXCHANGE_DSYNC		2u	/* durable on return: that is so anyway */
+#define TUX3_IOC_EXCHANGE_DRY_RUN	4u	/* only see whether the arguments are right */
+#define TUX3_IOC_EXCHANGE_FILE1_WRITTEN 8u	/* what was never written of file 1 stays */
+
+struct tux3_ioc_commit {
+	struct tux3_ioc_exchange exchange;
+	__u64 fresh[6];		/* by START_COMMIT: what file 2 was then */
+};
+
+#define TUX3_IOC_EXCHANGE_RANGE		_IOW('X', 129, struct tux3_ioc_exchange)
+#define TUX3_IOC_START_COMMIT		_IOR('X', 130, struct tux3_ioc_commit)
+#define TUX3_IOC_COMMIT_RANGE		_IOW('X', 131, struct tux3_ioc_commit)
+
 #endif

@@ -160,6 +160,8 @@ long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case FS_IOC32_GETVERSION:
 		return put_user(inode->i_generation, (u32 __user *)user);
 	}
+	if (cmd == TUX3_IOC_EXCHANGE_RANGE || cmd == TUX3_IOC_START_COMMIT || cmd == TUX3_IOC_COMMIT_RANGE)
+		return node_ioctl_exchange(file, cmd, user);
 	if (cmd == TUX3_IOC_BULKSTAT || cmd == TUX3_IOC_INODES)
 		return node_ioctl_inodes(file, cmd, user);
 	return node_ioctl_parents(file, cmd, user);

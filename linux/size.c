@@ -339,6 +339,18 @@ int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr
 	return err;
 }
 
+int file_set_apart(struct inode *inode)
+{
+	struct resize resize;
+	int err;
+
+	do {
+		resize_init(&resize, inode);
+		err = data_set_apart(&resize.change);
+	} while (err == -ESTALE);
+	return err;
+}
+
 /* ---- fallocate ---- */
 
 static int fallocate_locked(struct inode *inode, int mode, u64 offset, u64 end)
@@ -347,6 +359,8 @@ static int fallocate_locked(struct inode *inode, int mode, u64 offset, u64 end)
 	struct resize resize;
 	int err;
 
+	if (mode & (FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE))
+		return file_shift(inode, mode & FALLOC_FL_INSERT_RANGE, offset, end - offset);
 	if (!what && end > i_size_read(inode)) {
 		err = inode_newsize_ok(inode, end);
 		if (err)
@@ -370,7 +384,8 @@ long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len)
 	struct inode *inode = file_inode(file);
 	int err, end;
 
-	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_COLLAPSE_RANGE |
+		     FALLOC_FL_INSERT_RANGE))
 		return -EOPNOTSUPP;
 	inode_lock(inode);
 	err = node_remove_privs(file);

@@ -15,6 +15,7 @@
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
  *	ioctl_parents.c	parents, and paths					ioctl_inodes.c  bulkstat
  *	ioctl_scrub.c	verifying what is on the device, in use
+ *	ioctl_exchange.c  contents that swap, parts of files that come and go
  *	device.c	the block device as the core wants it (device.h)
  *	compat.h	differences between kernel versions			trace.c	   trace points
  *	quota.c		quotactl, df of a project's directory
@@ -343,6 +344,9 @@ extern const struct address_space_operations file_aops;
  */
 int file_truncate(struct inode *inode, loff_t size, const struct tux3_attr *attr, u32 set);
 long file_fallocate(struct file *file, int mode, loff_t offset, loff_t len);
+int file_set_apart(struct inode *inode);	/* data_set_apart() */
+/* ioctl_exchange.c: a part is taken out, or put in.  i_rwsem held exclusively. */
+int file_shift(struct inode *inode, bool insert, u64 offset, u64 len);
 /* swap.c: a_ops; swapon() holds i_rwsem. */
 int file_swap_activate(struct swap_info_struct *swap, struct file *file, sector_t *span);
 void file_swap_deactivate(struct file *file);
@@ -357,6 +361,7 @@ long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 long node_ioctl_parents(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_parents.c; -ENOTTY: not one of these */
 long node_ioctl_inodes(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_inodes.c */
 long ioctl_scrub(struct super_block *sb, void __user *user);	/* ioctl_scrub.c */
+long node_ioctl_exchange(struct file *file, unsigned int cmd, void __user *user);	/* ioctl_exchange.c */
 int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa);
 int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa);
 

@@ -428,6 +428,29 @@ static int exchange_written(struct data_remap *remap, const struct exchange_plan
 	return err || end == plan->count ? err : exchange_part(remap, plan, end, plan->count - end);
 }
 
+void data_freshness(struct tux3_inode *inode, u64 *words)
+{
+	struct tux3_attr attr;
+
+	inode_get_attr(inode, &attr);
+	words[0] = inode->vol->id;
+	words[1] = inode->ino;
+	words[2] = attr.generation;
+	words[3] = attr.change;
+	words[4] = (u64)attr.mtime.sec * 1000000000 + attr.mtime.nsec;
+	words[5] = (u64)attr.ctime.sec * 1000000000 + attr.ctime.nsec;
+}
+
+static bool is_fresh(const struct data_exchange *exchange)
+{
+	u64 words[EXCHANGE_FRESH_WORDS];
+
+	if (!exchange->fresh)
+		return true;
+	data_freshness(exchange->inode[1], words);
+	return !memcmp(words, exchange->fresh, sizeof(words));
+}
+
 static int exchange_run(const struct data_exchange *exchange, const struct exchange_plan *plan)
 {
 	struct data_remap *remap = remap_new(exchange->inode[0], exchange->inode[1]);
@@ -449,30 +472,19 @@ static int exchange_run(const struct data_exchange *exchange, const struct excha
 
 int data_exchange(const struct data_exchange *exchange)
 {
+	bool was_inline = READ_ONCE(exchange->inode[1]->attr.flags) & TUX3_ATTR_INLINE;
 	struct exchange_plan plan;
-	int err = exchange_make_plan(exchange, &plan);
+	int err = is_fresh(exchange) ? exchange_make_plan(exchange, &plan) : -EBUSY;
 
 	if (err || exchange->flags & EXCHANGE_DRY_RUN || !plan.count)
 		return err;
 	err = remap_prepare(exchange->inode, exchange->ops, plan.block, plan.count);
 	if (err)
 		return err;
-	err = exchange_run(exchange, &plan);
+	/* Stores through mappings may have come in between; to get a block is a change, too. */
+	err = was_inline || is_fresh(exchange) ? exchange_run(exchange, &plan) : -EBUSY;
 	remap_unlock(exchange->inode, exchange->ops);
 	return err;
-}
-
-void data_freshness(struct tux3_inode *inode, u64 *words)
-{
-	struct tux3_attr attr;
-
-	inode_get_attr(inode, &attr);
-	words[0] = inode->vol->id;
-	words[1] = inode->ino;
-	words[2] = attr.generation;
-	words[3] = attr.change;
-	words[4] = (u64)attr.mtime.sec * 1000000000 + attr.mtime.nsec;
-	words[5] = (u64)attr.ctime.sec * 1000000000 + attr.ctime.nsec;
 }
 
 /* ---- the end of a file moves ---- */

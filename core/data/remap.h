@@ -83,6 +83,7 @@ struct data_exchange {
 	struct tux3_inode *inode[2];
 	u64 offset[2], len;		/* bytes */
 	u32 flags;
+	const u64 *fresh;		/* data_freshness() of inode[1] must still be that, or -EBUSY; NULL: any */
 	const struct data_remap_ops *ops;
 };
 

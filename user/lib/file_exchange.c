@@ -6,8 +6,6 @@
 #include "lib.h"
 #include "core/data/remap.h"
 
-#include <string.h>
-
 static int remap_apart(struct tux3_inode *inode)
 {
 	return file_set_apart(node_of(inode));
@@ -63,21 +61,13 @@ static int check_file(struct tux3_node *node)
 	return file_check_changeable(node, &node->inode.attr, USE_OVERWRITE);
 }
 
-static int exchange_locked(struct tux3_node *file2, const struct data_exchange *exchange, const struct tux3_freshness *fresh)
+static int exchange_locked(const struct data_exchange *exchange)
 {
-	struct tux3_freshness now;
 	int err = check_file(node_of(exchange->inode[0]));
 
 	if (!err)
-		err = check_file(file2);
-	if (err)
-		return err;
-	if (fresh) {
-		data_freshness(&file2->inode, (u64 *)now.word);
-		if (memcmp(&now, fresh, sizeof(now)))
-			return -EBUSY;
-	}
-	return data_exchange(exchange);
+		err = check_file(node_of(exchange->inode[1]));
+	return err ? err : data_exchange(exchange);
 }
 
 int tux3_exchange_range(struct tux3_node *file1, uint64_t offset1, struct tux3_node *file2, uint64_t offset2,
@@ -85,7 +75,7 @@ int tux3_exchange_range(struct tux3_node *file1, uint64_t offset1, struct tux3_n
 {
 	const struct data_exchange exchange = {
 		.inode = { &file1->inode, &file2->inode }, .offset = { offset1, offset2 }, .len = length,
-		.flags = flags, .ops = &remap_ops,
+		.flags = flags, .fresh = fresh ? (const u64 *)fresh->word : NULL, .ops = &remap_ops,
 	};
 	int err;
 
@@ -94,7 +84,7 @@ int tux3_exchange_range(struct tux3_node *file1, uint64_t offset1, struct tux3_n
 	if (flags & ~(u64)EXCHANGE_KNOWN)
 		return -EINVAL;
 	lock_both(file1, file2);
-	err = exchange_locked(file2, &exchange, fresh);
+	err = exchange_locked(&exchange);
 	unlock_both(file1, file2);
 	return err;
 }

@@ -1,0 +1,364 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Contents that swap (XFS_IOC_EXCHANGE_RANGE, XFS_IOC_COMMIT_RANGE), COLLAPSE_RANGE and INSERT_RANGE.
+
+    exchange.py CHECK FOLDER [ARGUMENT]
+"""
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import random
+import signal
+import struct
+import sys
+import time
+
+BLOCK = 4096
+EXCHANGE_RANGE = 0x40285881     # _IOW('X', 129, 40 bytes)
+START_COMMIT = 0x80585882       # _IOR('X', 130, 88 bytes)
+COMMIT_RANGE = 0x40585883       # _IOW('X', 131, 88 bytes)
+TO_EOF, DSYNC, DRY_RUN, FILE1_WRITTEN = 1, 2, 4, 8
+KEEP_SIZE, PUNCH, COLLAPSE, ZERO, INSERT = 1, 2, 8, 16, 32
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def exchange(file1, file2, offset1=0, offset2=0, length=0, flags=0, pad=0):
+    fcntl.ioctl(file2, EXCHANGE_RANGE, struct.pack("=iIQQQQ", file1, pad, offset1, offset2, length, flags))
+
+
+def start_commit(file2):
+    return bytes(fcntl.ioctl(file2, START_COMMIT, bytes(88)))[40:]
+
+
+def commit_range(file1, file2, fresh, offset1=0, offset2=0, length=0, flags=0):
+    fcntl.ioctl(file2, COMMIT_RANGE, struct.pack("=iIQQQQ", file1, 0, offset1, offset2, length, flags) + fresh)
+
+
+def fallocate(file, mode, offset, length):
+    if libc.fallocate(file, mode, ctypes.c_long(offset), ctypes.c_long(length)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def refused(number, function, *arguments, **more):
+    try:
+        function(*arguments, **more)
+    except OSError as error:
+        if error.errno == number:
+            return
+        raise
+    raise AssertionError(f"not refused: {arguments} {more}")
+
+
+def make(path, text=b"", flags=os.O_RDWR | os.O_CREAT | os.O_TRUNC):
+    file = os.open(path, flags, 0o644)
+    if text:
+        assert os.pwrite(file, text, 0) == len(text)
+    return file
+
+
+def whole(file):
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def drop_caches():
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("3")
+
+
+def blocks(letters):
+    return b"".join(bytes([ord(letter)]) * BLOCK for letter in letters)
+
+
+# ---- rules ----
+
+def rules(folder):
+    a, b = make(f"{folder}/a", blocks("abcd") + b"e" * 10), make(f"{folder}/b", blocks("ABCDEFG") + b"H" * 10)
+    exchange(a, b, BLOCK, 2 * BLOCK, 2 * BLOCK)
+    assert whole(a) == blocks("aCDd") + b"e" * 10 and whole(b) == blocks("ABbcEFG") + b"H" * 10
+    exchange(a, b, 4 * BLOCK, 7 * BLOCK, 10)
+    assert whole(a) == blocks("aCDd") + b"H" * 10
+    before = os.fstat(a), os.fstat(b)
+    exchange(a, b, flags=TO_EOF | DRY_RUN)
+    assert (os.fstat(a), os.fstat(b)) == before
+    time.sleep(0.02)
+    exchange(a, b, flags=TO_EOF | DSYNC)
+    assert whole(b) == blocks("aCDd") + b"H" * 10 and whole(a) == blocks("ABbcEFG") + b"e" * 10
+    assert os.fstat(a).st_mtime > before[0].st_mtime and os.fstat(b).st_ctime > before[1].st_ctime
+    drop_caches()
+    assert whole(b) == blocks("aCDd") + b"H" * 10 and whole(a) == blocks("ABbcEFG") + b"e" * 10
+    exchange(a, a, 0, 3 * BLOCK, 2 * BLOCK)
+    assert whole(a) == blocks("cEbABFG") + b"e" * 10
+    # Inline, and empty.
+    small, empty = make(f"{folder}/small", b"small"), make(f"{folder}/empty")
+    exchange(small, empty, flags=TO_EOF)
+    assert (whole(small), whole(empty)) == (b"", b"small")
+    exchange(a, empty, flags=TO_EOF)
+    assert whole(a) == b"small" and whole(empty) == blocks("cEbABFG") + b"e" * 10
+    # Only what was written.
+    holes = make(f"{folder}/holes")
+    os.ftruncate(holes, 5 * BLOCK)
+    os.pwrite(holes, blocks("x"), BLOCK)
+    fallocate(holes, 0, 3 * BLOCK, BLOCK)
+    exchange(holes, empty, length=5 * BLOCK, flags=FILE1_WRITTEN)
+    assert whole(empty) == blocks("cxbABFG") + b"e" * 10 and whole(holes) == blocks("\0E\0\0\0")
+    # A setuid file is none any more.
+    os.fchmod(holes, 0o4755)
+    os.fchown(holes, 1000, 1000)
+    os.fchmod(holes, 0o4755)
+    child = os.fork()
+    if not child:
+        os.setgid(1000)
+        os.setuid(1000)
+        exchange(holes, holes, 0, BLOCK, BLOCK)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not os.fstat(holes).st_mode & 0o4000
+
+
+def refusals(folder):
+    a, b = make(f"{folder}/a", blocks("abcd")), make(f"{folder}/b", blocks("ABCD"))
+    refused(errno.EINVAL, exchange, a, b, 1, 0, BLOCK)
+    refused(errno.EINVAL, exchange, a, b, 0, 0, BLOCK + 1)
+    refused(errno.EINVAL, exchange, a, b, 0, 0, 5 * BLOCK)
+    refused(errno.EINVAL, exchange, a, b, 0, 0, BLOCK, pad=1)
+    refused(errno.EINVAL, exchange, a, b, 0, 0, BLOCK, flags=16)
+    refused(errno.EINVAL, exchange, a, a, 0, BLOCK, 2 * BLOCK)
+    refused(errno.EINVAL, exchange, a, b, 0, 0, 2**64 - 1)
+    refused(errno.EBADF, exchange, 999, b, 0, 0, BLOCK)
+    refused(errno.EBADF, exchange, a, os.open(f"{folder}/b", os.O_RDONLY), 0, 0, BLOCK)
+    refused(errno.EBADF, exchange, os.open(f"{folder}/a", os.O_WRONLY), b, 0, 0, BLOCK)
+    refused(errno.EBADF, exchange, os.open(f"{folder}/a", os.O_RDWR | os.O_APPEND), b, 0, 0, BLOCK)
+    refused(errno.EISDIR, exchange, os.open(folder, os.O_RDONLY), b, 0, 0, BLOCK)
+    refused(errno.EXDEV, exchange, make("/tmp/other", blocks("a")), b, 0, 0, BLOCK)
+    os.system(f"chattr +i {folder}/a")
+    refused(errno.EPERM, exchange, a, b, 0, 0, BLOCK)
+    refused(errno.EPERM, exchange, b, a, 0, 0, BLOCK)
+    os.system(f"chattr -i {folder}/a")
+    for offset, length in (1, BLOCK), (0, 100), (3 * BLOCK, BLOCK), (0, 4 * BLOCK):
+        refused(errno.EINVAL, fallocate, a, COLLAPSE, offset, length)
+    for offset, length in (1, BLOCK), (0, 100), (4 * BLOCK, BLOCK):
+        refused(errno.EINVAL, fallocate, a, INSERT, offset, length)
+    swap = make(f"{folder}/swap", bytes(1 << 20))
+    if not os.system(f"chmod 600 {folder}/swap && mkswap {folder}/swap >/dev/null && swapon {folder}/swap"):
+        refused(errno.ETXTBSY, exchange, a, swap, 0, 0, BLOCK)
+        refused(errno.ETXTBSY, fallocate, swap, COLLAPSE, 0, BLOCK)
+        os.system(f"swapoff {folder}/swap")
+    assert whole(a) == blocks("abcd") and whole(b) == blocks("ABCD")
+
+
+def freshness(folder):
+    a, b = make(f"{folder}/a", blocks("abcd")), make(f"{folder}/b", blocks("ABCD"))
+    fresh = start_commit(b)
+    commit_range(a, b, fresh, length=BLOCK)
+    assert whole(b) == blocks("aBCD")
+    refused(errno.EBUSY, commit_range, a, b, fresh, length=BLOCK)
+    fresh = start_commit(b)
+    os.sync()
+    drop_caches()
+    commit_range(a, b, fresh, length=BLOCK)
+    # What is stored through a page that was writable before START_COMMIT counts, too.
+    with mmap.mmap(b, 4 * BLOCK) as mapped:
+        mapped[0] = 1
+        fresh = start_commit(b)
+        mapped[1] = 1
+        refused(errno.EBUSY, commit_range, a, b, fresh, length=BLOCK)
+        fresh = start_commit(b)
+        assert mapped[1] == 1
+        commit_range(a, b, fresh, length=BLOCK)
+        assert mapped[:4] == b"aaaa"
+    refused(errno.EBUSY, commit_range, a, b, start_commit(a), length=BLOCK)
+
+
+# ---- beside others ----
+
+PAGES = 64
+
+
+def exchange_again_and_again(files, seconds):
+    done = busy = 0
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        first = random.randrange(PAGES)
+        count = random.randrange(1, PAGES - first + 1)
+        try:
+            if random.randrange(3):
+                exchange(*files, first * BLOCK, first * BLOCK, count * BLOCK)
+            else:
+                exchange(*files, flags=TO_EOF)
+            done += 1
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            busy += 1
+    return done, busy
+
+
+def beside(folder, how):
+    """
+    Somebody writes numbers into the pages of file 1, each higher than the one before.  The last that he wrote to a page is
+    there, in one file or the other, whatever was exchanged meanwhile: nothing is written over it but by an exchange.
+    """
+    files = [make(f"{folder}/one", bytes(PAGES * BLOCK)), make(f"{folder}/two", bytes(PAGES * BLOCK))]
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        write_numbers(f"{folder}/one", how, tell)
+    os.close(tell)
+    done, busy = exchange_again_and_again(files, 12)
+    os.kill(child, signal.SIGTERM)
+    with os.fdopen(told, "rb") as pipe:
+        last = struct.unpack(f"{PAGES}Q", pipe.read())
+    assert os.waitpid(child, 0)[1] == 0
+    print(f"{done} exchanges, {busy} times busy, {max(last)} writes")
+    assert done > 20 and max(last) > 100
+    for _ in range(2):
+        for page in range(PAGES):
+            found = [struct.unpack("QQ", os.pread(file, 16, page * BLOCK)) for file in files]
+            assert max(found)[0] == last[page], (page, found, last[page])
+            assert all(number == again for number, again in found), (page, found)
+        os.sync()
+        drop_caches()
+
+
+def write_numbers(path, how, tell):
+    random.seed(1)
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    file = os.open(path, os.O_RDWR | (os.O_DIRECT if how == "direct" else 0))
+    mapped = mmap.mmap(file, PAGES * BLOCK)
+    buffer = mmap.mmap(-1, BLOCK)
+    last, number = [0] * PAGES, 0
+    while not stop:
+        number += 1
+        page = random.randrange(PAGES)
+        if how == "mmap":
+            mapped[page * BLOCK:page * BLOCK + 16] = struct.pack("QQ", number, number)
+        else:
+            buffer[:16] = struct.pack("QQ", number, number)
+            os.pwrite(file, buffer, page * BLOCK)
+            os.preadv(file, [buffer], random.randrange(PAGES) * BLOCK)
+        last[page] = number
+    os.write(tell, struct.pack(f"{PAGES}Q", *last))
+    os._exit(0)
+
+
+# ---- a model ----
+
+class Model:
+    """Two files, and what they have to hold."""
+
+    MOST = 40 * BLOCK
+
+    def __init__(self, folder):
+        self.files = [make(f"{folder}/{name}") for name in ("x", "y")]
+        self.bytes = [bytearray(), bytearray()]
+
+    def place(self, i):
+        offset = random.randrange(self.MOST)
+        return offset, random.randrange(1, max(2, min(self.MOST - offset, 60000)))
+
+    def grow(self, i, size):
+        self.bytes[i].extend(bytes(max(size - len(self.bytes[i]), 0)))
+
+    def write(self, i):
+        offset, length = self.place(i)
+        text = random.randbytes(length)
+        os.pwrite(self.files[i], text, offset)
+        self.grow(i, offset + length)
+        self.bytes[i][offset:offset + length] = text
+
+    def store(self, i):
+        size = len(self.bytes[i])
+        if not size:
+            return
+        with mmap.mmap(self.files[i], size) as mapped:
+            for _ in range(5):
+                at = random.randrange(size)
+                mapped[at] = self.bytes[i][at] = random.randrange(256)
+
+    def read(self, i):
+        offset, length = self.place(i)
+        assert os.pread(self.files[i], length, offset) == self.bytes[i][offset:offset + length], (i, offset, length)
+
+    def truncate(self, i):
+        size = random.randrange(self.MOST)
+        os.ftruncate(self.files[i], size)
+        self.grow(i, size)
+        del self.bytes[i][size:]
+
+    def punch(self, i):
+        offset, length = self.place(i)
+        mode = random.choice((PUNCH | KEEP_SIZE, ZERO, KEEP_SIZE, 0))
+        fallocate(self.files[i], mode, offset, length)
+        if not mode & KEEP_SIZE:
+            self.grow(i, offset + length)
+        if mode & (PUNCH | ZERO):
+            end = min(offset + length, len(self.bytes[i]))
+            self.bytes[i][offset:end] = bytes(max(end - offset, 0))
+
+    def collapse(self, i):
+        size = len(self.bytes[i])
+        if size <= BLOCK:
+            return
+        offset = random.randrange(size // BLOCK) * BLOCK
+        length = random.randrange(1, 5) * BLOCK
+        if offset + length < size:
+            fallocate(self.files[i], COLLAPSE, offset, length)
+            del self.bytes[i][offset:offset + length]
+
+    def insert(self, i):
+        size = len(self.bytes[i])
+        if not size or size > self.MOST:
+            return
+        offset = random.randrange((size - 1) // BLOCK + 1) * BLOCK
+        length = random.randrange(1, 5) * BLOCK
+        fallocate(self.files[i], INSERT, offset, length)
+        self.bytes[i][offset:offset] = bytes(length)
+
+    def exchange(self, i):
+        a, b = self.bytes
+        if random.randrange(2):
+            at = [random.randrange(len(text) // BLOCK + 1) * BLOCK for text in (a, b)]
+            exchange(*self.files, *at, flags=TO_EOF)
+            a[at[0]:], b[at[1]:] = b[at[1]:], a[at[0]:]
+            return
+        most = min(len(a), len(b)) // BLOCK
+        if not most:
+            return
+        count = random.randrange(1, most + 1)
+        one, two = (random.randrange(len(text) // BLOCK - count + 1) * BLOCK for text in (a, b))
+        length = count * BLOCK
+        exchange(*self.files, one, two, length)
+        a[one:one + length], b[two:two + length] = b[two:two + length], a[one:one + length]
+
+    def settle(self, i):
+        random.choice((os.sync, drop_caches, lambda: os.fsync(self.files[i])))()
+
+    def look(self):
+        for file, text in zip(self.files, self.bytes):
+            assert os.fstat(file).st_size == len(text)
+            assert os.pread(file, len(text) + 1, 0) == text
+
+
+def model(folder, seed):
+    random.seed(int(seed))
+    both = Model(folder)
+    steps = [both.write, both.write, both.store, both.read, both.read, both.truncate, both.punch, both.collapse, both.insert,
+             both.exchange, both.exchange, both.settle]
+    for _ in range(1500):
+        random.choice(steps)(random.randrange(2))
+        if not random.randrange(10):
+            both.look()
+    drop_caches()
+    both.look()
+    os.sync()
+    drop_caches()
+    both.look()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

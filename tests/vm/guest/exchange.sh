@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Contents that swap, parts of files that are taken out or put in: what is done and refused, beside stores through mappings and
+# direct I/O, and at random beside a model.  See exchange.py.
+#
+#	vm/run --disk 512M -- tests/vm/guest/exchange.sh
+cd "$(dirname "$0")/../../.." || exit 2
+. tests/vm/guest/lib.sh
+
+PROGRAM=tests/vm/guest/exchange.py
+MOUNT_OPTIONS=age=0.3,costs
+
+overdrafts() {
+	[ "$(cat /sys/fs/tux3/*/overdrafts)" = 0 ]
+}
+
+if fresh; then
+	for name in rules refusals freshness; do
+		check "$name" python3 $PROGRAM $name "$MNT"
+	done
+	check "stores beside exchanges" python3 $PROGRAM beside "$MNT" mmap
+	check "direct I/O beside exchanges" python3 $PROGRAM beside "$MNT" direct
+	for seed in 1 2 3 4; do
+		check "a model, $seed" python3 $PROGRAM model "$MNT" $seed
+	done
+	check "nothing was charged too little" overdrafts
+	checked_umount "clean afterwards"
+fi
+if fresh -O ^data-csum; then
+	check "a model, without checksums" python3 $PROGRAM model "$MNT" 5
+	checked_umount "clean without checksums"
+fi
+summary
