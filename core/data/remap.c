@@ -225,7 +225,7 @@ static int remap_clean(struct tux3_inode *inode, const struct data_remap_ops *op
 	spin_lock(&inode->lock);
 	dirty = inode_slot_of(inode, 0)->dirty | inode_slot_of(inode, 1)->dirty;
 	spin_unlock(&inode->lock);
-	if (dirty & (INODE_DIRTY_DATA | INODE_DIRTY_REMAP) || inode->attr.flags & TUX3_ATTR_INLINE)
+	if (dirty & (INODE_DIRTY_DATA | INODE_DIRTY_REMAP) || READ_ONCE(inode->attr.flags) & TUX3_ATTR_INLINE)
 		return -EAGAIN;
 	return inode->vol->host->data_dirty(inode, block, end, &at, &more) ? -EAGAIN : 0;
 }

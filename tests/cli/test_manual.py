@@ -65,7 +65,7 @@ def test_commands(run, command):
 def test_all_commands_are_in_the_page(run):
     commands = re.findall(r"^  tux3 ([\w-]+) ", run("tux3", "--help").stdout.split("Examples:")[0], re.M)
     page = (MAN / "tux3.8").read_text()
-    assert len(commands) == 10 and all(f".B tux3 {c}\n".replace("-", "\\-") in page for c in commands)
+    assert len(commands) == 11 and all(f".B tux3 {c}\n".replace("-", "\\-") in page for c in commands)
 
 
 def test_helpers():

@@ -15,6 +15,25 @@ overdrafts() {
 	[ "$(cat /sys/fs/tux3/*/overdrafts)" = 0 ]
 }
 
+pieces() {
+	build/tux3 defrag -n -v "$1" | sed -n 's/.*: \([0-9]*\) piece.*/\1/p' | head -n 1
+}
+
+# Blocks that are overwritten move: so a file of 8 MiB gets into hundreds of pieces.
+defrag() {
+	local file=$MNT/below/pieces i before
+	mkdir "$MNT/below" && head -c 8M /dev/urandom >"$file" && truncate -s 8388000 "$file" && fallocate -n -o 12M -l 1M "$file" || return
+	for i in $(seq 1 12); do
+		python3 $PROGRAM scatter "$file" "$i" && sync || return
+	done
+	cp "$file" /tmp/pieces
+	before=$(pieces "$file")
+	[ "$before" -gt 100 ] || { echo "only $before pieces"; return 1; }
+	build/tux3 defrag "$MNT" || return
+	[ "$(pieces "$file")" -lt 10 ] || { echo "still $(pieces "$file") pieces of $before"; return 1; }
+	cmp "$file" /tmp/pieces && build/tux3 defrag "$file" | grep ", 0 of them written anew"
+}
+
 if fresh; then
 	for name in rules refusals freshness; do
 		check "$name" python3 $PROGRAM $name "$MNT"
@@ -24,6 +43,7 @@ if fresh; then
 	for seed in 1 2 3 4; do
 		check "a model, $seed" python3 $PROGRAM model "$MNT" $seed
 	done
+	check "defrag" defrag
 	check "nothing was charged too little" overdrafts
 	checked_umount "clean afterwards"
 fi
