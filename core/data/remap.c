@@ -11,7 +11,8 @@
 #include "core/data/remap.h"
 
 #define REMAP_TRIES		8u	/* where stores to mappings get between */
-#define REMAP_COST_MAX		60000u	/* items or extents of a cost, of which there are several then: DELTA_TIMES() */
+#define REMAP_COST_MAX		60000u	/* extents of a cost, of which there are several then: DELTA_TIMES() */
+#define REMAP_COST_ITEMS	250u	/* and items */
 #define RANGE_ITEMS		6u	/* extents that lie across its ends are cut */
 
 /* ---- in memory ---- */
@@ -138,7 +139,7 @@ static u64 remap_cost(const struct data_remap *remap, struct volume *vol, unsign
 		bytes += side->csum_count * sizeof(__le32) + ranges * 2 * TUX3_ITEM_MAX(vol->block_size);
 	}
 	extents = DIV_ROUND_UP(bytes, SPACE_EXTENT_BYTES / 3);
-	times = max(DIV_ROUND_UP(items, REMAP_COST_MAX), DIV_ROUND_UP(extents, REMAP_COST_MAX));
+	times = max(DIV_ROUND_UP(items, REMAP_COST_ITEMS), DIV_ROUND_UP(extents, REMAP_COST_MAX));
 	*flags = DELTA_TIMES((u32)times);
 	return space_cost_items(vol, DIV_ROUND_UP(items, times)) + (DIV_ROUND_UP(extents, times) << SPACE_EXTENTS_SHIFT);
 }

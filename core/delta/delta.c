@@ -349,7 +349,6 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
  * It is few who outrun the device, and the others need not wait for them: each task may make so many small changes in a delta that
  * is full.  What that adds is bounded, whatever the number of tasks.
  */
-#define PASSES		24u
 #define PASS_BYTES	(64u << 10)	/* what is small */
 #define PASS_ALL_BYTES	(1u << 20)	/* more than the limit, and never more than half of that */
 
@@ -366,7 +365,7 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 	spin_lock(&vol->delta.pass_lock);
 	if (pass->delta != front)
 		*pass = (struct delta_pass){ .delta = front };
-	may = pass->used < PASSES;
+	may = pass->used < DELTA_PASSES;
 	pass->used += may;
 	spin_unlock(&vol->delta.pass_lock);
 	return may;

@@ -45,6 +45,7 @@ struct delta_pass {
 };
 
 #define DELTA_PASS_BITS	6
+#define DELTA_PASSES	24u	/* small changes that a task may make in a delta that is full: delta_may_pass() */
 
 struct delta_op {
 	struct volume *vol;

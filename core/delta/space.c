@@ -85,11 +85,11 @@
 #include "core/delta/space.h"
 #include "core/tree/tree.h"
 
-#define KEEPS_ITEMS	(SPACE_ITEMS_RENAME + SPACE_ITEMS_RENAME / 3)	/* and what some may make the tree grow by */
-#define FREES_ITEMS	SPACE_ITEMS_RENAME	/* over a file */
 #define SLICE_ITEMS	SPACE_ITEMS_SLICE
-#define ITEM_BYTES	640u	/* that an item can add to leaves, half full: 2 x (header 24, name 255, and what goes with it) */
-#define RECORD_BYTES	320u	/* that it can add to the log */
+#define ITEM_BYTES	288u	/* that an item can add to leaves, half full: 2 x (24, attributes 112), 16 for branches */
+#define RECORD_BYTES	128u	/* that it can add to the log: header 8, inode 8, attributes 112; or less, and padding to 8 */
+#define TEXT_BYTES	48u	/* that 16 bytes of text can add to leaves: large items leave them a third full */
+#define TEXT_RECORD	SPACE_TEXT_BYTES	/* and to the log */
 #define BRANCH_BYTES	128u	/* that it can add to nodes above those for which it pays: a branch, and see below */
 #define STAT_TRIES	100u	/* for statfs, of which any is nearly right */
 #define QUOTA_ITEMS	6u	/* user, group, project; before and after a change of owner */
@@ -152,7 +152,7 @@ static u64 space_prealloc_share(struct volume *vol, u64 blocks)
 
 static u32 cost_field(u64 cost, u32 shift)
 {
-	return cost >> shift & SPACE_FIELD_MAX;
+	return cost >> shift & (shift < SPACE_TEXT_SHIFT ? U16_MAX : U8_MAX);
 }
 
 u32 space_cost_extents(u64 cost)
@@ -177,6 +177,7 @@ static __always_inline u64 space_always(struct volume *vol, u64 cost, u32 items,
 	if (!(cost << (64 - SPACE_ITEMS_SHIFT)))	/* nothing else, as mostly */
 		return DIV_ROUND_UP(bytes, room);
 	bytes += cost_field(cost, SPACE_EXTENTS_SHIFT) * (3 * SPACE_EXTENT_BYTES + SPACE_EXTENT_RECORD) +
+		 cost_field(cost, SPACE_TEXT_SHIFT) * (3 * TEXT_BYTES + TEXT_RECORD) +
 		 cost_field(cost, SPACE_PROMISED_SHIFT) * UNWRITTEN_BYTES;
 	return cost_field(cost, SPACE_DATA_SHIFT) + DIV_ROUND_UP(bytes, room);
 }
@@ -226,16 +227,20 @@ u64 space_full_price(struct volume *vol, u64 cost)
 	return space_tight_price(vol, cost, READ_ONCE(vol->space.full_levels));
 }
 
-/* For operations that keep what there is. */
+/* For operations that keep what there is: a rename, and what some may make the tree grow by. */
 static u64 space_keeps(struct volume *vol, u32 levels)
 {
-	return space_less(vol, SPACE_CHEAP_KEEPS, space_tight_price(vol, space_cost_items(vol, KEEPS_ITEMS), levels));
+	u64 cost = space_cost_rename(vol, TUX3_NAME_MAX, TUX3_NAME_MAX) + space_cost_items(vol, SPACE_ITEMS_RENAME / 3) +
+		   space_cost_name(TUX3_NAME_MAX);
+
+	return space_less(vol, SPACE_CHEAP_KEEPS, space_tight_price(vol, cost, levels));
 }
 
-/* For those that free. */
+/* For those that free: a rename over a file. */
 static u64 space_frees(struct volume *vol, u32 levels)
 {
-	return space_less(vol, SPACE_CHEAP_FREES, space_tight_price(vol, space_cost_items(vol, FREES_ITEMS), levels));
+	return space_less(vol, SPACE_CHEAP_FREES,
+			  space_tight_price(vol, space_cost_rename(vol, TUX3_NAME_MAX, TUX3_NAME_MAX), levels));
 }
 
 static u64 space_reserve(struct volume *vol, u32 levels)
@@ -288,6 +293,7 @@ void space_note(struct volume *vol, u64 delta, u64 cost, s64 times)
 	atomic64_add(times * cost_field(cost, SPACE_DATA_SHIFT), &charges->data);
 	atomic64_add(times * cost_field(cost, SPACE_EXTENTS_SHIFT), &charges->extents);
 	atomic64_add(times * cost_field(cost, SPACE_PROMISED_SHIFT), &charges->promised);
+	atomic64_add(times * cost_field(cost, SPACE_TEXT_SHIFT), &charges->text);
 	atomic64_add(times * cost_items(vol, cost), &charges->items);
 	if (READ_ONCE(vol->space.tight[delta & 1]))
 		atomic64_add(times * (s64)(cost_items(vol, cost) * space_path_blocks(vol, levels)), &charges->paths);
@@ -313,6 +319,7 @@ static void space_paid(struct volume *vol, u64 delta, s64 standing, s64 *paid)
 {
 	struct space_charges *charges = &vol->space.charges[delta & 1];
 	u64 items = atomic64_xchg(&charges->items, 0), extents = atomic64_xchg(&charges->extents, 0);
+	u64 text = atomic64_xchg(&charges->text, 0);
 	u32 room = space_room(vol), item_bytes = ITEM_BYTES + (vol->space.tight[delta & 1] ? BRANCH_BYTES : 0);
 	/* Each merge saves a node, which pays for its record. */
 	s64 merges = DIV_ROUND_UP((u64)vol->log.merges * LOG_MERGE_BYTES, room);
@@ -320,10 +327,10 @@ static void space_paid(struct volume *vol, u64 delta, s64 standing, s64 *paid)
 	/* What is inline was charged as a block: an eighth of one at most, it is in the log, and twice in leaves half full. */
 	paid[SPACE_DATA] = atomic64_xchg(&charges->data, 0) - vol->log.inlined;
 	paid[SPACE_LOG] = DIV_ROUND_UP(vol->log.inlined_bytes, room) +
-			  DIV_ROUND_UP(items * RECORD_BYTES + extents * SPACE_EXTENT_RECORD, room) +
+			  DIV_ROUND_UP(items * RECORD_BYTES + extents * SPACE_EXTENT_RECORD + text * TEXT_RECORD, room) +
 			  atomic64_xchg(&charges->log, 0) + space_own_log(vol) + merges;
 	paid[SPACE_NODES] = standing + atomic64_xchg(&charges->paths, 0) + DIV_ROUND_UP(2 * vol->log.inlined_bytes, room) +
-			    DIV_ROUND_UP(items * item_bytes + extents * SPACE_EXTENT_BYTES, room) - merges;
+			    DIV_ROUND_UP(items * item_bytes + extents * SPACE_EXTENT_BYTES + text * TEXT_BYTES, room) - merges;
 	paid[SPACE_ASIDE] = space_prealloc_share(vol, atomic64_xchg(&charges->promised, 0));
 }
 
@@ -333,7 +340,8 @@ static s64 space_due(struct volume *vol, u64 delta, s64 standing)
 	struct space_charges *charges = &vol->space.charges[delta & 1];
 	u32 item_bytes = 3 * ITEM_BYTES + RECORD_BYTES + (vol->space.tight[delta & 1] ? BRANCH_BYTES : 0);
 	u64 bytes = atomic64_read(&charges->items) * item_bytes + atomic64_read(&charges->promised) * UNWRITTEN_BYTES +
-		    atomic64_read(&charges->extents) * (3 * SPACE_EXTENT_BYTES + SPACE_EXTENT_RECORD);
+		    atomic64_read(&charges->extents) * (3 * SPACE_EXTENT_BYTES + SPACE_EXTENT_RECORD) +
+		    atomic64_read(&charges->text) * (3 * TEXT_BYTES + TEXT_RECORD);
 
 	return standing + atomic64_read(&charges->data) + atomic64_read(&charges->paths) + atomic64_read(&charges->log) +
 	       DIV_ROUND_UP(bytes, space_room(vol));
@@ -433,11 +441,17 @@ static s64 space_nodes(struct volume *vol)
 	       atomic64_read(&vol->balloc.data_used) - (s64)vol->balloc.fixed_blocks;
 }
 
+/* Of the tree, and of the two roots that it may get: for more, it has to grow by so many nodes that these pay for them. */
+static s64 space_height(struct volume *vol)
+{
+	return min_t(u32, READ_ONCE(vol->tree.root_level), TUX3_MAX_LEVEL) + 3;
+}
+
 /* For redirecting and splitting every node there is. */
 static s64 space_whole_standing(struct volume *vol)
 {
 	return space_less(vol, SPACE_CHEAP_STANDING,
-			  2 * clamp(space_nodes(vol), (s64)1, (s64)vol->total_blocks) + 2 * TUX3_MAX_LEVEL);
+			  2 * clamp(space_nodes(vol), (s64)1, (s64)vol->total_blocks) + 2 * space_height(vol));
 }
 
 /* For those at this level and above; a second split of one of them; a new root, and the split that it comes from. */
@@ -636,7 +650,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 /* More than what making a file, or writing one block of it, may take. */
 static u64 space_ordinary(struct volume *vol, u32 levels)
 {
-	return max(space_tight_price(vol, space_cost_items(vol, SPACE_ITEMS_CREATE), levels),
+	return max(space_tight_price(vol, space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_name(TUX3_NAME_MAX), levels),
 		   space_tight_price(vol, space_cost_data(vol, 1, 1), levels));
 }
 
@@ -772,7 +786,8 @@ void space_get_kept(struct volume *vol, struct space_kept *kept)
 	u32 levels = READ_ONCE(vol->space.full_levels);
 
 	*kept = (struct space_kept){
-		.item_bytes = ITEM_BYTES, .item_log_bytes = RECORD_BYTES, .levels = levels,
+		.item_bytes = ITEM_BYTES, .item_log_bytes = RECORD_BYTES, .text_bytes = TEXT_BYTES, .text_log_bytes = TEXT_RECORD,
+		.levels = levels,
 		.standing = space_tight_standing(vol, space_levels(vol, 0)),
 		.whole_standing = space_whole_standing(vol), .keeps = space_keeps(vol, levels),
 		.frees = space_frees(vol, levels), .slice = space_own_slice(vol, levels), .log = 3 * space_own_log(vol),

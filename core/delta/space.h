@@ -12,10 +12,13 @@ struct delta_op;
 
 /*
  * A cost is what an operation may take, by kind; what that amounts to in blocks depends on the delta (space_price).  Costs may
- * be added, and numbers of data blocks are costs: each field stays below 2^16, for one operation has few of anything.
+ * be added, and numbers of data blocks are costs: each field stays below 2^16, items and text below 2^8, for one operation has few
+ * of anything.
  */
-enum { SPACE_DATA_SHIFT = 0, SPACE_EXTENTS_SHIFT = 16, SPACE_PROMISED_SHIFT = 32, SPACE_ITEMS_SHIFT = 48 };
-#define SPACE_FIELD_MAX U16_MAX
+enum {
+	SPACE_DATA_SHIFT = 0, SPACE_EXTENTS_SHIFT = 16, SPACE_PROMISED_SHIFT = 32, SPACE_TEXT_SHIFT = 48, SPACE_ITEMS_SHIFT = 56,
+};
+#define SPACE_TEXT_BYTES 16u		/* text, which is names and values in items, counts by so many bytes */
 #define SPACE_EXTENT_BYTES 104u		/* that one block's extent can add to leaves, half full: 2 x (24 + 24 + 4) */
 #define SPACE_EXTENT_RECORD 56u		/* and to the log: 8 + 40 + 4, and padding to 8 */
 
@@ -60,7 +63,7 @@ enum space_formula {
 
 /* What is charged by kind, for one delta. */
 struct space_charges {
-	atomic64_t data, extents, promised, items;	/* the fields of all costs */
+	atomic64_t data, extents, promised, text, items;	/* the fields of all costs */
 	atomic64_t paths;	/* blocks, of items in a delta that is tight, and of slices */
 	atomic64_t log;		/* blocks, by the back end */
 };
@@ -98,34 +101,53 @@ struct space {
 };
 
 /*
- * What each operation costs, at worst: items of the tree that it changes (of up to 300 bytes), and what each block that it is about
- * adds: extents, data blocks, preallocated ones.  How far below zero it may bring the balance is said in space.c.  tux3 show space
- * prints the table with the prices of a volume; tests/unit/test_charges.c has what each operation is charged.
+ * What each operation costs, at worst: items of the tree that it changes, and what each block that it is about adds: extents, data
+ * blocks, preallocated ones.  Names and values in items come to that, by their length.  How far below zero it may bring the balance
+ * is said in space.c.  tux3 show space prints the table with the prices of a volume; tests/unit/test_charges.c has what each
+ * operation is charged, and tests/unit/test_rows.c sees that no row is more than the worst of its operations needs.
  */
 #define SPACE_TABLE(X) \
-	X(CREATE,	6, 0, 0, 0, "takes", "create, mkdir, mknod, symlink, link") \
-	X(TARGET,	2, 1, 0, 0, "takes", "in addition, for 34 bytes of a target longer than 255") \
-	X(TMPFILE,	4, 0, 0, 0, "takes", "a file without a name") \
-	X(UNLINK,	6, 0, 0, 0, "frees", "unlink, rmdir") \
+	X(CREATE,	5, 0, 0, 0, "takes", "create, mkdir, mknod, symlink, link") \
+	X(TARGET,	0, 1, 0, 0, "takes", "in addition, for 34 bytes of a target longer than 255") \
+	X(TMPFILE,	2, 0, 0, 0, "takes", "a file without a name") \
+	X(UNLINK,	5, 0, 0, 0, "frees", "unlink, rmdir") \
 	X(FORGET,	3, 0, 0, 0, "frees", "the last use of an inode without a name") \
 	X(RENAME,	12, 0, 0, 0, "keeps", "rename, exchange; over a file: frees") \
-	X(SETATTR,	2, 0, 0, 0, "keeps", "chmod, chown, times, flags") \
-	X(XATTR,	3, 0, 1, 0, "takes", "setxattr, with a block of a large value; removal: frees") \
-	X(WRITE,	4, 1, 1, 0, "takes", "write, store through a mapping, for each block") \
+	X(SETATTR,	1, 0, 0, 0, "keeps", "chmod, chown, times, flags") \
+	X(XATTR,	2, 0, 1, 0, "takes", "setxattr, with a block of a large value; removal: frees") \
+	X(WRITE,	3, 1, 1, 0, "takes", "write, store through a mapping, for each block") \
 	X(ALLOCATE,	4, 1, 1, 1, "takes", "fallocate, for each block") \
-	X(WRITE_PAID,	4, 1, 0, 0, "paid", "write to a preallocated block") \
+	X(WRITE_PAID,	3, 1, 0, 0, "paid", "write to a preallocated block") \
 	X(REMAP,	24, 64, 0, 0, "takes", "exchange, collapse, insert; and an item for each extent, an extent for 8 checksums") \
 	X(GROW,		1, 0, 0, 0, "keeps", "a truncate upwards") \
-	X(REMOVE,	3, 0, 0, 0, "frees", "truncate, punch; and 28 records") \
+	X(REMOVE,	3, 28, 0, 0, "frees", "truncate, punch; extents: for the records of 32 parts") \
 	X(SLICE,	8, 0, 0, 0, "back end", "a slice of a long delete")
 #define X(name, items, ...) SPACE_ITEMS_##name = items,
 enum { SPACE_TABLE(X) };
 #undef X
 
-/* Worst-case cost of changing items tree items of up to 300 bytes each, and of their records. */
+/* Worst-case cost of changing items tree items, and of their records; but for names and values in them. */
 static inline u64 space_cost_items(struct volume *vol, u32 items)
 {
 	return (u64)items << SPACE_ITEMS_SHIFT;
+}
+
+/* Of a name or a value in an item; bytes in all: below 4,000. */
+static inline u64 space_cost_text(u32 bytes)
+{
+	return (u64)DIV_ROUND_UP(bytes, SPACE_TEXT_BYTES) << SPACE_TEXT_SHIFT;
+}
+
+/* Of a name: in an entry of the directory, and in what the inode knows of it. */
+static inline u64 space_cost_name(u32 len)
+{
+	return 2 * space_cost_text(len);
+}
+
+/* Of a rename: where it is an exchange, or leaves a whiteout, both names are set. */
+static inline u64 space_cost_rename(struct volume *vol, u32 old_len, u32 new_len)
+{
+	return space_cost_items(vol, SPACE_ITEMS_RENAME) + space_cost_name(old_len) + space_cost_name(new_len);
 }
 
 /* Of what bytes in adjacent items add to that, where there are more than such an item has: as so many extents. */
@@ -152,7 +174,9 @@ static inline u64 space_cost_data(struct volume *vol, u64 blocks, u64 new_blocks
 /* Of preallocating blocks: with what writing to them may cost later. */
 static inline u64 space_cost_prealloc(struct volume *vol, u64 blocks)
 {
-	return space_cost_data(vol, blocks, blocks) + (blocks << SPACE_PROMISED_SHIFT);
+	/* What is between the holes stays, so more leaves may be changed than those at the ends: see DATA_BATCH_MAX. */
+	return space_cost_data(vol, blocks, blocks) + (blocks << SPACE_PROMISED_SHIFT) +
+	       space_cost_items(vol, SPACE_ITEMS_ALLOCATE - SPACE_ITEMS_WRITE);
 }
 
 /* Blocks of data that it is about; other large payloads count as such. */
@@ -202,6 +226,8 @@ bool space_table_row(struct volume *vol, u32 i, struct space_row *row);	/* false
 #define SPACE_KEPT(X) \
 	X(item_bytes,		"an item adds to nodes, three times: see core/delta/space.c") \
 	X(item_log_bytes,	"an item adds to the log") \
+	X(text_bytes,		"16 bytes of a name or a value add to nodes, three times") \
+	X(text_log_bytes,	"and to the log") \
 	X(levels,		"of the tree for which an item pays on a full volume, two blocks each") \
 	X(standing,		"a delta pays for the rest of the tree then") \
 	X(whole_standing,	"and for the whole tree, while there is room") \

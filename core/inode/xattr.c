@@ -532,12 +532,19 @@ static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s6
 	return 0;
 }
 
+/* inline_bytes: of the value, or of what says where it is. */
+static u64 xattr_cost(struct volume *vol, u32 len, u32 inline_bytes)
+{
+	return space_cost_items(vol, SPACE_ITEMS_XATTR) + space_cost_text(len + inline_bytes);
+}
+
 int xattr_set(struct tux3_inode *inode, const char *name, const void *value, size_t size, unsigned int flags,
 	      const u32 *new_mode)
 {
 	struct volume *vol = inode->vol;
 	struct tux3_time now = inode_now(vol);
 	u64 blocks = size > TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(size, vol->block_size) : 0;
+	u64 cost = blocks + xattr_cost(vol, strlen(name), blocks ? blocks * sizeof(struct disk_xattr_piece) : size);
 	struct quota_charge charge = {};
 	struct xattr_change *change;
 	struct tux3_attr *attr;
@@ -557,8 +564,7 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	change = change_new(inode, name);
 	if (value)
 		data = value_copy(vol, value, size);
-	err = change && (data || !value) ? inode_quota_enter(inode, &op, blocks + space_cost_items(vol, SPACE_ITEMS_XATTR),
-							     value ? 0 : DELTA_FREES, &charge) : -ENOMEM;
+	err = change && (data || !value) ? inode_quota_enter(inode, &op, cost, value ? 0 : DELTA_FREES, &charge) : -ENOMEM;
 	if (err) {
 		kvfree(data);
 		kfree(change);

@@ -91,14 +91,14 @@ static int set_target(struct tux3_inode *inode, const char *target, unsigned int
 	return 0;
 }
 
-/* A long target is in items of its own. */
-static u64 create_cost(struct volume *vol, unsigned int target_len)
+/* Attributes of both, the name twice, a target or the mark of a nameless file.  A long target is in items beside those. */
+static u64 create_cost(struct volume *vol, unsigned int len, unsigned int target_len)
 {
-	u64 cost = space_cost_items(vol, SPACE_ITEMS_CREATE);
+	u64 cost = space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_name(len);
 
 	if (likely(target_len <= TUX3_NAME_MAX))
-		return cost;
-	return cost + space_cost_items(vol, SPACE_ITEMS_TARGET) + space_cost_bytes(target_len);
+		return cost + space_cost_text(target_len);
+	return cost + space_cost_bytes(target_len);
 }
 
 int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
@@ -120,7 +120,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 		err = name_prepare(dir, name, len, &prep);
 	if (err)
 		return err;
-	err = prep.ino ? -EEXIST : inode_quota_enter(inode, &op, create_cost(vol, target_len), 0, &charge);
+	err = prep.ino ? -EEXIST : inode_quota_enter(inode, &op, create_cost(vol, len, target_len), 0, &charge);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -182,7 +182,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (!err && !project_fits(dir, inode))
 		err = -EXDEV;
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, SPACE_ITEMS_CREATE), 0);
+		err = delta_enter(vol, &op, create_cost(vol, len, 0), 0);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -212,7 +212,7 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	if (!err && prep.ino != inode->ino)
 		err = -ESTALE;
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, SPACE_ITEMS_UNLINK), DELTA_FREES);
+		err = delta_enter(vol, &op, space_cost_items(vol, SPACE_ITEMS_UNLINK) + space_cost_text(len), DELTA_FREES);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -324,12 +324,13 @@ static int rename_enter(const struct op_rename *args, struct delta_op *op)
 	struct volume *vol = args->old_dir->vol;
 	unsigned int flags = args->target ? DELTA_FREES : DELTA_KEEPS;
 	struct quota_charge charge = { .amount.inodes = 1 };
+	u64 cost = space_cost_rename(vol, args->old_len, args->new_len);
 	int err;
 
 	if (!args->whiteout || args->flags & OP_RENAME_EXCHANGE)
-		return delta_enter(vol, op, space_cost_items(vol, SPACE_ITEMS_RENAME), flags);
+		return delta_enter(vol, op, cost, flags);
 	err = inode_quota_attach(args->whiteout, args->old_dir);
-	return err ? err : inode_quota_enter(args->whiteout, op, space_cost_items(vol, SPACE_ITEMS_RENAME), flags, &charge);
+	return err ? err : inode_quota_enter(args->whiteout, op, cost, flags, &charge);
 }
 
 int op_rename(const struct op_rename *args)

@@ -68,7 +68,7 @@ static bool has_room(struct bed *bed, s64 left, unsigned int flags)
 {
 	struct space *space = &core(bed)->space;
 	s64 balance = atomic64_read(&space->balance), charged;
-	u64 cost = space_cost_items(core(bed), SPACE_ITEMS_RENAME);
+	u64 cost = space_cost_rename(core(bed), TUX3_NAME_MAX, TUX3_NAME_MAX);
 	struct delta_op op;
 	int err;
 
@@ -87,17 +87,17 @@ static bool has_room(struct bed *bed, s64 left, unsigned int flags)
 
 /*
  * Who keeps has room for a rename when who takes has taken all; who frees has room for one when those who keep have taken what is
- * kept for them.  For these a block less is too little.  For who keeps four items more are kept than that: see space.c.
+ * kept for them.  For these a block less is too little.  For who keeps four items and a name more are kept than that: see space.c.
  */
 static void test_what_is_kept_is_as_much_as_it_takes(void **state)
 {
 	static const struct {
 		enum space_formula formula;
 		unsigned int flags;
-		u32 spare_items;
+		u32 spare_items, spare_names;
 	} cases[] = {
-		{ SPACE_CHEAP_FREES, DELTA_FREES, 0 },
-		{ SPACE_CHEAP_KEEPS, DELTA_KEEPS, 4 },
+		{ SPACE_CHEAP_FREES, DELTA_FREES, 0, 0 },
+		{ SPACE_CHEAP_KEEPS, DELTA_KEEPS, 4, 1 },
 	};
 	struct volume *vol;
 	struct bed bed;
@@ -106,7 +106,7 @@ static void test_what_is_kept_is_as_much_as_it_takes(void **state)
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		bool frees = cases[i].flags == DELTA_FREES;
-		u64 spare;
+		u64 spare, rename;
 
 		begin(&bed);
 		vol = core(&bed);
@@ -118,8 +118,9 @@ static void test_what_is_kept_is_as_much_as_it_takes(void **state)
 		commit_tight(&bed);
 		tux3_node_put(bed_file(&bed, "/more"), 1);
 		commit_tight(&bed);
-		spare = space_full_price(vol, space_cost_items(vol, SPACE_ITEMS_RENAME + cases[i].spare_items)) -
-			space_full_price(vol, space_cost_items(vol, SPACE_ITEMS_RENAME));
+		rename = space_cost_rename(vol, TUX3_NAME_MAX, TUX3_NAME_MAX);
+		spare = space_full_price(vol, rename + space_cost_items(vol, cases[i].spare_items) +
+					 cases[i].spare_names * space_cost_name(TUX3_NAME_MAX)) - space_full_price(vol, rename);
 		assert_true(has_room(&bed, frees ? -(s64)vol->space.keeps : 0, cases[i].flags));
 		for (k = 1; k <= spare + 1; k += max_t(u32, spare, 1)) {
 			bool room;
@@ -221,7 +222,7 @@ static void test_a_formula_that_gives_too_little_is_found(void **state)
 		u32 less;	/* is found */
 	} cases[] = {
 		{ SPACE_CHEAP_PATH, have_files, change_leaves, 2 },
-		{ SPACE_CHEAP_EXTENTS, have_comb, write_comb, 120 },
+		{ SPACE_CHEAP_EXTENTS, have_comb, write_comb, 100 },
 	};
 	u32 i;
 

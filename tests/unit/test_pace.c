@@ -403,8 +403,8 @@ static void test_names_count(void **state)
 {
 	struct bed bed = { .opts = { .age_ms = 3600 * 1000 } };
 	struct volume *vol = slow_make(&bed, MIB);
+	s64 most = 0, limit = PACE_MIN_BYTES / PACE_CHANGE_BYTES;
 	struct tux3_node *node;
-	s64 most = 0;
 	char name[32];
 	u32 i;
 
@@ -419,7 +419,8 @@ static void test_names_count(void **state)
 		tux3_node_put(node, 1);
 		most = max(most, atomic64_read(&vol->delta.changes[READ_ONCE(vol->delta.front) & 1]));
 	}
-	assert_true(most > 1000 && most <= (s64)(PACE_MIN_BYTES / PACE_CHANGE_BYTES) + 8);
+	/* A file is two changes, and a task that meets the limit may pass it by a few files: DELTA_PASSES. */
+	assert_true(most > 1000 && most <= limit + 2 * (s64)DELTA_PASSES + 8);
 	slow_free(&bed);
 }
 
