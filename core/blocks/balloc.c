@@ -588,7 +588,7 @@ static int group_settle(struct volume *vol, struct balloc_group *group)
 	info->free += group->extra;
 	atomic64_add(group->extra, &vol->balloc.free_blocks);
 	group->extra = 0;
-	group->memo_len = 0;
+	group->memo_len = group->held_len = 0;
 	info->longest = info->free;
 	group->chunk->longest = max(group->chunk->longest, info->longest);
 	group_evict(vol);
@@ -652,7 +652,7 @@ static void group_set_bits(struct volume *vol, struct balloc_group *group, const
 	group->info->free = group->info->longest = free;
 	group->chunk->longest = max(group->chunk->longest, free);
 	group->extra = extra;
-	group->memo_len = 0;
+	group->memo_len = group->held_len = 0;
 	if (*changed)
 		group_mark_changed(balloc, group);
 	group_place(balloc, group);

@@ -71,6 +71,7 @@ struct balloc {
 	struct balloc_stretch stretches[BALLOC_STRETCHES];	/* lock */
 	u64 stretched;			/* lock: a bit for each stretch that there may be; the others are none */
 	u64 clock;			/* lock: counts use of stretches */
+	u64 released;			/* lock: moves when one gives back blocks that it held */
 	struct list_head changed;	/* lock: groups whose disk bits changed since the last snapshot */
 	struct list_head pinned;	/* lock: other groups that cannot be read again as they are */
 	struct list_head clean;		/* lock: the rest, least recently used first */

@@ -76,6 +76,9 @@ struct balloc_group {
 	 * from memo_to on, taken by themselves, have none.  memo_len 0: nothing is known.
 	 */
 	u32 memo_len, memo_from, memo_to;
+	/* And when balloc->released was held_at: free runs of held_len blocks are all held by stretches.  0: nothing is known. */
+	u32 held_len;
+	u64 held_at;
 	unsigned long *disk, *busy;	/* bits beyond the end of the volume are set; NULL: packed */
 	struct group_bits *packed;
 };

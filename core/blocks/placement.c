@@ -19,7 +19,9 @@
  * groups.  It is raised when blocks are freed, and made exact by a search that fails.  A group is
  * searched for a length only if its bound allows it, so the searches that fail are paid for by frees: each
  * lowers the bound below the length asked for, and lengths are halved from one attempt to the next.  Within a
- * group, a search that had to pass many short runs leaves a memo of where it need not look again.
+ * group, a search that had to pass many short runs leaves a memo of where it need not look again.  Where all runs that
+ * are long enough are held by stretches the bound cannot be lowered: that is noted beside it (held_len), until a stretch
+ * gives back what it held.
  *
  * Groups never loaded are tried sparingly as long as there is space in others: a few neighbours of the goal,
  * then a few in an order that spreads over the volume.  Only when no known group has a run of min blocks
@@ -105,6 +107,7 @@ static bool stretch_clip(const struct balloc *balloc, const struct balloc_stretc
 
 static void stretch_drop(struct balloc *balloc, struct balloc_stretch *stretch)
 {
+	balloc->released += stretch->next < stretch->end;
 	stretch->next = stretch->end = stretch->used = 0;
 	balloc->stretched &= ~(1ULL << (stretch - balloc->stretches));
 }
@@ -134,6 +137,7 @@ static void stretch_begin(struct search *search, struct balloc_stretch *stretch,
 {
 	u64 begin = search->place->group->start + search->place->from;
 
+	stretch_drop(search->balloc, stretch);
 	stretch->next = place_end(search->place);
 	stretch->end = begin + size;
 	stretch->size = size;
@@ -223,9 +227,21 @@ static bool group_search(struct search *search, struct balloc_group *group, u32 
 	found = group_scan(search, group, low, begin, len, scan);
 	if (found && scan->runs > MEMO_RUNS && scan->longest < len)
 		group_memo(group, len, scan->begin, high);
-	if (!found && scan->longest < len)
+	if (found)
+		return true;
+	if (scan->longest < len) {
 		group->info->longest = max(scan->longest, unseen);
-	return found;
+	} else {
+		group->held_len = len;
+		group->held_at = search->balloc->released;
+	}
+	return false;
+}
+
+/* As long as that, all are held by stretches. */
+static bool group_is_held(const struct balloc *balloc, const struct balloc_group *group, u32 len)
+{
+	return group->held_len && len >= group->held_len && group->held_at == balloc->released;
 }
 
 /* 1: found, 0: not, -ENOMEM.  always: look at the whole group even if it is rather full. */
@@ -234,6 +250,7 @@ static int search_group(struct search *search, u64 index, u32 begin, u32 len, bo
 	struct balloc_info *info = group_info(search->vol, index);
 	struct scan scan = {};
 	struct balloc_group *group;
+	bool found;
 	int err;
 
 	lockdep_assert_held(&search->vol->balloc.lock);
@@ -244,9 +261,11 @@ static int search_group(struct search *search, u64 index, u32 begin, u32 len, bo
 	err = group_get(search->vol, index, &group);
 	if (err == -ENOMEM)
 		return err;
-	if (err || info->longest < len)
+	if (err || info->longest < len || group_is_held(search->balloc, group, len))
 		return 0;
-	if (!group_search(search, group, begin, len, always || info->free >= group->blocks / 4, &scan))
+	found = group_search(search, group, begin, len, always || info->free >= group->blocks / 4, &scan);
+	count_add(search->vol, TUX3_COUNT_SEARCHED_RUNS, scan.runs);
+	if (!found)
 		return 0;
 	search->place->group = group;
 	search->place->from = scan.from;
@@ -495,6 +514,7 @@ static void windows_cut(struct balloc *balloc, u64 ino, u64 block, u64 len)
 			stretch->end = stretch->next + (block - stretch->block);
 		else
 			stretch_drop(balloc, stretch);
+		balloc->released++;
 	}
 }
 
@@ -648,6 +668,7 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 
 	if (goal && search_at(search, goal, stretch, search->min)) {
 		if (stretch_has(stretch, goal)) {
+			balloc->released += stretch->next != goal;
 			stretch->next = place_end(search->place);
 		} else if (empty) {	/* as after a mount: go on from there */
 			stretch_begin(search, stretch, size);
@@ -735,6 +756,8 @@ void placement_freed(struct balloc_group *group, u32 from, u32 len)
 	from = run_begin(group->busy, from);
 	info->longest = max(info->longest, end - from);
 	group->chunk->longest = max(group->chunk->longest, info->longest);
+	if (group->held_len && end - from >= group->held_len)
+		group->held_len = end - from + 1;
 	if (group->memo_len && end - from >= group->memo_len) {
 		group->memo_from = min(group->memo_from, from);
 		group->memo_to = max(group->memo_to, end);

@@ -339,6 +339,63 @@ static void test_hole_among_pieces(void **state)
 	bed_free(&bed);
 }
 
+/* ---- searching ---- */
+
+#define SEARCH_FILES 300u
+#define SEARCH_BLOCKS 16u
+
+static s64 searched_runs(struct bed *bed)
+{
+	return atomic64_read(&tux3_core(bed->volume)->counters[TUX3_COUNT_SEARCHED_RUNS]);
+}
+
+/*
+ * Three quarters of the volume have a free block behind each that is in use.  Files use up the rest; what is free of it in the end
+ * is held by stretches, so for each piece of a file a run of some blocks might be there, and is not.  That is found out once, not
+ * each time.
+ */
+static void test_single_blocks_are_not_searched_again_and_again(void **state)
+{
+	static u8 data[64 * BLOCK];
+	u64 bytes = 256 << 20, end, at, i, round, random = 1;
+	struct bed bed = { .opts = { .manual = true } };
+	struct tux3_node *comb, *other, *file;
+	s64 runs, most = 0;
+	char path[40];
+
+	bed_make(&bed, bytes, BLOCK);
+	comb = bed_file(&bed, "/comb");
+	other = bed_file(&bed, "/other");
+	for (end = 0; end < bytes / 4 * 3; end += sizeof(data))
+		assert_int_equal(tux3_write(comb, data, sizeof(data), end), sizeof(data));
+	assert_ok(tux3_sync(bed.volume));
+	for (at = 0; at < end; at += 2 * BLOCK)
+		assert_ok(tux3_fallocate(comb, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, BLOCK));
+	assert_ok(tux3_sync(bed.volume));
+	for (round = 0; round < 5; round++) {
+		runs = searched_runs(&bed);
+		for (i = 0; i < SEARCH_FILES; i++) {
+			u64 where = bed_random(&random) % 4000;
+
+			snprintf(path, sizeof(path), "/%llu-%llu", (unsigned long long)round, (unsigned long long)i);
+			file = bed_file(&bed, path);
+			assert_int_equal(tux3_write(file, data, SEARCH_BLOCKS * BLOCK, 0), SEARCH_BLOCKS * BLOCK);
+			tux3_node_put(file, 1);
+			assert_int_equal(tux3_write(other, data, BLOCK, where * BLOCK), BLOCK);
+			if (i % 3 == 0)
+				assert_ok(tux3_sync(bed.volume));
+		}
+		assert_ok(tux3_sync(bed.volume));
+		runs = (searched_runs(&bed) - runs) / SEARCH_FILES;
+		most = max(most, runs);
+	}
+	print_message("  a file of %u blocks: %lld runs looked at\n", SEARCH_BLOCKS, most);
+	assert_in_range(most, 1, 8000);
+	tux3_node_put(comb, 1);
+	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -350,6 +407,7 @@ int main(void)
 		cmocka_unit_test(test_few_blocks_of_many),
 		cmocka_unit_test(test_grows_with_holes),
 		cmocka_unit_test(test_hole_among_pieces),
+		cmocka_unit_test(test_single_blocks_are_not_searched_again_and_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
