@@ -18,7 +18,7 @@ import time
 
 import dbench
 from counters import SECTOR_SIZE, Snapshot, Usage
-from filesystems import execute
+from filesystems import execute, mount_line
 
 
 class Setting:
@@ -256,5 +256,36 @@ def measure_mmap(setting):
     setting.details["usage"] = {"kernel_threads_s": usage.busiest(), "disk": usage.disk, "own_counters": usage.own}
 
 
+# ---- bulkstat ----
+
+def mount_anew(setting):
+    """Nothing of it is in memory.  Dropping caches does not do that: what is not at its place on the disk yet stays."""
+    kind, device = mount_line(setting.path).split()[0], f"/dev/{setting.disk}"
+    execute(["umount", setting.path])
+    drop_caches()
+    execute(["mount", "-t", kind, device, setting.path])
+
+
+def measure_bulkstat(setting):
+    """params: program, files, directories, bytes (of each file), wanted (inodes with each call)"""
+    params, expected = setting.params, setting.params["files"] + setting.params["directories"] + 1
+    execute([params["program"], setting.path, "make", params["files"], params["directories"], params["bytes"]])
+    os.sync()
+    for part in ("just made", "cold", "again"):
+        if part == "cold":
+            mount_anew(setting)
+        begin = setting.snapshot()
+        ns, inodes, calls, size = map(int, execute([params["program"], setting.path, "walk", params["wanted"]]).split())
+        usage = Usage(begin, setting.snapshot())
+        if inodes < expected or size < params["files"] * params["bytes"]:
+            raise RuntimeError(f"bulkstat told {inodes} inodes with {size} bytes, {expected} were made")
+        yield part, "us/inode", "lower", ns / 1e3 / inodes
+        if part == "cold":
+            yield "cold: read requests", "per 1000 inodes", "lower", usage.disk and usage.disk["reads"] * 1e3 / inodes
+            yield "cold: read", "bytes/inode", "lower", usage.disk and usage.disk["read_sectors"] * SECTOR_SIZE / inodes
+        yield f"{part}: CPU machine", "us/inode", "lower", usage.busy_s * 1e6 / inodes
+        setting.details[part] = {"inodes": inodes, "calls": calls, "disk": usage.disk, "own_counters": usage.own}
+
+
 MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync,
-                "mmap": measure_mmap}
+                "mmap": measure_mmap, "bulkstat": measure_bulkstat}
