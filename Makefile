@@ -32,9 +32,11 @@ SONAME := libtux3.so.0
 FLAGS_release := -O2 -g
 FLAGS_asan := -O1 -g -DTUX3_LOCKDEP -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-Wno-maybe-uninitialized
+# bench/run lines: its own functions take note of each access, in the place of ThreadSanitizer's.
+FLAGS_lines := -O2 -g -fsanitize=thread -U__SANITIZE_THREAD__ -Wno-tsan -Wno-maybe-uninitialized
 FLAGS_tsan := -O1 -g -DTUX3_LOCKDEP -fno-omit-frame-pointer -fsanitize=thread -Wno-maybe-uninitialized
 ifeq ($(FLAGS_$(VARIANT)),)
-$(error VARIANT is release, asan or tsan, not "$(VARIANT)")
+$(error VARIANT is release, asan, tsan or lines, not "$(VARIANT)")
 endif
 
 OUT := build$(if $(filter-out release,$(VARIANT)),/$(VARIANT))

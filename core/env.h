@@ -42,7 +42,9 @@
 #include <linux/atomic.h>	/* atomic_t atomic64_t: read set add sub inc dec, add_return sub_return inc_return
 				   dec_and_test inc_not_zero cmpxchg fetch_add read_acquire; smp_mb smp_rmb smp_wmb,
 				   smp_load_acquire smp_store_release, cmpxchg xchg */
-#include <linux/percpu.h>	/* __percpu alloc_percpu free_percpu per_cpu_ptr raw_cpu_ptr for_each_possible_cpu */
+#include <linux/percpu.h>	/* __percpu alloc_percpu free_percpu per_cpu_ptr raw_cpu_ptr for_each_possible_cpu
+				   num_possible_cpus */
+#include <linux/percpu_counter.h>	/* percpu_counter: init destroy add_batch read sum set */
 #include <linux/wait.h>		/* wait_queue_head_t init_waitqueue_head wait_event wait_event_timeout wait_event_killable wake_up
 				   wake_up_all, wait_event_freezable(_timeout) */
 #include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion(_io)(_timeout) */

@@ -176,8 +176,11 @@ static int volume_init_parts(struct volume *vol)
 		return err;
 	tree_init(vol);
 	ialloc_init(vol);
-	name_cache_init(vol);
-	err = quota_init(vol);
+	err = name_cache_init(vol);
+	if (!err)
+		err = quota_init(vol);
+	if (!err)
+		err = percpu_counter_init(&vol->inodes, 0, GFP_KERNEL);
 	if (err)
 		return err;
 	err = balloc_init(vol, vol->opts.mend ? min(le64_to_cpu(vol->anchor.used_blocks), vol->total_blocks) :
@@ -209,6 +212,8 @@ void volume_release(struct volume *vol)
 	if (vol->balloc.chunks)
 		balloc_exit(vol);
 	quota_exit(vol);
+	percpu_counter_destroy(&vol->inodes);
+	name_cache_exit(vol);
 	if (vol->cache.shards[0].buckets) {
 		ialloc_exit(vol);
 		tree_discard(vol);
@@ -256,7 +261,7 @@ static int volume_load(struct volume *vol, char *why, size_t why_size)
 	} else {
 		balloc_note_log_unread(vol, true);
 	}
-	atomic64_set(&vol->inodes, vol->tree_inodes);
+	percpu_counter_set(&vol->inodes, vol->tree_inodes);
 	return 0;
 }
 
@@ -332,7 +337,7 @@ static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
 		delta_stop(vol);
 		delete_exit(vol);
 		vol->orphans_queued = false;
-		atomic64_set(&vol->inodes, vol->tree_inodes);
+		percpu_counter_set(&vol->inodes, vol->tree_inodes);
 		return err;
 	}
 	delta_set_writable(vol);

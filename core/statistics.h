@@ -28,15 +28,15 @@ static inline u64 statistics_space(struct volume *vol, unsigned int which)
 	X(available_blocks,	statistics_space(vol, 2), "blocks", "that can still be written") \
 	X(used_blocks,		atomic64_read(&vol->balloc.disk_used), "blocks", \
 	  "in use by fixed structures, tree and data") \
-	X(inodes,		atomic64_read(&vol->inodes), "inodes", "in use") \
+	X(inodes,		percpu_counter_sum(&vol->inodes), "inodes", "in use") \
 	X(features_compat,	vol->feature_compat, "bits", "of compatible features: tux3 show features has their names") \
 	X(features_ro_compat,	vol->feature_ro_compat, "bits", "of features that a program has to know to write") \
 	X(features_incompat,	vol->feature_incompat, "bits", "of features that a program has to know to read") \
 	X(front_delta,		READ_ONCE(vol->delta.front), "number", "of the delta that is open for changes") \
 	X(committed_delta,	READ_ONCE(vol->delta.committed), "number", "of the newest durable delta") \
-	X(dirty_bytes,		atomic64_read(&vol->delta.dirty_bytes[STATISTICS_FRONT(vol)]), "bytes", \
+	X(dirty_bytes,		max_t(s64, delta_dirty_bytes_sum(&vol->delta, STATISTICS_FRONT(vol)), 0), "bytes", \
 	  "of file data waiting in the front delta") \
-	X(dirty_changes,	atomic64_read(&vol->delta.changes[STATISTICS_FRONT(vol)]), "changes", \
+	X(dirty_changes,	max_t(s64, delta_changes_sum(&vol->delta, STATISTICS_FRONT(vol)), 0), "changes", \
 	  "of inodes and names waiting in the front delta") \
 	X(device_bandwidth,	READ_ONCE(vol->pace.bandwidth), "bytes", \
 	  "per second that commits were seen to write, 0 if not known yet") \
@@ -60,7 +60,7 @@ static inline u64 statistics_space(struct volume *vol, unsigned int which)
 	X(cache_bytes,		atomic64_read(&vol->cache.bytes), "bytes", "of tree nodes in memory") \
 	X(cache_hits,		cache_hits(vol), "nodes", "asked for that were in memory") \
 	X(cache_misses,		atomic64_read(&vol->cache.misses), "nodes", "read from the device") \
-	X(names_cached,		atomic64_read(&vol->names.entries), "names", "in memory") \
+	X(names_cached,		percpu_counter_sum(&vol->names.entries), "names", "in memory") \
 	X(groups_read,		atomic64_read(&vol->balloc.group_loads), "groups", "whose free map was read") \
 	X(device_reads,		atomic64_read(&vol->dev->reads), "calls", "to read from the device") \
 	X(device_read_bytes,	atomic64_read(&vol->dev->read_bytes), "bytes", "read from the device") \

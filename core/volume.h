@@ -119,10 +119,18 @@ struct volume {
 
 	struct prefetch *ahead;		/* for the back end, may be NULL; commit_mutex */
 	bool orphans_queued;		/* delete_orphans() was called; commit_mutex, or at open */
-	atomic64_t inodes;		/* in use, as the front end sees it */
+	struct percpu_counter inodes;	/* in use, as the front end sees it */
 	u64 tree_inodes;		/* in the tree; commit_mutex */
-	atomic64_t counters[TUX3_COUNTER_COUNT];
+	atomic64_t counters[TUX3_COUNTER_COUNT];	/* delta_counter(): those of operations are counted by CPU */
 };
+
+#define INODES_BATCH	(1 << 20)	/* only sums are asked for */
+
+/* 1 or -1. */
+static inline void volume_count_inodes(struct volume *vol, s64 n)
+{
+	percpu_counter_add_batch(&vol->inodes, n, INODES_BATCH);
+}
 
 static inline void count_add(struct volume *vol, enum tux3_counter which, u64 n)
 {

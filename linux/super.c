@@ -164,7 +164,7 @@ static int super_statfs(struct dentry *dentry, struct kstatfs *stat)
 	stat->f_bfree = free;
 	stat->f_bavail = available;
 	stat->f_ffree = available;	/* each takes less than a block of the tree */
-	stat->f_files = atomic64_read(&vol->inodes) + available;
+	stat->f_files = percpu_counter_sum(&vol->inodes) + available;
 	stat->f_fsid = uuid_to_fsid(vol->uuid);
 	stat->f_namelen = TUX3_NAME_MAX;
 	quota_statfs(d_inode(dentry), stat);
@@ -291,7 +291,7 @@ static int super_start(struct tux3_sb *sbi, char *why, size_t why_size)
 
 static void super_tell(struct tux3_sb *sbi)
 {
-	u64 replayed = atomic64_read(&sbi->vol->counters[TUX3_COUNT_REPLAYED]);
+	u64 replayed = delta_counter(sbi->vol, TUX3_COUNT_REPLAYED);
 
 	sbi->mounted = true;
 	pr_info("%s: volume %pU mounted%s\n", sbi->dev->name, sbi->vol->uuid, sb_rdonly(sbi->sb) ? " read-only" : "");

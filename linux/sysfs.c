@@ -89,7 +89,7 @@ static ssize_t sysfs_show(struct kobject *kobj, struct attribute *attr, char *te
 
 	if (file->show)
 		return file->show(sbi, text);
-	return sysfs_emit(text, "%llu\n", (u64)atomic64_read(&sbi->vol->counters[file->counter]));
+	return sysfs_emit(text, "%llu\n", delta_counter(sbi->vol, file->counter));
 }
 
 static const struct sysfs_ops volume_sysfs_ops = { .show = sysfs_show };

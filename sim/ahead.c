@@ -16,7 +16,7 @@
 
 u64 run_fsyncs_ahead(struct sim_run *run)
 {
-	return atomic64_read(&tux3_core(run->volume)->counters[TUX3_COUNT_FSYNCS_AHEAD]);
+	return delta_counter(tux3_core(run->volume), TUX3_COUNT_FSYNCS_AHEAD);
 }
 
 void run_forget_aheads(struct sim_run *run)

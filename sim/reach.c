@@ -36,7 +36,7 @@ void reach_note(struct sim_run *run)
 
 	if (!tux3_statfs(run->volume, &stat) && stat.blocks)
 		raise_to(&run->reach.full, (stat.blocks - stat.free_blocks) * 1000 / stat.blocks);
-	raise_to(&run->reach.inodes, atomic64_read(&vol->inodes));
+	raise_to(&run->reach.inodes, percpu_counter_sum(&vol->inodes));
 	raise_to(&run->reach.log_blocks, vol->log.length);
 	raise_to(&run->reach.dirty_nodes, vol->tree.dirty_count);
 	raise_to(&run->reach.groups, vol->balloc.loaded);
@@ -48,7 +48,7 @@ void reach_note_mount(struct sim_run *run)
 {
 	struct volume *vol = tux3_core(run->volume);
 	u64 ms = disk_read_passes(run->disk) * READ_MS;
-	bool replayed = atomic64_read(&vol->counters[TUX3_COUNT_REPLAYED]) || vol->intent.recovered;
+	bool replayed = delta_counter(vol, TUX3_COUNT_REPLAYED) || vol->intent.recovered;
 
 	raise_to(replayed ? &run->reach.mount_ms : &run->reach.clean_ms, ms);
 	raise_to(replayed ? &run->reach.mount_kib : &run->reach.clean_kib, env_memory_peak() >> 10);

@@ -210,11 +210,11 @@ static bool commit_synced_lately(const struct tux3_inode *inode)
 static int commit_data(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait)
 {
 	struct volume *vol = inode->vol;
-	u64 before = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
+	u64 before = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS);
 	int err = data_commit(inode, delta, attr, wait);
 
 	if (READ_ONCE(inode->slot[delta & 1].awaited) || commit_synced_lately(inode))
-		vol->delta.awaited += atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - before;
+		vol->delta.awaited += delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) - before;
 	return err;
 }
 
@@ -564,12 +564,7 @@ static void commit_done(struct volume *vol, struct llist_node *inodes, struct ll
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	/* First the counts, so that who waits for committed finds them right. */
-	atomic64_set(&state->dirty_bytes[delta & 1], 0);
-	atomic64_set(&state->value_bytes[delta & 1], 0);
-	atomic64_set(&state->changes[delta & 1], 0);
-	atomic64_set(&state->leaves[delta & 1], 0);
-	atomic64_set(&state->first_change_ns[delta & 1], 0);
-	WRITE_ONCE(state->others[delta & 1], false);
+	delta_clear_counts(vol, delta & 1);
 	if (err) {
 		commit_keep_aborted(vol, inodes, remaps, delta, err);
 	} else {
@@ -675,42 +670,70 @@ static noinline struct llist_node *commit_sort_digit(struct llist_node *list, u6
 #define COMMIT_FEW 256u		/* inodes */
 #define COMMIT_FEW_RUNS 16u	/* in order */
 
-/*
- * By number, as they lie in the tree.  list: the newest first.  New ones are in order already, but for a directory now and then.
- * Where there is little to merge that is done; many in any order are sorted digit by digit, which goes to each but a few times,
- * where each merge would go to more of them than a CPU's cache has room for.
- */
-static struct llist_node *commit_sort(struct llist_node *list, u64 delta)
-{
-	struct llist_node *oldest = NULL, *next;
-	u64 low = U64_MAX, high = 0, above = U64_MAX;
-	u32 count = 0, runs = 1, shift;
+/* Lists of a delta's inodes as they were taken, in one. */
+struct commit_taken {
+	struct llist_node *oldest;	/* of the list that was added last */
+	u64 low, high, above;		/* numbers; of the first */
+	u32 count, runs;		/* of inodes in order */
+};
 
-	for (; list; list = next, count++) {
+/* list: the newest first. */
+static void commit_add_list(struct commit_taken *taken, struct llist_node *list, u64 delta)
+{
+	struct llist_node *next;
+
+	for (; list; list = next) {
 		u64 ino = commit_ino(list, delta);
 
-		runs += ino > above;
-		above = ino;
-		low = min(low, ino);
-		high = max(high, ino);
+		taken->count++;
+		taken->runs += ino > taken->above;
+		taken->above = ino;
+		taken->low = min(taken->low, ino);
+		taken->high = max(taken->high, ino);
 		next = list->next;
-		list->next = oldest;
-		oldest = list;
+		list->next = taken->oldest;
+		taken->oldest = list;
 	}
-	if (runs == 1)
-		return oldest;
-	if (runs <= COMMIT_FEW_RUNS || count < COMMIT_FEW)
-		return commit_sort_few(oldest, delta);
-	for (shift = 0; shift < 64 && (high - low) >> shift; shift += COMMIT_DIGIT) {
-		oldest = commit_sort_digit(oldest, delta, low, shift);
+}
+
+/*
+ * By number, as they lie in the tree.  New ones are in order already, but for a directory now and then.  Where there is little to
+ * merge that is done; many in any order are sorted digit by digit, which goes to each but a few times, where each merge would go
+ * to more of them than a CPU's cache has room for.
+ */
+static struct llist_node *commit_sort(struct commit_taken *taken, u64 delta)
+{
+	struct llist_node *inodes = taken->oldest;
+	u32 shift;
+
+	if (taken->runs == 1)
+		return inodes;
+	if (taken->runs <= COMMIT_FEW_RUNS || taken->count < COMMIT_FEW)
+		return commit_sort_few(inodes, delta);
+	for (shift = 0; shift < 64 && (taken->high - taken->low) >> shift; shift += COMMIT_DIGIT) {
+		inodes = commit_sort_digit(inodes, delta, taken->low, shift);
 		cond_resched();
 	}
-	return oldest;
+	return inodes;
+}
+
+/* All inodes that are dirty in the delta, in the order of their numbers. */
+static struct llist_node *commit_take(struct volume *vol, u64 delta)
+{
+	struct commit_taken taken = { .low = U64_MAX, .above = U64_MAX, .runs = 1 };
+	struct delta_state *state = &vol->delta;
+	int cpu;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	commit_add_list(&taken, llist_del_all(&state->dirty[delta & 1]), delta);
+	for_each_possible_cpu(cpu)
+		commit_add_list(&taken, llist_del_all(&per_cpu_ptr(state->cpu, cpu)->dirty[delta & 1]), delta);
+	return commit_sort(&taken, delta);
 }
 
 int commit_delta(struct volume *vol)
 {
-	u64 start = ktime_get_ns(), delta, data, log, blocks, load, io_ns = 0;
+	u64 start = ktime_get_ns(), delta, data, log, blocks, load, changes, io_ns = 0;
 	bool alone, written;
 	struct llist_node *inodes, *remaps;
 	struct blk_plug plug;
@@ -723,16 +746,16 @@ int commit_delta(struct volume *vol)
 	if (err)	/* and perhaps a delta was aborted, whose slot would be the next front delta's */
 		return err;
 	delta = delta_transition(vol, &charged);
-	inodes = commit_sort(llist_del_all(&vol->delta.dirty[delta & 1]), delta);
+	inodes = commit_take(vol, delta);
 	remaps = llist_del_all(&vol->delta.remaps[delta & 1]);
 	vol->delta.applying = delta;
-	load = atomic64_read(&vol->delta.dirty_bytes[delta & 1]) +
-	       atomic64_read(&vol->delta.changes[delta & 1]) * PACE_CHANGE_BYTES;
+	changes = delta_changes_sum(&vol->delta, delta & 1);
+	load = delta_dirty_bytes_sum(&vol->delta, delta & 1) + changes * PACE_CHANGE_BYTES;
 	WRITE_ONCE(vol->delta.committing, load);
 	vol->delta.awaited = 0;
-	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]);
+	data = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS);
 	log = vol->log.length;
-	blocks = atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]);
+	blocks = delta_counter(vol, TUX3_COUNT_LOG_BLOCKS);
 	alone = vol->unify.phase == UNIFY_IDLE;
 	vol->pace.in_flight = 0;
 	io_wait_init(&wait);
@@ -745,7 +768,7 @@ int commit_delta(struct volume *vol)
 	err = commit_place(vol, inodes, remaps, delta, &wait, &charged);
 	if (!err && vol->unify.follows)
 		err = tree_place(vol);
-	data = atomic64_read(&vol->counters[TUX3_COUNT_DATA_BLOCKS]) - data;
+	data = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) - data;
 	written = intent_seal(vol, delta) || err || vol->log.records || vol->log.must_write;
 	if (!written) {
 		blk_finish_plug(&plug);
@@ -760,13 +783,13 @@ int commit_delta(struct volume *vol)
 		volume_abort(vol, err, "a commit failed");
 	else
 		vol->log.must_write = false;
-	trace_tux3_commit(vol, delta, atomic64_read(&vol->delta.changes[delta & 1]), data, vol->log.length - log,
+	trace_tux3_commit(vol, delta, changes, data, vol->log.length - log,
 			  ktime_get_ns() - start, err);
 	commit_done(vol, inodes, remaps, delta, err);
 	if (load > DELTA_HEAVY_BYTES + (vol->delta.awaited << vol->block_shift))
 		WRITE_ONCE(vol->delta.heavy_ns, ktime_get_ns());
 	WRITE_ONCE(vol->delta.committing, 0);
-	blocks = data + atomic64_read(&vol->counters[TUX3_COUNT_LOG_BLOCKS]) - blocks;
+	blocks = data + delta_counter(vol, TUX3_COUNT_LOG_BLOCKS) - blocks;
 	if (!err) {
 		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
 		pace_learn_load(vol, load, ktime_get_ns() - start);
@@ -792,7 +815,7 @@ int commit_delta(struct volume *vol)
 
 void commit_give_up(struct volume *vol, unsigned int slot)
 {
-	struct llist_node *inodes = llist_del_all(&vol->delta.dirty[slot]);
+	struct llist_node *inodes = commit_take(vol, slot);
 	struct tux3_inode *inode, *next;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);

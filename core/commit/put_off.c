@@ -53,12 +53,12 @@ static int put_off_data(struct tux3_inode *inode, u64 delta)
 	u64 all = put_off_price(vol, delta + 1, PUT_OFF_BLOCKS), price;
 	int blocks = 0;
 
-	if (!space_charge(vol, all, 0))
+	if (!space_charge(vol, raw_cpu_ptr(vol->delta.cpu), all, 0))
 		return -EAGAIN;
 	if (inode->slot[delta & 1].dirty & INODE_DIRTY_DATA)
 		blocks = vol->host->data_put_off(inode, delta, PUT_OFF_BLOCKS);
 	price = blocks < 0 ? 0 : put_off_price(vol, delta + 1, blocks);
-	space_uncharge(vol, all - price);
+	space_uncharge(vol, raw_cpu_ptr(vol->delta.cpu), all - price);
 	if (blocks < 0)
 		return blocks;
 	atomic64_add(price, &raw_cpu_ptr(vol->delta.cpu)->charged[~delta & 1]);
@@ -104,11 +104,7 @@ static void put_off_counts(struct volume *vol, u64 delta, u32 inodes, u64 blocks
 	struct delta_state *state = &vol->delta;
 	unsigned int from = delta & 1;
 
-	atomic64_add(blocks << vol->block_shift, &state->dirty_bytes[!from]);
-	atomic64_sub(blocks << vol->block_shift, &state->dirty_bytes[from]);
-	atomic64_add(inodes, &state->changes[!from]);
-	atomic64_sub(inodes, &state->changes[from]);
-	atomic64_add(inodes, &state->leaves[!from]);
+	delta_move_counts(vol, from, blocks << vol->block_shift, inodes);
 	atomic64_set(&state->first_change_ns[!from], atomic64_read(&state->first_change_ns[from]));
 	count_add(vol, TUX3_COUNT_INODES_PUT_OFF, inodes);
 }
@@ -121,30 +117,44 @@ static bool delta_is_old(struct volume *vol, u64 delta)
 	return first && now > first && now - first >= READ_ONCE(vol->opts.age_ms) * 1000000ULL;
 }
 
-bool put_off_stored(struct volume *vol, u64 delta)
+/* Nobody is inside.  How many went. */
+static u32 put_off_list(struct volume *vol, struct llist_head *list, u64 delta, u64 *blocks)
 {
-	struct delta_state *state = &vol->delta;
-	unsigned int from = delta & 1;
 	struct llist_node **at, *node;
+	unsigned int from = delta & 1;
 	u32 inodes = 0;
-	u64 blocks = 0;
 
-	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (!vol->host->data_put_off || atomic_read(&state->wholes) || atomic64_read(&state->changes[from]) > PUT_OFF_CHANGES ||
-	    delta_is_old(vol, delta))
-		return false;
-	for (at = &state->dirty[from].first; (node = *at); ) {
-		int went = put_off_inode(llist_entry(node, struct tux3_inode, dirty_node[from]), delta);
+	for (at = &list->first; (node = *at); ) {
+		struct tux3_inode *inode = llist_entry(node, struct tux3_inode, dirty_node[from]);
+		int went = put_off_inode(inode, delta);
 
 		if (went < 0) {
 			at = &node->next;
 			continue;
 		}
 		*at = node->next;
-		llist_add(&llist_entry(node, struct tux3_inode, dirty_node[from])->dirty_node[!from], &state->dirty[!from]);
+		llist_add(&inode->dirty_node[!from], &vol->delta.dirty[!from]);
 		inodes++;
-		blocks += went;
+		*blocks += went;
 	}
+	return inodes;
+}
+
+bool put_off_stored(struct volume *vol, u64 delta)
+{
+	struct delta_state *state = &vol->delta;
+	unsigned int from = delta & 1;
+	u32 inodes = 0;
+	u64 blocks = 0;
+	int cpu;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (!vol->host->data_put_off || atomic_read(&state->wholes) || delta_changes_sum(state, from) > PUT_OFF_CHANGES ||
+	    delta_is_old(vol, delta))
+		return false;
+	inodes = put_off_list(vol, &state->dirty[from], delta, &blocks);
+	for_each_possible_cpu(cpu)
+		inodes += put_off_list(vol, &per_cpu_ptr(state->cpu, cpu)->dirty[from], delta, &blocks);
 	if (inodes)
 		put_off_counts(vol, delta, inodes, blocks);
 	return inodes;

@@ -404,7 +404,8 @@ void data_give_back(struct delta_op *op, struct tux3_inode *inode, u64 dirty)
 		blocks = inode->blocks + dirty + inode->slot[0].extra + inode->slot[1].extra -
 			 inode->slot[0].paid - inode->slot[1].paid;
 		inode_slot_of(inode, slot)->extra -= blocks;
-		atomic64_sub(blocks, &op->vol->delta.extra[slot]);
+		if (blocks)
+			atomic64_sub(blocks, &op->vol->delta.extra[slot]);
 	}
 	spin_unlock(&inode->lock);
 }

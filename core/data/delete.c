@@ -419,7 +419,7 @@ static int orphan_found(void *ctx, const struct tree_key *key, const void *data,
 	if (!delete_queue_again(vol, key->offset, le32_to_cpu(item.kind), le64_to_cpu(item.block)))
 		return -ENOMEM;
 	if (le32_to_cpu(item.kind) == TUX3_ORPHAN_DELETE)
-		atomic64_dec(&vol->inodes);
+		volume_count_inodes(vol, -1);
 	return 0;
 }
 

@@ -24,13 +24,28 @@
 #define CONFIRM_BLOCKS 2	/* charged for it: a log block, and some slack */
 #define IDLE_UNIFY_MS	15000u	/* nothing happened for so long: unify, so that the next mount has no log */
 #define POLL_MS		10u	/* while a unify has I/O in flight */
+#define BYTES_BATCH_MAX	(1u << 20)	/* a CPU counts so much by itself, at most */
+#define CHANGES_BATCH_MAX 64u
 
 static struct lock_class_key delta_inside_key;
+
+static void delta_free_counts(struct delta_state *delta)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		percpu_counter_destroy(&delta->dirty_bytes[i]);
+		percpu_counter_destroy(&delta->changes[i]);
+		percpu_counter_destroy(&delta->leaves[i]);
+	}
+	free_percpu(delta->cpu);
+	delta->cpu = NULL;
+}
 
 int delta_init(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
-	int i, cpu;
+	int i, err;
 
 	mutex_init(&delta->commit_mutex);
 	lockdep_init_map(&delta->inside.dep_map, "tux3_delta", &delta_inside_key, 0);
@@ -45,30 +60,25 @@ int delta_init(struct volume *vol)
 	spin_lock_init(&delta->forgotten_lock);
 	spin_lock_init(&delta->pass_lock);
 	INIT_LIST_HEAD(&delta->forgotten);
+	delta->bytes_batch = delta->changes_batch = delta->leaves_batch = 1;
+	delta->cpu = alloc_percpu(struct delta_cpu);	/* zeroed, as the kernel's is */
+	err = delta->cpu ? 0 : -ENOMEM;
 	for (i = 0; i < 2; i++) {
 		init_llist_head(&delta->dirty[i]);
 		init_llist_head(&delta->remaps[i]);
-		atomic64_set(&delta->dirty_bytes[i], 0);
 		atomic64_set(&delta->value_bytes[i], 0);
 		atomic64_set(&delta->extra[i], 0);
-		atomic64_set(&delta->changes[i], 0);
-		atomic64_set(&delta->leaves[i], 0);
 		atomic64_set(&delta->first_change_ns[i], 0);
+		if (!err)
+			err = percpu_counter_init(&delta->dirty_bytes[i], 0, GFP_KERNEL);
+		if (!err)
+			err = percpu_counter_init(&delta->changes[i], 0, GFP_KERNEL);
+		if (!err)
+			err = percpu_counter_init(&delta->leaves[i], 0, GFP_KERNEL);
 	}
-	delta->cpu = alloc_percpu(struct delta_cpu);
-	if (!delta->cpu)
-		return -ENOMEM;
-	for_each_possible_cpu(cpu) {
-		struct delta_cpu *counts = per_cpu_ptr(delta->cpu, cpu);
-
-		for (i = 0; i < 2; i++) {
-			atomic64_set(&counts->entered[i], 0);
-			atomic64_set(&counts->left[i], 0);
-			atomic64_set(&counts->charged[i], 0);
-		}
-		counts->leaf_hint = 0;
-	}
-	return 0;
+	if (err)
+		delta_free_counts(delta);
+	return err;
 }
 
 void delta_forget_later(struct volume *vol, u64 ino)
@@ -117,7 +127,7 @@ void delta_set_writable(struct volume *vol)
 void delta_exit(struct volume *vol)
 {
 	drop_forgotten(vol);
-	free_percpu(vol->delta.cpu);
+	delta_free_counts(&vol->delta);
 }
 
 void delta_lock(struct volume *vol)
@@ -164,13 +174,13 @@ void delta_request(struct volume *vol)
 /* What writing the delta of this slot takes, in bytes, where that counts. */
 static s64 delta_slot_bytes(struct volume *vol, unsigned int slot, s64 changes)
 {
-	return atomic64_read(&vol->delta.dirty_bytes[slot]) + changes * READ_ONCE(vol->pace.change_bytes);
+	return delta_dirty_bytes(&vol->delta, slot) + changes * READ_ONCE(vol->pace.change_bytes);
 }
 
 /* A commit is due. */
 static bool delta_slot_due(struct volume *vol, unsigned int slot)
 {
-	s64 changes = atomic64_read(&vol->delta.changes[slot]);
+	s64 changes = delta_changes(&vol->delta, slot);
 
 	return changes >= (s64)vol->opts.overlay_entries ||
 	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.commit_bytes);
@@ -179,7 +189,7 @@ static bool delta_slot_due(struct volume *vol, unsigned int slot)
 /* Writers wait. */
 static bool delta_slot_full(struct volume *vol, unsigned int slot)
 {
-	s64 changes = atomic64_read(&vol->delta.changes[slot]);
+	s64 changes = delta_changes(&vol->delta, slot);
 
 	return changes >= (s64)(vol->opts.overlay_entries * OVERLAY_LIMIT_FACTOR) ||
 	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.limit_bytes);
@@ -206,7 +216,7 @@ static bool delta_is_large(struct volume *vol, u64 target)
 	struct delta_state *delta = &vol->delta;
 
 	return delta->thread && READ_ONCE(delta->front) == target && !READ_ONCE(delta->paused) &&
-	       atomic64_read(&delta->dirty_bytes[target & 1]) >= LARGE_BYTES;
+	       delta_dirty_bytes(delta, target & 1) >= LARGE_BYTES;
 }
 
 /*
@@ -247,14 +257,15 @@ static int delta_lock_for(struct volume *vol, u64 target, bool surely)
  */
 void delta_guess_leaf(struct delta_op *op, u64 ino, bool first, u64 entries)
 {
-	atomic64_t *leaves = &op->vol->delta.leaves[op->delta & 1];
+	struct delta_state *delta = &op->vol->delta;
+	s64 leaves = entries > DELTA_LARGE_DIR;
 
 	if (first && READ_ONCE(op->cpu->leaf_hint) != ino >> DELTA_LEAF_SHIFT) {
 		WRITE_ONCE(op->cpu->leaf_hint, ino >> DELTA_LEAF_SHIFT);
-		atomic64_inc(leaves);
+		leaves++;
 	}
-	if (entries > DELTA_LARGE_DIR)
-		atomic64_inc(leaves);
+	if (leaves)
+		percpu_counter_add_batch(&delta->leaves[op->delta & 1], leaves, READ_ONCE(delta->leaves_batch));
 }
 
 struct delta_recovery {
@@ -264,10 +275,9 @@ struct delta_recovery {
 static struct delta_recovery delta_guess_front(struct volume *vol, unsigned int slot)
 {
 	struct delta_state *delta = &vol->delta;
-	u64 changes = atomic64_read(&delta->changes[slot]);
+	u64 changes = max_t(s64, delta_changes(delta, slot), 0);
 	s64 nodes = atomic64_read(&vol->balloc.disk_used) - atomic64_read(&vol->balloc.data_used);
-	s64 leaves = atomic64_read(&delta->leaves[slot]) +
-		     (atomic64_read(&delta->dirty_bytes[slot]) >> (vol->block_shift + 4));
+	s64 leaves = percpu_counter_read(&delta->leaves[slot]) + (delta_dirty_bytes(delta, slot) >> (vol->block_shift + 4));
 
 	/* On a damaged volume the counts may be anything: a guess below 0 would be the largest of all. */
 	leaves = clamp_t(s64, leaves, 0, max_t(s64, nodes, 0));
@@ -341,8 +351,8 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 	struct delta_state *delta = &vol->delta;
 
 	return !delta->thread || atomic_read(&delta->pressed) ||
-	       !(atomic64_read(&delta->changes[slot]) & delta->look_mask) ||
-	       atomic64_read(&delta->dirty_bytes[slot]) >= (s64)READ_ONCE(vol->opts.dirty_bytes) / 2;
+	       !(atomic64_read(&raw_cpu_ptr(delta->cpu)->ops) & delta->look_mask) ||
+	       delta_dirty_bytes(delta, slot) >= (s64)READ_ONCE(vol->opts.dirty_bytes) / 2;
 }
 
 /*
@@ -354,7 +364,7 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 
 static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 {
-	s64 changes = atomic64_read(&vol->delta.changes[front & 1]), limit = READ_ONCE(vol->pace.limit_bytes);
+	s64 changes = delta_changes(&vol->delta, front & 1), limit = READ_ONCE(vol->pace.limit_bytes);
 	struct delta_pass *pass = &vol->delta.passes[hash_64((uintptr_t)current, DELTA_PASS_BITS)];
 	bool may;
 
@@ -415,9 +425,10 @@ static int delta_throttle(struct volume *vol, u64 cost, unsigned int flags)
 bool delta_would_wait(struct volume *vol, u64 cost)
 {
 	u64 front = READ_ONCE(vol->delta.front);
+	s64 price = space_price(vol, front, cost) * 4;
 
-	return atomic64_read(&vol->space.balance) < (s64)space_price(vol, front, cost) * 4 ||
-	       atomic64_read(&vol->delta.dirty_bytes[front & 1]) >= (s64)READ_ONCE(vol->pace.commit_bytes) ||
+	return (atomic64_read(&vol->space.balance) < price && space_balance(vol) < price) ||
+	       delta_dirty_bytes(&vol->delta, front & 1) >= (s64)READ_ONCE(vol->pace.commit_bytes) ||
 	       !delta_may_go_on(vol);
 }
 
@@ -485,13 +496,13 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 			return -EROFS;
 		}
 		blocks = space_price(vol, op->delta, cost) * op->times;
-		if (likely(space_charge(vol, blocks, flags))) {
+		if (likely(space_charge(vol, op->cpu, blocks, flags))) {
 			atomic64_add(blocks, &op->cpu->charged[op->delta & 1]);
 			if (unlikely(vol->opts.costs))
 				space_note(vol, op->delta, cost, op->times);
 			if (flags & DELTA_FREES)	/* that the volume is full is to be found out anew */
-				atomic64_inc(&vol->space.freed);
-			count_add(vol, TUX3_COUNT_OPS, 1);
+				atomic64_inc(&op->cpu->frees);
+			atomic64_inc(&op->cpu->ops);
 			op->nofs = memalloc_nofs_save();
 			rwsem_acquire_read(&vol->delta.inside.dep_map, 0, 0, _THIS_IP_);
 			return 0;
@@ -531,7 +542,7 @@ void delta_refund(struct delta_op *op, u64 cost, u64 now)
 		space_note(op->vol, op->delta, now, op->times);
 	}
 	atomic64_sub(blocks, &op->cpu->charged[op->delta & 1]);
-	space_uncharge(op->vol, blocks);
+	space_uncharge(op->vol, op->cpu, blocks);
 }
 
 void delta_note_other(struct delta_op *op)
@@ -546,13 +557,86 @@ void delta_note_other(struct delta_op *op)
 
 void delta_add_dirty_bytes(struct delta_op *op, s64 bytes)
 {
-	atomic64_add(bytes, &op->vol->delta.dirty_bytes[op->delta & 1]);
+	struct delta_state *delta = &op->vol->delta;
+
+	if (bytes)
+		percpu_counter_add_batch(&delta->dirty_bytes[op->delta & 1], bytes, READ_ONCE(delta->bytes_batch));
+}
+
+static void delta_count_change(struct delta_op *op)
+{
+	struct delta_state *delta = &op->vol->delta;
+
+	percpu_counter_add_batch(&delta->changes[op->delta & 1], 1, READ_ONCE(delta->changes_batch));
 }
 
 void delta_add_change(struct delta_op *op, s64 bytes)
 {
-	atomic64_inc(&op->vol->delta.changes[op->delta & 1]);
+	delta_count_change(op);
 	delta_add_dirty_bytes(op, bytes);
+}
+
+void delta_add_inode(struct delta_op *op, struct tux3_inode *inode)
+{
+	struct delta_state *delta = &op->vol->delta;
+	unsigned int n = op->delta & 1;
+
+	llist_add(&inode->dirty_node[n], &op->cpu->dirty[n]);
+	delta_count_change(op);
+	if (!atomic64_read(&delta->first_change_ns[n]))
+		atomic64_set(&delta->first_change_ns[n], ktime_get_ns());
+}
+
+void delta_move_counts(struct volume *vol, unsigned int from, s64 bytes, s64 inodes)
+{
+	struct delta_state *delta = &vol->delta;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	percpu_counter_add_batch(&delta->dirty_bytes[!from], bytes, 1);
+	percpu_counter_add_batch(&delta->dirty_bytes[from], -bytes, 1);
+	percpu_counter_add_batch(&delta->changes[!from], inodes, 1);
+	percpu_counter_add_batch(&delta->changes[from], -inodes, 1);
+	percpu_counter_add_batch(&delta->leaves[!from], inodes, 1);
+}
+
+/* Nobody is inside, and what the next operations of this slot count comes later. */
+void delta_clear_counts(struct volume *vol, unsigned int slot)
+{
+	struct delta_state *delta = &vol->delta;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	percpu_counter_set(&delta->dirty_bytes[slot], 0);
+	percpu_counter_set(&delta->changes[slot], 0);
+	percpu_counter_set(&delta->leaves[slot], 0);
+	atomic64_set(&delta->value_bytes[slot], 0);
+	atomic64_set(&delta->first_change_ns[slot], 0);
+	WRITE_ONCE(delta->others[slot], false);
+}
+
+u64 delta_counter(struct volume *vol, enum tux3_counter which)
+{
+	u64 count = atomic64_read(&vol->counters[which]);
+	int cpu;
+
+	if (which == TUX3_COUNT_OPS)
+		for_each_possible_cpu(cpu)
+			count += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->ops);
+	return count;
+}
+
+/* By how much the counts may be off: by little beside what they are compared with.  Without a thread they are exact. */
+static void delta_set_batches(struct volume *vol)
+{
+	struct delta_state *delta = &vol->delta;
+	u64 share = 16 * (u64)num_possible_cpus();
+	u64 bytes = READ_ONCE(vol->pace.commit_bytes) / share;
+	u64 changes = min_t(u64, vol->opts.overlay_entries / share, bytes / max_t(u64, READ_ONCE(vol->pace.change_bytes), 1));
+
+	if (!delta->thread)
+		bytes = changes = 1;
+	WRITE_ONCE(delta->bytes_batch, clamp_t(u64, bytes, 1, BYTES_BATCH_MAX));
+	WRITE_ONCE(delta->changes_batch, clamp_t(u64, changes, 1, CHANGES_BATCH_MAX));
+	WRITE_ONCE(delta->leaves_batch, clamp_t(u64, min(changes, vol->opts.replay_nodes / 4 / share), 1, CHANGES_BATCH_MAX));
 }
 
 /* Has everybody who entered the delta of this slot left?  left[] is summed first: see delta.h. */
@@ -577,6 +661,7 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	int cpu;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
+	delta_set_batches(vol);
 	space_open_delta(vol, back + 1);
 	atomic_set(&delta->draining, 1);
 	smp_mb();		/* who sees the new front also sees that the old one is being drained */
@@ -599,6 +684,16 @@ u64 delta_transition(struct volume *vol, s64 *charged)
 	return back;
 }
 
+static bool delta_has_inodes(struct delta_state *delta, unsigned int slot)
+{
+	bool empty = llist_empty(&delta->dirty[slot]);
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		empty = empty && llist_empty(&per_cpu_ptr(delta->cpu, cpu)->dirty[slot]);
+	return !empty;
+}
+
 int delta_verify(struct volume *vol, char *why, size_t why_size)
 {
 	struct delta_state *delta = &vol->delta;
@@ -609,12 +704,11 @@ int delta_verify(struct volume *vol, char *why, size_t why_size)
 		snprintf(why, why_size, "delta %llu is the newest durable one, %llu is open, %llu is being applied",
 			 (unsigned long long)delta->committed, (unsigned long long)delta->front,
 			 (unsigned long long)delta->applying);
-	else if (!llist_empty(&delta->dirty[slot]) || delta->others[slot] || atomic64_read(&delta->changes[slot]) ||
-		 atomic64_read(&delta->dirty_bytes[slot]) || atomic64_read(&delta->extra[slot]) ||
-		 vol->space.standing[slot])
+	else if (delta_has_inodes(delta, slot) || delta->others[slot] || delta_changes_sum(delta, slot) ||
+		 delta_dirty_bytes_sum(delta, slot) || atomic64_read(&delta->extra[slot]) || vol->space.standing[slot])
 		snprintf(why, why_size, "delta %llu is durable, but counts %lld changes, %lld bytes, %lld blocks charged for the tree",
-			 (unsigned long long)delta->committed, atomic64_read(&delta->changes[slot]),
-			 atomic64_read(&delta->dirty_bytes[slot]), vol->space.standing[slot]);
+			 (unsigned long long)delta->committed, delta_changes_sum(delta, slot),
+			 delta_dirty_bytes_sum(delta, slot), vol->space.standing[slot]);
 	else
 		return 0;
 	return -EIO;
@@ -624,7 +718,7 @@ static bool delta_has_dirty(struct delta_state *delta)
 {
 	unsigned int n = READ_ONCE(delta->front) & 1;
 
-	return !llist_empty(&delta->dirty[n]) || READ_ONCE(delta->others[n]);
+	return delta_has_inodes(delta, n) || READ_ONCE(delta->others[n]);
 }
 
 bool delta_has_changes(struct volume *vol)
@@ -898,7 +992,7 @@ static void delta_confirm(struct volume *vol)
 	if (!vol->log.unconfirmed || age < delta_confirm_ms(vol) * 1000000ULL || volume_error(vol) || delta_has_changes(vol))
 		return;
 	vol->log.unconfirmed = false;
-	if (!space_charge(vol, CONFIRM_BLOCKS, 0))
+	if (!space_charge(vol, raw_cpu_ptr(delta->cpu), CONFIRM_BLOCKS, 0))
 		return;
 	atomic64_add(CONFIRM_BLOCKS, &raw_cpu_ptr(delta->cpu)->charged[delta->front & 1]);
 	space_note_log(vol, delta->front, CONFIRM_BLOCKS);
@@ -1030,7 +1124,7 @@ int delta_start(struct volume *vol)
 	struct delta_state *delta = &vol->delta;
 
 	delta->front = delta->committed + 1;
-	delta->look_mask = rounddown_pow_of_two(max_t(u64, vol->opts.replay_nodes / RECOVERY_LOOKS, 1)) - 1;
+	delta->look_mask = rounddown_pow_of_two(max_t(u64, vol->opts.replay_nodes / RECOVERY_LOOKS / num_possible_cpus(), 1)) - 1;
 	if (vol->opts.read_only || vol->opts.manual)
 		return 0;
 	atomic_set(&delta->stopping, 0);
@@ -1041,6 +1135,7 @@ int delta_start(struct volume *vol)
 		delta->thread = NULL;
 		return err;
 	}
+	delta_set_batches(vol);
 	return 0;
 }
 

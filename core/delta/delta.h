@@ -27,14 +27,23 @@
 #define TUX3_DELTA_H
 
 #include "core/env.h"
+#include "core/counters.h"
 
 struct volume;
 struct tux3_inode;
 
+/*
+ * What the operations of a CPU write, so that they need not write what those of others write: bench/run lines counts that.  An
+ * operation that moves to another CPU goes on with where it began.
+ */
 struct delta_cpu {
 	atomic64_t entered[2];
 	atomic64_t left[2];
 	atomic64_t charged[2];	/* blocks, see space.h */
+	atomic64_t credit;	/* blocks taken from the balance for operations to come; space.c */
+	atomic64_t frees;	/* operations that free space; part of space_freed() */
+	atomic64_t ops;		/* for TUX3_COUNT_OPS */
+	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
 	u64 leaf_hint;		/* ino >> DELTA_LEAF_SHIFT of the last inode that became dirty here */
 };
 
@@ -75,13 +84,18 @@ struct delta_state {
 	atomic_t wholes;	/* so many wait for all that was changed before they came: then it may not */
 	struct llist_head remaps[2];	/* struct data_remap: see core/data/remap.h */
 	bool others[2];			/* set inside: something that is no inode was changed in the delta: limits of quotas */
-	struct llist_head dirty[2];	/* inodes changed in the delta, by dirty_node[] */
-	atomic64_t dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
-	atomic64_t value_bytes[2];	/* of these, values of xattrs that get blocks of their own: see xattr.c */
+	struct llist_head dirty[2];	/* as those of the CPUs: put off by the delta before, or left by an aborted commit */
+	/*
+	 * Counted by CPU.  A single one keeps less than so much to itself, so that percpu_counter_read() is off by a 16th of what
+	 * makes a commit due, at most.
+	 */
+	s32 bytes_batch, changes_batch, leaves_batch;
+	struct percpu_counter dirty_bytes[2];	/* file data, values of xattrs: as told by delta_add_dirty_bytes */
+	struct percpu_counter changes[2];	/* dirty inodes; changed names, xattrs and ranges of files */
+	struct percpu_counter leaves[2];	/* leaves that the delta touches, guessed: delta_guess_leaf() */
+	atomic64_t value_bytes[2];	/* of the dirty bytes, values of xattrs that get blocks of their own: see xattr.c */
 	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
-	atomic64_t changes[2];		/* dirty inodes; changed names, xattrs and ranges of files */
-	atomic64_t leaves[2];		/* leaves that the delta touches, guessed: delta_guess_leaf() */
-	u64 look_mask;			/* constant: at which numbers of changes the length of a recovery is guessed */
+	u64 look_mask;			/* constant: at which numbers of a CPU's operations the length of a recovery is guessed */
 	atomic_t pressed;		/* writers who wait until a recovery would take less time */
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
@@ -147,6 +161,35 @@ bool delta_groups_are_many(struct volume *vol, unsigned int share);
 void delta_refund(struct delta_op *op, u64 cost, u64 now);
 /* Inside: the delta is to be committed though no inode was changed in it. */
 void delta_note_other(struct delta_op *op);
+/* Inside: this inode, which it was not yet, is dirty in op->delta. */
+void delta_add_inode(struct delta_op *op, struct tux3_inode *inode);
+/* The back end moves so many changes from one slot's counts to the other's. */
+void delta_move_counts(struct volume *vol, unsigned int from, s64 bytes, s64 inodes);
+void delta_clear_counts(struct volume *vol, unsigned int slot);
+/* What operations counted here and there: a guess, and what is right if none is under way. */
+static inline s64 delta_dirty_bytes(struct delta_state *delta, unsigned int slot)
+{
+	return percpu_counter_read(&delta->dirty_bytes[slot]);
+}
+
+static inline s64 delta_changes(struct delta_state *delta, unsigned int slot)
+{
+	return percpu_counter_read(&delta->changes[slot]);
+}
+
+static inline s64 delta_dirty_bytes_sum(struct delta_state *delta, unsigned int slot)
+{
+	return percpu_counter_sum(&delta->dirty_bytes[slot]);
+}
+
+static inline s64 delta_changes_sum(struct delta_state *delta, unsigned int slot)
+{
+	return percpu_counter_sum(&delta->changes[slot]);
+}
+
+/* A counter of the volume: that of operations is a sum over the CPUs. */
+u64 delta_counter(struct volume *vol, enum tux3_counter which);
+
 /* Inside: memory was filled in op->delta that stays until it is durable.  Negative: replaced in the same delta. */
 void delta_add_dirty_bytes(struct delta_op *op, s64 bytes);
 /* The same, and it means a record more for the commit. */

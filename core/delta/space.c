@@ -91,6 +91,9 @@
 #define TEXT_BYTES	48u	/* that 16 bytes of text can add to leaves: large items leave them a third full */
 #define TEXT_RECORD	SPACE_TEXT_BYTES	/* and to the log */
 #define BRANCH_BYTES	128u	/* that it can add to nodes above those for which it pays: a branch, and see below */
+#define CREDIT_SHARE	64u	/* the CPUs take such a part of the balance for operations to come, all together */
+#define CREDIT_MIN	32	/* blocks; one CPU.  Less is not worth it */
+#define CREDIT_MAX	1024
 #define STAT_TRIES	100u	/* for statfs, of which any is nearly right */
 #define QUOTA_ITEMS	6u	/* user, group, project; before and after a change of owner */
 #define UNWRITTEN_BYTES	(2 * SPACE_EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
@@ -463,7 +466,7 @@ static s64 space_tight_standing(struct volume *vol, u32 levels)
 void space_open_delta(struct volume *vol, u64 delta)
 {
 	struct space *space = &vol->space;
-	s64 standing = space_whole_standing(vol), left = atomic64_read(&space->balance) - standing;
+	s64 standing = space_whole_standing(vol), left = space_balance(vol) - standing;
 	/* Where the number of nodes cannot be true, each operation pays for those that it changes. */
 	bool tight = space->want_tight || space_nodes(vol) < 1 || left < max_t(s64, standing, vol->total_blocks / 32);
 	u32 levels = space_levels(vol, 0);
@@ -481,7 +484,7 @@ static s64 space_pending(struct volume *vol, unsigned int slot)
 {
 	struct delta_state *delta = &vol->delta;
 
-	return (atomic64_read(&delta->dirty_bytes[slot]) >> vol->block_shift) + atomic64_read(&delta->extra[slot]);
+	return (delta_dirty_bytes_sum(delta, slot) >> vol->block_shift) + atomic64_read(&delta->extra[slot]);
 }
 
 /* From here on until space_commit_over() its data is placed, and what it removed is freed: statfs counts what was pending. */
@@ -550,19 +553,85 @@ static s64 space_floor(struct volume *vol, unsigned int flags)
 	return flags & DELTA_KEEPS ? -(s64)READ_ONCE(space->keeps) : 0;
 }
 
-bool space_charge(struct volume *vol, u64 blocks, unsigned int flags)
+s64 space_balance(struct volume *vol)
 {
-	s64 floor = space_floor(vol, flags);
+	s64 balance = atomic64_read(&vol->space.balance);
+	int cpu;
 
-	if (atomic64_sub_return(blocks, &vol->space.balance) >= floor)
+	for_each_possible_cpu(cpu)
+		balance += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->credit);
+	return balance;
+}
+
+/* Back into the balance.  Was there any? */
+static bool space_collect_credit(struct volume *vol)
+{
+	s64 credit = 0, all = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		atomic64_t *of_cpu = &per_cpu_ptr(vol->delta.cpu, cpu)->credit;
+
+		credit = atomic64_read(of_cpu) ? atomic64_xchg(of_cpu, 0) : 0;
+		atomic64_add(credit, &vol->space.balance);
+		all += credit;
+	}
+	return all > 0;
+}
+
+/* What a CPU takes for operations to come, on top of this charge: little beside what there is. */
+static s64 space_new_credit(struct volume *vol)
+{
+	s64 share = atomic64_read(&vol->space.balance) / (CREDIT_SHARE * (s64)num_possible_cpus());
+
+	return vol->delta.thread && share >= CREDIT_MIN ? min_t(s64, share, CREDIT_MAX) : 0;
+}
+
+static bool space_sub(atomic64_t *from, s64 blocks, s64 floor)
+{
+	if (atomic64_sub_return(blocks, from) >= floor)
 		return true;
-	atomic64_add(blocks, &vol->space.balance);
+	atomic64_add(blocks, from);
 	return false;
 }
 
-void space_uncharge(struct volume *vol, u64 blocks)
+/* Each try takes for a moment what it then gives back: the next may miss it, and who waits for space tries again. */
+bool space_charge(struct volume *vol, struct delta_cpu *cpu, u64 blocks, unsigned int flags)
 {
-	atomic64_add(blocks, &vol->space.balance);
+	s64 floor = space_floor(vol, flags), credit;
+
+	if (likely(atomic64_read(&cpu->credit) >= (s64)blocks && space_sub(&cpu->credit, blocks, 0)))
+		return true;
+	credit = space_new_credit(vol);
+	if (credit && space_sub(&vol->space.balance, blocks + credit, 0)) {
+		atomic64_add(credit, &cpu->credit);
+		return true;
+	}
+	return space_sub(&vol->space.balance, blocks, floor) ||
+	       (space_collect_credit(vol) && space_sub(&vol->space.balance, blocks, floor));
+}
+
+void space_uncharge(struct volume *vol, struct delta_cpu *cpu, u64 blocks)
+{
+	s64 credit = atomic64_read(&cpu->credit);
+
+	if (!blocks)
+		return;
+	if (credit > 0 && credit < 2 * CREDIT_MAX)
+		atomic64_add(blocks, &cpu->credit);
+	else
+		atomic64_add(blocks, &vol->space.balance);
+}
+
+/* Moves with everything that may make a charge fit that did not. */
+static s64 space_freed(struct volume *vol)
+{
+	s64 freed = atomic64_read(&vol->space.freed);
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		freed += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->frees);
+	return freed;
 }
 
 /* A slice pays for its paths in any delta. */
@@ -614,21 +683,21 @@ static bool space_known_full(struct volume *vol, u64 blocks)
 {
 	struct space *space = &vol->space;
 
-	return atomic64_read(&space->full_at) == atomic64_read(&space->freed) &&
+	return atomic64_read(&space->full_at) == space_freed(vol) &&
 	       blocks >= (u64)atomic64_read(&space->full_cost);
 }
 
 static int space_refuse(struct volume *vol, u64 blocks)
 {
 	count_add(vol, TUX3_COUNT_ENOSPC, 1);
-	trace_tux3_enospc(vol, blocks, atomic64_read(&vol->space.balance));
+	trace_tux3_enospc(vol, blocks, space_balance(vol));
 	return -ENOSPC;
 }
 
 int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int attempt)
 {
 	struct space *space = &vol->space;
-	s64 freed = atomic64_read(&space->freed);
+	s64 freed = space_freed(vol);
 	int err;
 
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
@@ -638,7 +707,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	if (err)
 		return err;
 	/* The second unify frees what the first one's commit and deletes left behind. */
-	if (attempt < 3 || atomic64_read(&space->freed) != freed)
+	if (attempt < 3 || space_freed(vol) != freed)
 		return attempt < 10 ? 0 : space_refuse(vol, blocks);
 	if (!flags) {
 		atomic64_set(&space->full_cost, blocks);
@@ -753,7 +822,7 @@ int space_ask(struct volume *vol, u64 blocks, u64 promised)
 	err = delta_commit_space(vol, 0, 2);
 	if (!err && !space_has(vol, blocks, promised)) {
 		atomic64_set(&space->full_cost, price);
-		atomic64_set(&space->full_at, atomic64_read(&space->freed));
+		atomic64_set(&space->full_at, space_freed(vol));
 		err = space_refuse(vol, price);
 	}
 	return err;

@@ -9,6 +9,7 @@
 
 struct volume;
 struct delta_op;
+struct delta_cpu;
 
 /*
  * A cost is what an operation may take, by kind; what that amounts to in blocks depends on the delta (space_price).  Costs may
@@ -69,7 +70,7 @@ struct space_charges {
 };
 
 struct space {
-	atomic64_t balance;	/* blocks that may still be charged; below 0 only with DELTA_ flags */
+	atomic64_t balance;	/* blocks that may still be charged, less the CPUs' credit; below 0 only with DELTA_ flags */
 	s64 available;		/* what balance was derived from; commit_mutex */
 	/* How far below 0 the balance may go, by DELTA_ flags; written with commit_mutex. */
 	u64 keeps;		/* for operations that keep the same in the end */
@@ -95,7 +96,7 @@ struct space {
 	struct space_charges charges[2];	/* by delta & 1; only with volume_options.costs */
 	s64 closed;		/* standing of the delta that is committed; commit_mutex */
 	s64 taken[SPACE_KIND_COUNT];	/* before the commit under way: space_taken(); commit_mutex */
-	atomic64_t freed;	/* generation: moves whenever balance grows */
+	atomic64_t freed;	/* with the CPUs' frees a generation, space_freed(): moves whenever balance grows or will */
 	atomic64_t full_at;	/* generation at which full_cost blocks were refused; 0: none */
 	atomic64_t full_cost;
 };
@@ -186,9 +187,11 @@ u64 space_price(struct volume *vol, u64 delta, u64 cost);
 u64 space_full_price(struct volume *vol, u64 cost);
 
 void space_init(struct volume *vol);
-/* Try to charge blocks; false: not enough. */
-bool space_charge(struct volume *vol, u64 blocks, unsigned int flags);
-void space_uncharge(struct volume *vol, u64 blocks);
+/* Try to charge blocks, on this CPU; false: not enough. */
+bool space_charge(struct volume *vol, struct delta_cpu *cpu, u64 blocks, unsigned int flags);
+void space_uncharge(struct volume *vol, struct delta_cpu *cpu, u64 blocks);
+/* What may still be charged, the CPUs' credit included.  A guess while operations are under way. */
+s64 space_balance(struct volume *vol);
 /* This cost was charged to the delta; or so much of it came back (times -1).  With volume_options.costs. */
 void space_note(struct volume *vol, u64 delta, u64 cost, s64 times);
 /* Back end: the delta was charged these blocks for its log. */

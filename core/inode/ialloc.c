@@ -20,6 +20,8 @@
  *  4. A number given back while its window is being filled must not stay set.  ialloc_free() counts
  *     such cases in frees_missed; who sees the count move fills the window again.
  *
+ * A directory holds some numbers for its next files (ialloc_new_in()).
+ *
  * Directories go to stretches of 32 numbers of which none is in use, each behind the one before, from the
  * highest number of the tree on; files to the next free number after their parent or its last child.
  *
@@ -380,16 +382,62 @@ out:
 	return err;
 }
 
-void ialloc_free(struct volume *vol, u64 ino)
+/*
+ * tux3_inode.child: a number, and in the uppermost 8 bits how many are held for files of the directory, from that one on.  If there
+ * are none, it is the number of the last file, or 0.
+ */
+#define CHILD_SHIFT	56u
+#define CHILD_NUMBERS	16u	/* taken at once, that of the file included */
+
+static u64 child_number(u64 child)
 {
-	struct ialloc *ialloc = &vol->ialloc;
-	struct ialloc_window *window;
+	return child & ((1ull << CHILD_SHIFT) - 1);
+}
+
+static u64 child_pack(u64 ino, u64 count)
+{
+	return ino | count << CHILD_SHIFT;
+}
+
+/* One of those that are held. */
+static bool child_take(struct tux3_inode *dir, u64 *ino)
+{
+	u64 child = atomic64_read(&dir->child), left, was;
+
+	for (;;) {
+		left = child >> CHILD_SHIFT;
+		if (!left)
+			return false;
+		*ino = child_number(child);
+		was = atomic64_cmpxchg(&dir->child, child, left > 1 ? child_pack(*ino + 1, left - 1) : *ino);
+		if (was == child)
+			return true;
+		child = was;
+	}
+}
+
+/* Hold the free ones of its window that follow this number: how many. */
+static u32 child_hold(struct ialloc *ialloc, u64 ino)
+{
+	struct ialloc_window *window = window_find(ialloc, ino >> WINDOW_SHIFT);
+	u32 bit = ino % WINDOW_NUMBERS, got = 0;
+
+	lockdep_assert_held(&ialloc->lock);
+	while (window && ++bit < WINDOW_NUMBERS && got + 1 < CHILD_NUMBERS && !test_bit(bit, window->bits)) {
+		__set_bit(bit, window->bits);
+		number_hold(ialloc, window, bit);
+		window->free--;
+		got++;
+	}
+	return got;
+}
+
+static void number_free(struct ialloc *ialloc, u64 ino)
+{
+	struct ialloc_window *window = window_find(ialloc, ino >> WINDOW_SHIFT);
 	u32 bit = ino % WINDOW_NUMBERS;
 
-	if (WARN_ON_ONCE(ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX))
-		return;
-	mutex_lock(&ialloc->lock);
-	window = window_find(ialloc, ino >> WINDOW_SHIFT);
+	lockdep_assert_held(&ialloc->lock);
 	if (!window || !window->filled)
 		ialloc->frees_missed++;
 	if (window && window->filled && test_bit(bit, window->bits)) {
@@ -398,7 +446,53 @@ void ialloc_free(struct volume *vol, u64 ino)
 	}
 	if (window)
 		number_unhold(ialloc, window, bit);
+}
+
+int ialloc_new_in(struct tux3_inode *dir, bool is_dir, u64 *ino)
+{
+	struct ialloc *ialloc = &dir->vol->ialloc;
+	u64 child, count = 0;
+	int err;
+
+	if (is_dir)
+		return ialloc_new(dir->vol, dir->ino, 0, true, ino);
+	do {
+		if (child_take(dir, ino))
+			return 0;
+		child = atomic64_read(&dir->child);
+	} while (child >> CHILD_SHIFT);		/* somebody else got some meanwhile */
+	mutex_lock(&ialloc->lock);
+	err = ialloc_search(dir->vol, (child ? child : dir->ino) + 1, 1, ino);
+	if (!err && child)
+		count = child_hold(ialloc, *ino);
+	/* Or he does now: then these go. */
+	if (!err && (u64)atomic64_cmpxchg(&dir->child, child, child_pack(*ino + !!count, count)) != child)
+		while (count)
+			number_free(ialloc, *ino + count--);
 	mutex_unlock(&ialloc->lock);
+	return err;
+}
+
+void ialloc_give_back(struct tux3_inode *dir)
+{
+	struct ialloc *ialloc = &dir->vol->ialloc;
+	u64 child = atomic64_xchg(&dir->child, 0), n;
+
+	if (!(child >> CHILD_SHIFT))
+		return;
+	mutex_lock(&ialloc->lock);
+	for (n = 0; n < child >> CHILD_SHIFT; n++)
+		number_free(ialloc, child_number(child) + n);
+	mutex_unlock(&ialloc->lock);
+}
+
+void ialloc_free(struct volume *vol, u64 ino)
+{
+	if (WARN_ON_ONCE(ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX))
+		return;
+	mutex_lock(&vol->ialloc.lock);
+	number_free(&vol->ialloc, ino);
+	mutex_unlock(&vol->ialloc.lock);
 }
 
 void ialloc_settle(struct volume *vol, u64 ino)

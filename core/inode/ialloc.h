@@ -11,6 +11,7 @@
 #include "core/env.h"
 
 struct volume;
+struct tux3_inode;
 
 #define IALLOC_WINDOWS_MAX	1024u
 #define IALLOC_SETTLE_BATCH	64u
@@ -35,6 +36,13 @@ void ialloc_exit(struct volume *vol);
  * a free stretch of 32, so that their files get numbers next to them.  -ENOSPC when all 2^56 are used; -EIO.
  */
 int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino);
+/*
+ * The same for a child of dir, which remembers what its last file got, and from the second one on takes some numbers at once: those
+ * of its next files cost no lock that others take.
+ */
+int ialloc_new_in(struct tux3_inode *dir, bool is_dir, u64 *ino);
+/* What is left of these may be used again: nobody uses dir any more. */
+void ialloc_give_back(struct tux3_inode *dir);
 /* The number may be used again.  When it was in the tree: it has been held since before its items went from there. */
 void ialloc_free(struct volume *vol, u64 ino);
 /*

@@ -8,6 +8,7 @@
 #include "core/volume.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
+#include "core/inode/ialloc.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
 #include "core/inode/path.h"
@@ -80,6 +81,7 @@ void inode_setup(struct volume *vol, struct tux3_inode *inode, u64 ino)
 void inode_exit(struct tux3_inode *inode)
 {
 	WARN_ON_ONCE(inode->slot[0].dirty || inode->slot[1].dirty);
+	ialloc_give_back(inode);
 	inode_quota_detach(inode);
 	name_dir_free(inode);
 	xattr_free(inode);
@@ -297,7 +299,6 @@ void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr)
 /* stored: by a store through a mapping, and that is all.  A read changes nothing about that. */
 static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty, bool stored)
 {
-	struct delta_state *delta = &inode->vol->delta;
 	unsigned int n = op->delta & 1;
 	struct inode_slot *slot = &inode->slot[n], *back = &inode->slot[!n];
 
@@ -310,10 +311,7 @@ static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirt
 		delta_guess_leaf(op, inode->ino, !slot->dirty, dirty & INODE_DIRTY_NAMES ? inode->attr.size : 0);
 	if (!slot->dirty) {
 		inode->vol->host->inode_grab(inode);
-		llist_add(&inode->dirty_node[n], &delta->dirty[n]);
-		atomic64_inc(&delta->changes[n]);
-		if (!atomic64_read(&delta->first_change_ns[n]))
-			atomic64_set(&delta->first_change_ns[n], ktime_get_ns());
+		delta_add_inode(op, inode);
 	}
 	if (dirty != INODE_DIRTY_ATIME) {
 		slot->stored = stored && (slot->stored || !(slot->dirty & ~INODE_DIRTY_ATIME));

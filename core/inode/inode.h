@@ -94,7 +94,7 @@ struct tux3_inode {
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */
 	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */
 	u64 goal;			/* back end: disk block after the file's last extent; 0: none */
-	u64 last_ino;			/* directories: hint for ialloc */
+	atomic64_t child;		/* directories: the numbers of its next files; ialloc.c */
 	struct name_dir *dir;		/* directories: names in memory (name.c) */
 	char *target;			/* symlinks: set once, by op_create or the first symlink_read */
 	struct mutex xattr_mutex;

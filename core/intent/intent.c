@@ -98,8 +98,8 @@ void intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
 	    intent->fresh.addr || intent->shrink || want < AREA_MIN)
 		return;
 	WRITE_ONCE(intent->wanted, false);
-	if (vol->space.tight[~delta & 1] || atomic64_read(&vol->space.balance) < (s64)(AREA_SHARE / 8 * want) ||
-	    !space_charge(vol, want, 0))
+	if (vol->space.tight[~delta & 1] || space_balance(vol) < (s64)(AREA_SHARE / 8 * want) ||
+	    !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
 		return;
 	*charged += want;
 	space_note_log(vol, delta, want);

@@ -4,6 +4,7 @@
  * the idea, name_internal.h for the invariants.
  */
 #include "core/volume.h"
+#include "core/delta/delta.h"
 #include "core/format/name_hash.h"
 #include "core/tree/tree.h"
 #include "core/inode/inode.h"
@@ -13,14 +14,23 @@
 #include "core/names/name_internal.h"
 
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
+#define BATCH_MAX	64u	/* names that a CPU counts by itself */
 #define SHRINK_DIRS	1024u	/* directories looked at by one call of name_shrink() */
 
-void name_cache_init(struct volume *vol)
+int name_cache_init(struct volume *vol)
 {
-	spin_lock_init(&vol->names.lock);
-	INIT_LIST_HEAD(&vol->names.dirs);
-	vol->names.dir_count = 0;
-	atomic64_set(&vol->names.entries, 0);
+	struct name_cache *names = &vol->names;
+
+	spin_lock_init(&names->lock);
+	INIT_LIST_HEAD(&names->dirs);
+	names->dir_count = 0;
+	names->batch = clamp_t(u64, vol->opts.names_cached / 64 / num_possible_cpus(), 1, BATCH_MAX);
+	return percpu_counter_init(&names->entries, 0, GFP_KERNEL);
+}
+
+void name_cache_exit(struct volume *vol)
+{
+	percpu_counter_destroy(&vol->names.entries);
 }
 
 struct name_dir *name_dir_get(struct tux3_inode *inode)
@@ -124,7 +134,7 @@ static struct name_entry *entry_insert(struct volume *vol, struct name_dir *dir,
 	rb_link_node(&new->node, parent, link);
 	rb_insert_color(&new->node, &dir->entries);
 	dir->count++;
-	atomic64_inc(&vol->names.entries);
+	percpu_counter_add_batch(&vol->names.entries, 1, vol->names.batch);
 	return new;
 }
 
@@ -133,7 +143,7 @@ void name_entry_drop(struct volume *vol, struct name_dir *dir, struct name_entry
 	lockdep_assert_held(&dir->lock);
 	rb_erase(&entry->node, &dir->entries);
 	dir->count--;
-	atomic64_dec(&vol->names.entries);
+	percpu_counter_add_batch(&vol->names.entries, -1, vol->names.batch);
 	kfree(entry);
 }
 
@@ -314,13 +324,12 @@ u64 name_reclaimable(struct volume *vol)
 {
 	struct delta_state *delta = &vol->delta;
 
-	return max_t(s64, atomic64_read(&vol->names.entries) - atomic64_read(&delta->changes[0]) -
-		     atomic64_read(&delta->changes[1]), 0);
+	return max_t(s64, percpu_counter_sum(&vol->names.entries) - delta_changes_sum(delta, 0) - delta_changes_sum(delta, 1), 0);
 }
 
 void name_limit(struct volume *vol)
 {
-	s64 over = atomic64_read(&vol->names.entries) - (s64)vol->opts.names_cached;
+	s64 over = percpu_counter_read(&vol->names.entries) - (s64)vol->opts.names_cached;
 
 	if (unlikely(over > 0))
 		name_shrink(vol, over + NAME_BATCH);
@@ -498,7 +507,7 @@ void name_dir_free(struct tux3_inode *inode)
 	inode->vol->names.dir_count--;
 	spin_unlock(&inode->vol->names.lock);
 	rbtree_postorder_for_each_entry_safe(entry, next, &dir->entries, node) {
-		atomic64_dec(&inode->vol->names.entries);
+		percpu_counter_add_batch(&inode->vol->names.entries, -1, inode->vol->names.batch);
 		kfree(entry);
 	}
 	kfree(dir);

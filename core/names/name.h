@@ -23,7 +23,8 @@ struct name_cache {
 	spinlock_t lock;
 	struct list_head dirs;		/* lock: directories with entries, least recently used first */
 	u64 dir_count;			/* lock */
-	atomic64_t entries;		/* clean or not, of all directories */
+	struct percpu_counter entries;	/* clean or not, of all directories */
+	s32 batch;			/* constant: of these, a CPU counts fewer by itself */
 };
 
 /*
@@ -31,7 +32,8 @@ struct name_cache {
  */
 u64 name_hash(struct volume *vol, u64 ino, u8 type, const char *name, unsigned int len);
 
-void name_cache_init(struct volume *vol);
+int name_cache_init(struct volume *vol);	/* -ENOMEM */
+void name_cache_exit(struct volume *vol);
 /*
  * How many clean entries of directories there are, about; give back up to count of them, returns how many.  Both are for
  * memory reclaim too: spinlocks only.

@@ -126,7 +126,7 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 		(*slot)->entry = entry;
 		list_add_tail(&(*slot)->link, &dir->changed[op->delta & 1]);
 		dir->open[op->delta & 1]++;
-		atomic64_inc(&inode->vol->delta.changes[op->delta & 1]);
+		delta_add_change(op, 0);
 	}
 	if ((*slot)->durable) {		/* that was another change */
 		(*slot)->durable = false;

@@ -66,7 +66,7 @@ static void inode_born(struct delta_op *op, struct tux3_inode *inode, u32 nlink,
 	inode->born_delta = inode->names_delta = op->delta;
 	inode_change_end(inode);
 	if (nlink)	/* one without a name counts from its first one on */
-		atomic64_inc(&inode->vol->inodes);
+		volume_count_inodes(inode->vol, 1);
 }
 
 static void inode_note_name(struct tux3_inode *inode, struct tux3_inode *dir, struct name_entry *entry)
@@ -189,7 +189,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	}
 	link_changed(&op, inode, 1, &now);
 	if (inode->attr.nlink == 1)
-		atomic64_inc(&vol->inodes);
+		volume_count_inodes(vol, 1);
 	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
 	parent_add(&op, inode, dir->ino, name, len);
 	dir_changed(&op, dir, 1, 0, &now);
@@ -221,7 +221,7 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	dir_changed(&op, dir, -1, subdirs, &now);
 	link_changed(&op, inode, links, &now);
 	if (!inode->attr.nlink)
-		atomic64_dec(&vol->inodes);
+		volume_count_inodes(vol, -1);
 	delta_leave(&op);
 	return 0;
 }
@@ -281,7 +281,7 @@ static void rename_target(struct delta_op *op, const struct op_rename *args, con
 	}
 	link_changed(op, args->target, is_dir(args->target) ? -2 : -1, now);
 	if (!args->target->attr.nlink)
-		atomic64_dec(&op->vol->inodes);
+		volume_count_inodes(op->vol, -1);
 }
 
 static void rename_enact(struct delta_op *op, const struct op_rename *args, struct name_prepared *old,

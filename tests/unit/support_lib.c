@@ -36,7 +36,7 @@ void bed_make(struct bed *bed, u64 bytes, u32 block_size)
 
 static void expect_paid(struct bed *bed)
 {
-	assert_int_equal(atomic64_read(&tux3_core(bed->volume)->counters[TUX3_COUNT_OVERDRAFTS]), 0);
+	assert_int_equal(delta_counter(tux3_core(bed->volume), TUX3_COUNT_OVERDRAFTS), 0);
 }
 
 void bed_close(struct bed *bed)

@@ -47,7 +47,7 @@ static void begin(struct bed *bed, const struct format_options *format)
 
 static s64 overdrafts(struct bed *bed)
 {
-	return atomic64_read(&core(bed)->counters[TUX3_COUNT_OVERDRAFTS]);
+	return delta_counter(core(bed), TUX3_COUNT_OVERDRAFTS);
 }
 
 /* The next delta is to be tight, or not. */

@@ -201,7 +201,7 @@ static struct node *make(struct world *w, struct node *dir, const char *name, u3
 	struct node *node;
 	u64 ino;
 
-	assert_int_equal(ialloc_new(w->vol, dir->inode.ino, dir->inode.last_ino, S_ISDIR(mode), &ino), 0);
+	assert_int_equal(ialloc_new_in(&dir->inode, S_ISDIR(mode), &ino), 0);
 	node = node_alloc(w, ino);
 	node->inode.attr.mode = mode;
 	assert_int_equal(op_create(&dir->inode, name, strlen(name), &node->inode, NULL, 0), 0);
@@ -359,7 +359,7 @@ static void orphans_closed_while_read_only_go(void **state)
 {
 	struct world *w = *state;
 	struct node *closed = make_orphan(w, "closed"), *open = make_orphan(w, "open"), *file;
-	u64 inodes = atomic64_read(&w->vol->inodes);
+	u64 inodes = percpu_counter_sum(&w->vol->inodes);
 
 	set_read_only(w, true);
 	node_put(closed);
@@ -367,7 +367,7 @@ static void orphans_closed_while_read_only_go(void **state)
 	set_read_only(w, false);
 	assert_int_equal(delta_commit(w->vol), 0);
 	assert_int_equal(orphans(w), 1);
-	assert_int_equal(atomic64_read(&w->vol->inodes), inodes);	/* less those without a name, always */
+	assert_int_equal(percpu_counter_sum(&w->vol->inodes), inodes);	/* less those without a name, always */
 	/* Once, whatever gets its number; and who is open stays. */
 	file = make(w, w->root, "file", S_IFREG | 0644);
 	set_read_only(w, true);
@@ -379,7 +379,7 @@ static void orphans_closed_while_read_only_go(void **state)
 	node_put(open);
 	assert_int_equal(delta_commit(w->vol), 0);
 	assert_int_equal(orphans(w), 0);
-	assert_int_equal(atomic64_read(&w->vol->inodes), inodes + 1);
+	assert_int_equal(percpu_counter_sum(&w->vol->inodes), inodes + 1);
 	world_close(w, false);
 }
 
@@ -388,7 +388,7 @@ static void orphan_that_the_last_commit_deleted(void **state)
 {
 	struct world *w = *state;
 	struct node *file = make(w, w->root, "file", S_IFREG | 0644);
-	u64 inodes = atomic64_read(&w->vol->inodes);
+	u64 inodes = percpu_counter_sum(&w->vol->inodes);
 
 	assert_int_equal(op_unlink(&w->root->inode, "file", 4, &file->inode), 0);
 	WRITE_ONCE(w->vol->read_only, true);	/* as when the remount has just begun */
@@ -399,7 +399,7 @@ static void orphan_that_the_last_commit_deleted(void **state)
 	set_read_only(w, false);
 	assert_int_equal(delta_commit(w->vol), 0);
 	assert_int_equal(orphans(w), 0);
-	assert_int_equal(atomic64_read(&w->vol->inodes), inodes - 1);
+	assert_int_equal(percpu_counter_sum(&w->vol->inodes), inodes - 1);
 	world_close(w, false);
 }
 
@@ -413,14 +413,14 @@ static void nobody_waits(void **state)
 
 	assert_int_equal(delta_commit(w->vol), 0);
 	front = w->vol->delta.front;
-	balance = atomic64_read(&w->vol->space.balance);
+	balance = space_balance(w->vol);
 	assert_int_equal(delta_enter(w->vol, &op, space_cost_items(w->vol, 1), DELTA_NOWAIT), 0);
 	delta_refund(&op, space_cost_items(w->vol, 1), 0);
 	full = w->vol->pace.commit_bytes;
 	delta_add_dirty_bytes(&op, full);
 	delta_leave(&op);
 	assert_int_equal(delta_enter(w->vol, &op, 0, DELTA_NOWAIT), -EAGAIN);	/* the delta is due */
-	atomic64_sub(full, &w->vol->delta.dirty_bytes[front & 1]);
+	percpu_counter_add_batch(&w->vol->delta.dirty_bytes[front & 1], -(s64)full, 1);
 	assert_int_equal(delta_enter(w->vol, &op, balance * 2, DELTA_NOWAIT), -EAGAIN);	/* so much space there is not */
 	atomic_set(&w->vol->delta.draining, 1);
 	assert_int_equal(delta_enter(w->vol, &op, 0, DELTA_NOWAIT), -EAGAIN);	/* a transition is under way */
@@ -428,14 +428,14 @@ static void nobody_waits(void **state)
 	assert_int_equal(delta_enter(w->vol, &op, 0, DELTA_NOWAIT), 0);
 	delta_leave(&op);
 	assert_int_equal(w->vol->delta.front, front);
-	assert_int_equal(atomic64_read(&w->vol->space.balance), balance);
+	assert_int_equal(space_balance(w->vol), balance);
 	world_check(w);
 	world_close(w, false);
 }
 
 static u64 deltas(struct world *w)
 {
-	return atomic64_read(&w->vol->counters[TUX3_COUNT_DELTAS]);
+	return delta_counter(w->vol, TUX3_COUNT_DELTAS);
 }
 
 /* What others changed is no reason for a commit; what was changed of the inode itself is. */
@@ -476,7 +476,7 @@ static void made_and_removed_costs_nothing(void **state)
 	node_put(node);
 	assert_int_equal(delta_commit(w->vol), 0);
 	for (i = 0; i < 2; i++) {
-		u64 n, before = atomic64_read(&w->vol->counters[TUX3_COUNT_RECORDS]);
+		u64 n, before = delta_counter(w->vol, TUX3_COUNT_RECORDS);
 
 		for (n = 0; n < (i ? 100 : 1); n++) {
 			node = make(w, w->root, "temporary", S_IFREG);
@@ -484,7 +484,7 @@ static void made_and_removed_costs_nothing(void **state)
 			node_put(node);
 		}
 		assert_int_equal(delta_commit(w->vol), 0);
-		records = atomic64_read(&w->vol->counters[TUX3_COUNT_RECORDS]) - before;
+		records = delta_counter(w->vol, TUX3_COUNT_RECORDS) - before;
 		assert_true(records <= 2);	/* the directory's times, at most a touched group */
 	}
 	world_check(w);

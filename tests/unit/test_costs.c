@@ -31,7 +31,7 @@ static struct volume *core(struct bed *bed)
 
 static s64 overdrafts(struct bed *bed)
 {
-	return atomic64_read(&core(bed)->counters[TUX3_COUNT_OVERDRAFTS]);
+	return delta_counter(core(bed), TUX3_COUNT_OVERDRAFTS);
 }
 
 static void cheapen(struct bed *bed, enum space_formula formula, u32 less)

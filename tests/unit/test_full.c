@@ -19,7 +19,7 @@ static struct volume *core(struct bed *bed)
 
 static u64 counter(struct bed *bed, enum tux3_counter which)
 {
-	return atomic64_read(&core(bed)->counters[which]);
+	return delta_counter(core(bed), which);
 }
 
 static void path_of(char *path, size_t size, u32 i)
@@ -475,6 +475,38 @@ static void test_long_deletes_in_a_full_volume(void **state)
 	bed_free(&bed);
 }
 
+/* ---- what CPUs take for operations to come ---- */
+
+/* None of it is missing where all is needed, and nobody has it twice. */
+static void test_credit(void **state)
+{
+	struct bed bed = {};
+	struct volume *vol;
+	s64 before, all;
+	int cpu;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	vol = core(&bed);
+	before = space_balance(vol);
+	for_each_possible_cpu(cpu)
+		assert_true(space_charge(vol, per_cpu_ptr(vol->delta.cpu, cpu), 3, 0));
+	all = space_balance(vol);
+	assert_int_equal(all, before - 3 * (s64)num_possible_cpus());
+	if (all / (64 * (s64)num_possible_cpus()) >= 32)	/* so little is not worth it */
+		assert_true(atomic64_read(&vol->space.balance) < all);
+	for_each_possible_cpu(cpu) {
+		assert_false(space_charge(vol, per_cpu_ptr(vol->delta.cpu, cpu), all + 1, 0));
+		assert_true(space_charge(vol, per_cpu_ptr(vol->delta.cpu, cpu), all, 0));
+		assert_int_equal(space_balance(vol), 0);
+		assert_false(space_charge(vol, per_cpu_ptr(vol->delta.cpu, cpu), 1, 0));
+		space_uncharge(vol, per_cpu_ptr(vol->delta.cpu, cpu), all);
+		assert_int_equal(space_balance(vol), all);
+	}
+	for_each_possible_cpu(cpu)
+		space_uncharge(vol, per_cpu_ptr(vol->delta.cpu, cpu), 3);
+	bed_free(&bed);
+}
+
 /* ---- an answer does not wait for what others do ---- */
 
 static struct {
@@ -489,7 +521,7 @@ static int busy_flush(struct tux3_device *dev)
 	struct tux3_stat stat = { .mode = 0600 | (busy.changes & 7) };
 
 	/* It must not wait for space itself: that is who makes the commit. */
-	if (atomic64_read(&tux3_core(tux3_node_volume(busy.node))->space.balance) < 100)
+	if (space_balance(tux3_core(tux3_node_volume(busy.node))) < 100)
 		return 0;
 	busy.changes++;
 	return tux3_setattr(busy.node, NULL, &stat, TUX3_SET_MODE);
@@ -572,9 +604,9 @@ static void test_who_does_not_wait_takes_no_reserve(void **state)
 	assert_ok(tux3_sync(bed.volume));
 	cost = space_cost_data(core(&bed), 1, 1);
 	assert_int_equal(delta_enter(core(&bed), &op, cost, 0), -ENOSPC);
-	balance = atomic64_read(&core(&bed)->space.balance);
+	balance = space_balance(core(&bed));
 	assert_int_equal(delta_enter(core(&bed), &op, cost, DELTA_NOWAIT), -EAGAIN);
-	assert_int_equal(atomic64_read(&core(&bed)->space.balance), balance);
+	assert_int_equal(space_balance(core(&bed)), balance);
 	/* It is for these. */
 	assert_ok(delta_enter(core(&bed), &op, space_cost_items(core(&bed), 1), DELTA_NOWAIT | DELTA_KEEPS));
 	delta_leave(&op);
@@ -727,6 +759,7 @@ int main(void)
 		{ .mib = 288, .files = 2, .extents = 2100, .block = true, .prealloc = true },
 	};
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_credit),
 		cmocka_unit_test(test_deletes_in_a_full_volume_are_replayed),
 		cmocka_unit_test(test_a_full_volume_is_mounted_after_a_crash),
 		cmocka_unit_test(test_a_file_in_many_groups_is_punched),

@@ -30,7 +30,7 @@ static u64 unpacked(struct bed *bed)
 
 static u64 counter(struct bed *bed, enum tux3_counter which)
 {
-	return atomic64_read(&tux3_core(bed->volume)->counters[which]);
+	return delta_counter(tux3_core(bed->volume), which);
 }
 
 static void check_volume(struct bed *bed)

@@ -423,6 +423,99 @@ static void test_threads(void **unused)
 	close_volume(fixture);
 }
 
+/* ---- what a directory holds for its files ---- */
+
+static u64 new_child(struct tux3_inode *dir)
+{
+	u64 ino;
+
+	check(!ialloc_new_in(dir, false, &ino));
+	check(ialloc_test(dir->vol, ino) == 1);
+	return ino;
+}
+
+static void test_children(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	struct tux3_inode dir = { .vol = vol, .ino = 5000 }, other = { .vol = vol, .ino = 5000 };
+	u64 i;
+
+	begin("test_children", 1);
+	check(new_child(&dir) == 5001);		/* it may stay the only one */
+	check(!ialloc_test(vol, 5002));
+	check(new_child(&dir) == 5002);
+	check(ialloc_test(vol, 5003) == 1 && ialloc_test(vol, 5017) == 1 && !ialloc_test(vol, 5018));
+	check(new_child(&other) == 5018);	/* behind those */
+	for (i = 5003; i <= 5017; i++)
+		check(new_child(&dir) == i);
+	check(new_child(&dir) == 5019);
+	check(new_child(&dir) == 5020);
+	ialloc_give_back(&dir);
+	check(ialloc_test(vol, 5020) == 1 && !ialloc_test(vol, 5021));
+	check(new_child(&other) == 5021);
+	/* None that the tree has. */
+	set_items(vol, 5040, TUX3_ITEM_ATTR, 1);
+	ialloc_give_back(&other);
+	forget(vol);
+	dir = (struct tux3_inode){ .vol = vol, .ino = 5030 };
+	for (i = 5031; i < 5040; i++)
+		check(new_child(&dir) == i);
+	check(new_child(&dir) == 5041);
+	ialloc_give_back(&dir);
+	ialloc_give_back(&dir);			/* has none */
+	close_volume(fixture);
+}
+
+struct children {
+	struct tux3_inode *dir;
+	u64 numbers[EACH];
+};
+
+static void *make_children(void *ctx)
+{
+	struct children *children = ctx;
+	u32 i;
+
+	test_in_thread = true;
+	for (i = 0; i < EACH; i++)
+		check(!ialloc_new_in(children->dir, false, &children->numbers[i]));
+	return NULL;
+}
+
+/* O_TMPFILE takes no lock of the directory. */
+static void test_children_of_one(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	struct tux3_inode dir = { .vol = vol, .ino = TUX3_INO_FIRST };
+	struct children *children = calloc(THREADS, sizeof(*children));
+	u64 *all = calloc(THREADS * EACH, sizeof(*all)), i;
+	pthread_t threads[THREADS];
+
+	begin("test_children_of_one", 1);
+	for (i = 0; i < THREADS; i++) {
+		children[i].dir = &dir;
+		check(!pthread_create(&threads[i], NULL, make_children, &children[i]));
+	}
+	for (i = 0; i < THREADS; i++) {
+		check(!pthread_join(threads[i], NULL));
+		memcpy(all + i * EACH, children[i].numbers, sizeof(children[i].numbers));
+	}
+	ialloc_give_back(&dir);
+	qsort(all, THREADS * EACH, sizeof(*all), compare_numbers);
+	for (i = 0; i + 1 < THREADS * EACH; i++)
+		check(all[i] != all[i + 1]);
+	/* Nothing else is held: the others are free. */
+	for (i = TUX3_INO_FIRST + 1; i < all[THREADS * EACH - 1] + 100; i++)
+		check(ialloc_test(vol, i) == !!bsearch(&i, all, THREADS * EACH, sizeof(*all), compare_numbers));
+	for (i = 0; i < THREADS * EACH; i++)
+		ialloc_free(vol, all[i]);
+	free(children);
+	free(all);
+	close_volume(fixture);
+}
+
 struct race {
 	struct volume *vol;
 	u64 ino;
@@ -594,6 +687,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_memory_faults),
 		cmocka_unit_test(test_window_goes_while_filled),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_children),
+		cmocka_unit_test(test_children_of_one),
 		cmocka_unit_test(test_free_while_filling),
 		cmocka_unit_test(test_windows_go),
 		cmocka_unit_test(test_windows_stay),

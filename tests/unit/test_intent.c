@@ -16,7 +16,7 @@
 
 static u64 counted(struct bed *bed, enum tux3_counter which)
 {
-	return atomic64_read(&tux3_core(bed->volume)->counters[which]);
+	return delta_counter(tux3_core(bed->volume), which);
 }
 
 static void fill(struct tux3_node *node, u64 offset, u32 bytes, u8 value)

@@ -275,7 +275,7 @@ static void test_private_copies(void **state)
 		}
 		atomic_set(&pair.stop, 1);
 		pthread_join(thread, NULL);
-		copies += atomic64_read(&tux3_core(bed.volume)->counters[TUX3_COUNT_PRIVATE_COPIES]);
+		copies += delta_counter(tux3_core(bed.volume), TUX3_COUNT_PRIVATE_COPIES);
 		bed_crash(&bed);
 		pair.node = bed_file(&bed, "/pair");
 		assert_int_equal(tux3_read(pair.node, &value[0], 8, 4096 * 7), 8);
@@ -498,7 +498,7 @@ static void test_full(void **state)
 
 static u64 operations(struct bed *bed)
 {
-	return atomic64_read(&bed->volume->vol->counters[TUX3_COUNT_OPS]);
+	return delta_counter(bed->volume->vol, TUX3_COUNT_OPS);
 }
 
 /* Whoever changes a setuid file takes the bit away in the same delta: so no crash can come between. */

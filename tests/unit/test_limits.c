@@ -27,7 +27,7 @@ static struct volume *core(struct bed *bed)
 
 static u64 counter(struct bed *bed, enum tux3_counter which)
 {
-	return atomic64_read(&core(bed)->counters[which]);
+	return delta_counter(core(bed), which);
 }
 
 static u32 depth(const struct rb_node *node)
@@ -134,7 +134,7 @@ static void test_punches_make_commits(void **state)
 
 		assert_ok(delta_enter(core(&bed), &op, space_cost_items(core(&bed), 4), DELTA_FREES));
 		assert_ok(data_remove(&op, inode, 2 * i, 1));
-		most = max_t(u64, most, atomic64_read(&core(&bed)->delta.changes[op.delta & 1]));
+		most = max_t(u64, most, delta_changes_sum(&core(&bed)->delta, op.delta & 1));
 		delta_leave(&op);
 	}
 	assert_true(most <= 202);
@@ -162,13 +162,13 @@ static void test_xattr_values_count_as_dirty(void **state)
 		snprintf(name, sizeof(name), "user.%d", i / 2);	/* each is set twice */
 		value[0] = i;
 		assert_ok(tux3_setxattr(node, NULL, name, value, TUX3_XATTR_SIZE_MAX, 0));
-		most = max_t(u64, most, atomic64_read(&delta->dirty_bytes[0]) + atomic64_read(&delta->dirty_bytes[1]));
+		most = max_t(u64, most, delta_dirty_bytes_sum(delta, 0) + delta_dirty_bytes_sum(delta, 1));
 	}
 	assert_true(most >= TUX3_XATTR_SIZE_MAX && most <= (256 << 10) + 2 * TUX3_XATTR_SIZE_MAX);
 	assert_ok(tux3_sync(bed.volume));
 	assert_true(RB_EMPTY_ROOT(&tux3_node_core(node)->xattrs));	/* nothing of it stays in memory */
-	assert_int_equal(atomic64_read(&core(&bed)->delta.dirty_bytes[0]), 0);
-	assert_int_equal(atomic64_read(&core(&bed)->delta.dirty_bytes[1]), 0);
+	assert_int_equal(delta_dirty_bytes_sum(&core(&bed)->delta, 0), 0);
+	assert_int_equal(delta_dirty_bytes_sum(&core(&bed)->delta, 1), 0);
 	for (i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "user.%d", i);
 		assert_int_equal(tux3_getxattr(node, name, value, TUX3_XATTR_SIZE_MAX), TUX3_XATTR_SIZE_MAX);
@@ -212,7 +212,7 @@ static void test_xattr_values_wait_for_the_device(void **state)
 		size = i % 3 ? 1000 : TUX3_XATTR_SIZE_MAX;
 		snprintf(name, sizeof(name), "user.%d", i);
 		assert_ok(tux3_setxattr(node, NULL, name, value, size, 0));
-		now = atomic64_read(&delta->dirty_bytes[0]) + atomic64_read(&delta->dirty_bytes[1]);
+		now = delta_dirty_bytes_sum(delta, 0) + delta_dirty_bytes_sum(delta, 1);
 		most = max(most, now);
 	}
 	assert_true(total > 30 * limit);
@@ -284,7 +284,7 @@ static bool is_stuck(struct delta_state *delta)
 {
 	u64 front = READ_ONCE(delta->front);
 
-	return READ_ONCE(delta->committed) + 2 == front && atomic64_read(&delta->dirty_bytes[front & 1]) >= 4 << 20;
+	return READ_ONCE(delta->committed) + 2 == front && delta_dirty_bytes_sum(delta, front & 1) >= 4 << 20;
 }
 
 /*
@@ -536,7 +536,7 @@ static void test_directories_come_and_go(void **state)
 		}
 		tux3_node_put(node, 1);
 	}
-	assert_int_equal(atomic64_read(&core(&bed)->inodes), 1 + 30 * 41);
+	assert_int_equal(percpu_counter_sum(&core(&bed)->inodes), 1 + 30 * 41);
 	bed_free(&bed);
 }
 

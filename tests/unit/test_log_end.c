@@ -264,9 +264,9 @@ static void data_of_a_confirmed_commit(void **state)
 	addr = data_of(&bed, 0);
 	while (is_unconfirmed(core_of(&bed)))
 		usleep(10000);		/* the back end does it, once */
-	deltas = atomic64_read(&core_of(&bed)->counters[TUX3_COUNT_DELTAS]);
+	deltas = delta_counter(core_of(&bed), TUX3_COUNT_DELTAS);
 	usleep(300000);
-	assert_int_equal(atomic64_read(&core_of(&bed)->counters[TUX3_COUNT_DELTAS]), deltas);
+	assert_int_equal(delta_counter(core_of(&bed), TUX3_COUNT_DELTAS), deltas);
 	tux3_abandon(bed.volume);
 	damage(&bed, addr, 1);
 	bed.opts.manual = true;

@@ -291,7 +291,7 @@ static void slow_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 
 static u64 counter(struct volume *vol, enum tux3_counter which)
 {
-	return atomic64_read(&vol->counters[which]);
+	return (s64)delta_counter(vol, which);
 }
 
 /* Write many times what a delta may hold.  At no time has the front delta more than that, and the last write. */
@@ -305,7 +305,7 @@ static void write_much(struct bed *bed, struct tux3_node *node, u64 mib)
 		s64 dirty;
 
 		assert_int_equal(tux3_write(node, data, MIB, i % 40 * MIB), MIB);
-		dirty = atomic64_read(&vol->delta.dirty_bytes[READ_ONCE(vol->delta.front) & 1]);
+		dirty = delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1);
 		assert_true(dirty <= (s64)(2 * PACE_FIRST_BYTES + MIB));
 	}
 	free(data);
@@ -417,7 +417,7 @@ static void test_names_count(void **state)
 		snprintf(name, sizeof(name), "%u", i);
 		assert_ok(tux3_mknod(bed.root, NULL, name, S_IFREG | 0644, 0, 0, &node));
 		tux3_node_put(node, 1);
-		most = max(most, atomic64_read(&vol->delta.changes[READ_ONCE(vol->delta.front) & 1]));
+		most = max(most, delta_changes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1));
 	}
 	/* A file is two changes, and a task that meets the limit may pass it by a few files: DELTA_PASSES. */
 	assert_true(most > 1000 && most <= limit + 2 * (s64)DELTA_PASSES + 8);
@@ -439,7 +439,7 @@ static void test_options_of_an_open_volume_change(void **state)
 	tux3_change_options(bed.volume, &options);
 	for (i = 0; i < 16 * MIB; i += BLOCK) {
 		assert_int_equal(tux3_write(node, "data", 4, i), 4);
-		assert_true(atomic64_read(&vol->delta.dirty_bytes[vol->delta.front & 1]) <= (s64)(MIB + BLOCK));
+		assert_true(delta_dirty_bytes_sum(&vol->delta, vol->delta.front & 1) <= (s64)(MIB + BLOCK));
 	}
 	options.dirty_bytes = 32 * MIB;
 	tux3_change_options(bed.volume, &options);

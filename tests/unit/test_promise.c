@@ -295,7 +295,7 @@ static u64 available(struct bed *bed)
 
 static s64 count_of(struct bed *bed, enum tux3_counter which)
 {
-	return atomic64_read(&bed->volume->vol->counters[which]);
+	return delta_counter(bed->volume->vol, which);
 }
 
 /* Neither the file nor the volume is as before by a block, nor did anybody enter a delta for it, nor wait for one. */

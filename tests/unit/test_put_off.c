@@ -158,7 +158,7 @@ static struct node *make(struct bed *bed, const char *name)
 	struct node *node;
 	u64 ino;
 
-	assert_int_equal(ialloc_new(bed->vol, root->ino, root->last_ino, false, &ino), 0);
+	assert_int_equal(ialloc_new_in(root, false, &ino), 0);
 	node = node_alloc(bed, ino);
 	node->inode.attr.mode = S_IFREG | 0644;
 	node->inode.attr.size = (BLOCK + 1) * BLOCK_SIZE;
@@ -187,9 +187,9 @@ static void bed_close(struct bed *bed)
 	assert_int_equal(delta_commit_unify(bed->vol), 0);
 	assert_int_equal(volume_check(bed->vol, &opts, &result), 0);
 	assert_int_equal(result.problems, 0);
-	assert_int_equal(atomic64_read(&bed->vol->counters[TUX3_COUNT_OVERDRAFTS]), 0);
+	assert_int_equal(delta_counter(bed->vol, TUX3_COUNT_OVERDRAFTS), 0);
 	/* Whatever was charged has come back. */
-	assert_int_equal(atomic64_read(&bed->vol->space.balance),
+	assert_int_equal(space_balance(bed->vol),
 			 bed->vol->space.available - bed->vol->space.standing[bed->vol->delta.front & 1]);
 	node_free(bed->log);
 	node_free(bed->memory);
@@ -265,7 +265,7 @@ static bool is_dirty(struct node *node)
 
 static u64 counter(struct bed *bed, enum tux3_counter which)
 {
-	return atomic64_read(&bed->vol->counters[which]);
+	return delta_counter(bed->vol, which);
 }
 
 /* In the tree, where commits bring it. */
@@ -309,7 +309,7 @@ static void fsync_of_others_leaves_stores(void **state)
 		assert_int_equal(counter(bed, TUX3_COUNT_INODES_COMMITTED), inodes + i);
 		assert_int_equal(counter(bed, TUX3_COUNT_DATA_BLOCKS), blocks + i);
 		assert_int_equal(bed->memory->pins, 1);
-		assert_int_equal(atomic64_read(&bed->vol->delta.dirty_bytes[bed->vol->delta.front & 1]), BLOCK_SIZE);
+		assert_int_equal(delta_dirty_bytes_sum(&bed->vol->delta, bed->vol->delta.front & 1), BLOCK_SIZE);
 		if (i & 1)
 			store(bed, bed->memory);
 	}
@@ -424,11 +424,11 @@ static void what_does_not_fit_stays(void **state)
 	/* Without space. */
 	store(bed, bed->memory);
 	write_block(bed, bed->log);
-	balance = atomic64_read(&bed->vol->space.balance);
-	assert_true(space_charge(bed->vol, balance, 0));
+	balance = space_balance(bed->vol);
+	assert_true(space_charge(bed->vol, raw_cpu_ptr(bed->vol->delta.cpu), balance, 0));
 	sync_file(bed->log);
 	assert_false(is_dirty(bed->memory));
-	space_uncharge(bed->vol, balance);
+	space_uncharge(bed->vol, raw_cpu_ptr(bed->vol->delta.cpu), balance);
 	/* Inline, perhaps. */
 	store(bed, bed->memory);
 	bed->memory->inode.attr.size = 100;

@@ -71,7 +71,7 @@ static u64 blocks(struct bed *bed)
 
 static u64 counter(struct bed *bed, enum tux3_counter which)
 {
-	return atomic64_read(&tux3_core(bed->volume)->counters[which]);
+	return delta_counter(tux3_core(bed->volume), which);
 }
 
 /* Up to the limit, one by one and as a whole; what is there is written over at the limit; and refusals cost no commit. */

@@ -73,7 +73,7 @@ static u64 blocks(struct bed *bed)
 
 static u64 deltas(struct bed *bed)
 {
-	return atomic64_read(&tux3_core(bed->volume)->counters[TUX3_COUNT_DELTAS]);
+	return delta_counter(tux3_core(bed->volume), TUX3_COUNT_DELTAS);
 }
 
 /* Nobody has asked for the limits since the volume was opened when the first file goes. */

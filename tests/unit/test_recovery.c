@@ -176,14 +176,14 @@ static void run_writers(bool error)
 		assert_int_equal(pthread_create(&threads[i], NULL, writer_run, &writers[i]), 0);
 	}
 	if (error) {	/* it ends all waits */
-		while (!atomic64_read(&bed.volume->vol->counters[TUX3_COUNT_ENTER_WAITS]))
+		while (!delta_counter(bed.volume->vol, TUX3_COUNT_ENTER_WAITS))
 			sched_yield();
 		volume_abort(bed.volume->vol, -EIO, "the test wants it so");
 	}
 	for (i = 0; i < WRITERS; i++)
 		pthread_join(threads[i], NULL);
-	waits = atomic64_read(&bed.volume->vol->counters[TUX3_COUNT_ENTER_WAITS]);
-	unifies = atomic64_read(&bed.volume->vol->counters[TUX3_COUNT_UNIFIES]);
+	waits = delta_counter(bed.volume->vol, TUX3_COUNT_ENTER_WAITS);
+	unifies = delta_counter(bed.volume->vol, TUX3_COUNT_UNIFIES);
 	assert_true(waits);
 	if (error) {
 		tux3_abandon(bed.volume);
@@ -240,7 +240,7 @@ static u64 unlink_reads(bool ahead)
 		assert_ok(tux3_unlink(bed.root, NULL, path));
 	}
 	assert_ok(tux3_sync(bed.volume));
-	reads = atomic64_read(&vol->counters[TUX3_COUNT_READS_LOCKED]);
+	reads = delta_counter(vol, TUX3_COUNT_READS_LOCKED);
 	vol->ahead = prefetch;
 	bed_free(&bed);
 	return reads;
@@ -268,15 +268,15 @@ static void wrong_counts_hold_up_nobody(void **state)
 	vol = bed.volume->vol;
 	wrong = atomic64_read(&vol->balloc.disk_used) + 1000;
 	atomic64_add(wrong, &vol->balloc.data_used);
-	unifies = atomic64_read(&vol->counters[TUX3_COUNT_UNIFIES]);
+	unifies = delta_counter(vol, TUX3_COUNT_UNIFIES);
 	for (i = 0; i < 10; i++) {
 		char path[20];
 
 		snprintf(path, sizeof(path), "file%u", i);
 		tux3_node_put(bed_file(&bed, path), 1);
 	}
-	assert_int_equal(atomic64_read(&vol->counters[TUX3_COUNT_ENTER_WAITS]), 0);
-	assert_int_equal(atomic64_read(&vol->counters[TUX3_COUNT_UNIFIES]), unifies);
+	assert_int_equal(delta_counter(vol, TUX3_COUNT_ENTER_WAITS), 0);
+	assert_int_equal(delta_counter(vol, TUX3_COUNT_UNIFIES), unifies);
 	atomic64_sub(wrong, &vol->balloc.data_used);
 	bed_free(&bed);
 }
@@ -299,7 +299,7 @@ static void wrong_counts_give_nobody_space(void **state)
 			snprintf(path, sizeof(path), "file%u", n);
 			tux3_node_put(bed_file(&bed, path), 1);
 			assert_ok(delta_commit(vol));
-			assert_true(atomic64_read(&vol->space.balance) <= (s64)vol->total_blocks);
+			assert_true(space_balance(vol) <= (s64)vol->total_blocks);
 			assert_true(vol->space.standing[0] >= 0 && vol->space.standing[1] >= 0);
 		}
 		atomic64_sub(wrong[i], &vol->balloc.data_used);

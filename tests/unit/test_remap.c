@@ -79,7 +79,7 @@ static int swap_files(struct tux3_node *a, u64 at, struct tux3_node *b, u64 to, 
 
 static void end(struct bed *bed, struct tux3_node *a, struct tux3_node *b)
 {
-	assert_int_equal(atomic64_read(&tux3_core(bed->volume)->counters[TUX3_COUNT_OVERDRAFTS]), 0);
+	assert_int_equal(delta_counter(tux3_core(bed->volume), TUX3_COUNT_OVERDRAFTS), 0);
 	tux3_node_put(a, 1);
 	if (b)
 		tux3_node_put(b, 1);

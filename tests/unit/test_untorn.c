@@ -14,7 +14,7 @@ static u8 bytes[2 * MIB];
 
 static u64 operations(struct bed *bed)
 {
-	return atomic64_read(&tux3_core(bed->volume)->counters[TUX3_COUNT_OPS]);
+	return delta_counter(tux3_core(bed->volume), TUX3_COUNT_OPS);
 }
 
 /* How many changes it took. */

@@ -193,6 +193,49 @@ void free_percpu(void __percpu *ptr)
 	free(ptr);
 }
 
+int env_percpu_counter_init(struct percpu_counter *counter, s64 amount)
+{
+	atomic64_set(&counter->count, amount);
+	counter->part = alloc_percpu(atomic64_t);
+	return counter->part ? 0 : -ENOMEM;
+}
+
+void percpu_counter_destroy(struct percpu_counter *counter)
+{
+	free_percpu(counter->part);
+	counter->part = NULL;
+}
+
+void percpu_counter_add_batch(struct percpu_counter *counter, s64 amount, s32 batch)
+{
+	atomic64_t *part = raw_cpu_ptr(counter->part);
+	s64 now = atomic64_add_return(amount, part);
+
+	if (now < batch && now > -batch)
+		return;
+	atomic64_sub(now, part);
+	atomic64_add(now, &counter->count);
+}
+
+s64 percpu_counter_sum(struct percpu_counter *counter)
+{
+	s64 sum = atomic64_read(&counter->count);
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += atomic64_read(per_cpu_ptr(counter->part, cpu));
+	return sum;
+}
+
+void percpu_counter_set(struct percpu_counter *counter, s64 amount)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		atomic64_set(per_cpu_ptr(counter->part, cpu), 0);
+	atomic64_set(&counter->count, amount);
+}
+
 /* Time. */
 
 static u64 (*test_clock)(void);

@@ -42,7 +42,7 @@ static int wait_for_turn(struct tux3 *volume)
 	struct delta_op op;
 	int err;
 
-	if (likely(atomic64_read(&vol->delta.dirty_bytes[front & 1]) < (s64)READ_ONCE(vol->pace.commit_bytes)))
+	if (likely(delta_dirty_bytes(&vol->delta, front & 1) < (s64)READ_ONCE(vol->pace.commit_bytes)))
 		return 0;
 	err = delta_enter(vol, &op, 0, 0);
 	if (!err)

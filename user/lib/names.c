@@ -188,7 +188,7 @@ static int new_node(struct tux3_node *dir, u32 mode, struct tux3_node **nodep)
 {
 	struct volume *vol = dir->volume->vol;
 	u64 ino;
-	int err = ialloc_new(vol, dir->inode.ino, READ_ONCE(dir->inode.last_ino), S_ISDIR(mode), &ino);
+	int err = ialloc_new_in(&dir->inode, S_ISDIR(mode), &ino);
 
 	if (err)
 		return err;
@@ -197,8 +197,6 @@ static int new_node(struct tux3_node *dir, u32 mode, struct tux3_node **nodep)
 		ialloc_free(vol, ino);
 		return err;
 	}
-	if (!S_ISDIR(mode))
-		WRITE_ONCE(dir->inode.last_ino, ino);
 	(*nodep)->inode.attr.mode = mode;
 	(*nodep)->type = mode & S_IFMT;
 	return 0;

@@ -47,7 +47,7 @@ ssize_t volume_statistics_text(struct volume *vol, bool counters, char *out, siz
 	if (counters) {
 		STATISTICS_COUNTED(X)
 		for (i = 0; i < TUX3_COUNTER_COUNT; i++)
-			line(&text, atomic64_read(&vol->counters[i]));
+			line(&text, delta_counter(vol, i));
 	}
 #undef X
 	len = text.used;

@@ -238,7 +238,7 @@ int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat)
 	stat->blocks = total;
 	stat->free_blocks = free;
 	stat->available_blocks = available;
-	stat->inodes = atomic64_read(&vol->inodes);
+	stat->inodes = percpu_counter_sum(&vol->inodes);
 	stat->free_inodes = available;		/* each takes less than a block of the tree */
 	stat->volume_id = vol->id;
 	memcpy(stat->uuid, vol->uuid, sizeof(stat->uuid));
@@ -272,7 +272,7 @@ int tux3_counter(struct tux3 *volume, unsigned int i, struct tux3_counter_info *
 	counter->name = names[i].name;
 	counter->unit = names[i].unit;
 	counter->what = names[i].what;
-	counter->value = atomic64_read(&volume->vol->counters[i]);
+	counter->value = delta_counter(volume->vol, i);
 	return 0;
 }
 

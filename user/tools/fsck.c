@@ -134,7 +134,7 @@ static void on_cancel(int signal)
 
 static u64 replayed(const struct fsck *fsck)
 {
-	return atomic64_read(&fsck->tool.vol->counters[TUX3_COUNT_REPLAYED]);
+	return delta_counter(fsck->tool.vol, TUX3_COUNT_REPLAYED);
 }
 
 static void tell_anchors(const struct fsck *fsck)

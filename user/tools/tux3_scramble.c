@@ -303,7 +303,7 @@ static int scramble_fill(struct scramble *scramble, const char *path)
 		err = edits_write(scramble->out);
 	free(scramble->item);
 	free(scramble->chain);
-	atomic64_set(&scramble->out->inodes, scramble->out->tree_inodes);
+	percpu_counter_set(&scramble->out->inodes, scramble->out->tree_inodes);
 	if (err)
 		tool_error("%s: the scrambled copy cannot be written: %s.", path, strerror(-err));
 	if (scramble->skipped)
