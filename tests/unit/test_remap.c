@@ -6,6 +6,7 @@
 #include "support_lib.h"
 #include "core/data/remap.h"
 #include "core/delta/delta.h"
+#include "core/delta/space.h"
 #include "user/lib/lib.h"
 
 #include <errno.h>
@@ -317,6 +318,42 @@ static void test_many_extents(void **state)
 	end(&bed, a, b);
 }
 
+/*
+ * What is charged: with less than is right for items, or for checksums, the commit takes more than was paid, and that is found.
+ * dense: a few long extents, which are mostly checksums; else many short ones.
+ */
+static u64 overdrafts(bool dense, u32 cheap)
+{
+	struct bed bed = { .opts = { .manual = true, .costs = true, .cheap = cheap, .cheap_by = U16_MAX } };
+	static u8 data[256 * BLOCK];
+	struct tux3_node *a, *b;
+	u64 found;
+	u32 i;
+
+	bed_make(&bed, 256 << 20, BLOCK);
+	a = bed_file(&bed, "/a");
+	b = file(&bed, "/b", "A", BLOCK);
+	for (i = 0; i < 20000; i += dense ? 256 : 10)
+		assert_true(tux3_write(a, data, dense ? sizeof(data) : BLOCK, (u64)i * BLOCK) > 0);
+	assert_ok(tux3_sync(bed.volume));
+	found = atomic64_read(&tux3_core(bed.volume)->counters[TUX3_COUNT_OVERDRAFTS]);
+	assert_ok(swap_files(a, 0, b, 0, 0, TUX3_EXCHANGE_TO_EOF));
+	found = atomic64_read(&tux3_core(bed.volume)->counters[TUX3_COUNT_OVERDRAFTS]) - found;
+	atomic64_set(&tux3_core(bed.volume)->counters[TUX3_COUNT_OVERDRAFTS], 0);	/* or bed_free() fails */
+	tux3_node_put(a, 1);
+	tux3_node_put(b, 1);
+	bed_free(&bed);
+	return found;
+}
+
+static void test_costs(void **state)
+{
+	assert_int_equal(overdrafts(true, SPACE_RIGHT), 0);
+	assert_true(overdrafts(true, SPACE_CHEAP_EXTENTS) > 0);
+	assert_int_equal(overdrafts(false, SPACE_RIGHT), 0);
+	assert_true(overdrafts(false, SPACE_CHEAP_ITEMS) > 0);
+}
+
 /* ---- limits ---- */
 
 static void test_full_volume(void **state)
@@ -485,6 +522,7 @@ int main(void)
 		cmocka_unit_test(test_freshness),
 		cmocka_unit_test(test_too_large),
 		cmocka_unit_test(test_many_extents),
+		cmocka_unit_test(test_costs),
 		cmocka_unit_test(test_full_volume),
 		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_collapse),
