@@ -632,7 +632,7 @@ static void delta_set_batches(struct volume *vol)
 	u64 bytes = READ_ONCE(vol->pace.commit_bytes) / share;
 	u64 changes = min_t(u64, vol->opts.overlay_entries / share, bytes / max_t(u64, READ_ONCE(vol->pace.change_bytes), 1));
 
-	if (!delta->thread)
+	if (vol->opts.manual)
 		bytes = changes = 1;
 	WRITE_ONCE(delta->bytes_batch, clamp_t(u64, bytes, 1, BYTES_BATCH_MAX));
 	WRITE_ONCE(delta->changes_batch, clamp_t(u64, changes, 1, CHANGES_BATCH_MAX));
@@ -1128,6 +1128,7 @@ int delta_start(struct volume *vol)
 	if (vol->opts.read_only || vol->opts.manual)
 		return 0;
 	atomic_set(&delta->stopping, 0);
+	delta_set_batches(vol);
 	delta->thread = kthread_run(delta_thread, vol, "tux3-back");
 	if (IS_ERR(delta->thread)) {
 		int err = PTR_ERR(delta->thread);
@@ -1135,7 +1136,6 @@ int delta_start(struct volume *vol)
 		delta->thread = NULL;
 		return err;
 	}
-	delta_set_batches(vol);
 	return 0;
 }
 

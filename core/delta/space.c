@@ -584,7 +584,7 @@ static s64 space_new_credit(struct volume *vol)
 {
 	s64 share = atomic64_read(&vol->space.balance) / (CREDIT_SHARE * (s64)num_possible_cpus());
 
-	return vol->delta.thread && share >= CREDIT_MIN ? min_t(s64, share, CREDIT_MAX) : 0;
+	return !vol->opts.manual && share >= CREDIT_MIN ? min_t(s64, share, CREDIT_MAX) : 0;
 }
 
 static bool space_sub(atomic64_t *from, s64 blocks, s64 floor)
