@@ -976,7 +976,7 @@ static const struct family families[] = {
 	  { .least.intents = 2, MOUNT_MS } },
 	{ "quota", "users and groups at their limits, which change", quota_params, quota_live, { MOUNT_MS } },
 	{ "remap", "contents of files that swap, parts of files taken out and put in", remap_params, remap_live,
-	  { .least.remaps = 8, MOUNT_MS } },
+	  { .least.remaps = 1, MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */
