@@ -148,6 +148,16 @@ static int exchange_locked(struct file *file1, struct file *file2, const struct 
 	return err;
 }
 
+/* What security modules and those who fill files on demand say of reading and writing this part. */
+static int verify_area(struct file *file, u64 offset, const struct tux3_ioc_exchange *args)
+{
+	u64 size = i_size_read(file_inode(file)), len = args->flags & EXCHANGE_TO_EOF ? size - min(size, offset) : args->length;
+
+	if (offset > LLONG_MAX || len > LLONG_MAX)
+		return -EINVAL;
+	return remap_verify_area(file, offset, len, true);
+}
+
 static int exchange_files(struct file *file1, struct file *file2, const struct tux3_ioc_exchange *args, const u64 *fresh)
 {
 	struct inode *inode1 = file_inode(file1), *inode2 = file_inode(file2);
@@ -162,6 +172,10 @@ static int exchange_files(struct file *file1, struct file *file2, const struct t
 	err = check_file(file1);
 	if (!err)
 		err = check_file(file2);
+	if (!err)
+		err = verify_area(file1, args->offset1, args);
+	if (!err)
+		err = verify_area(file2, args->offset2, args);
 	if (err)
 		return err;
 	exchange.inode[0] = core_of(inode1);
@@ -196,7 +210,6 @@ static int ioctl_exchange(struct file *file2, const struct tux3_ioc_exchange *ar
 	return err;
 }
 
-/* What is stored through mappings from now on is noticed: a commit takes the right to it away. */
 static int ioctl_start_commit(struct file *file, struct tux3_ioc_commit __user *user)
 {
 	struct inode *inode = file_inode(file);
@@ -205,13 +218,19 @@ static int ioctl_start_commit(struct file *file, struct tux3_ioc_commit __user *
 	int err = check_file(file);
 	u32 i;
 
+	if (!err)
+		err = mnt_want_write_file(file);	/* it may get blocks for what was inline */
 	if (err)
 		return err;
-	if (mapping_writably_mapped(inode->i_mapping))
-		err = file_fsync(file, 0, LLONG_MAX, 0);
+	inode_lock(inode);
+	err = check_inode(inode);
+	if (!err)
+		err = data_start_commit(core_of(inode), &remap_ops, words);
+	node_pull(inode);
+	inode_unlock(inode);
+	mnt_drop_write_file(file);
 	if (err)
 		return err;
-	data_freshness(core_of(inode), words);
 	for (i = 0; i < EXCHANGE_FRESH_WORDS; i++)
 		args.fresh[i] = words[i];
 	return copy_to_user(user, &args, sizeof(args)) ? -EFAULT : 0;

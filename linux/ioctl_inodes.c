@@ -55,6 +55,8 @@ static int tell_inodes(struct volume *vol, struct tux3_ioc_inodes_header *header
 			return -EFAULT;
 		header->count += n;
 		header->ino = ino;
+		if (fatal_signal_pending(current))
+			break;
 	}
 	return 0;
 }

@@ -992,7 +992,7 @@ int file_redirty_strays(struct tux3_node *node)
 
 static s64 front_bytes(struct volume *vol)
 {
-	return delta_dirty_bytes(&vol->delta, READ_ONCE(vol->delta.front) & 1);
+	return delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1);
 }
 
 /*

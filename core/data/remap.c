@@ -182,7 +182,9 @@ static int remap_read(struct data_remap *remap, struct remap_side *side, const s
 			};
 			extent.count = min_t(u64, extent.count, run_max(run.flags));
 			run.count = extent.count;
-			err = side_add_run(side, &run, csums);
+			/* What was preallocated behind the end of the file moves, too. */
+			err = run.block + run.count - 1 > TUX3_SIZE_MAX >> vol->block_shift ? -EFBIG :
+			      side_add_run(side, &run, csums);
 		}
 		block += extent.count;
 		if (!err)
@@ -429,7 +431,7 @@ static int exchange_written(struct data_remap *remap, const struct exchange_plan
 	return err || end == plan->count ? err : exchange_part(remap, plan, end, plan->count - end);
 }
 
-void data_freshness(struct tux3_inode *inode, u64 *words)
+static void data_freshness(struct tux3_inode *inode, u64 *words)
 {
 	struct tux3_attr attr;
 
@@ -440,6 +442,15 @@ void data_freshness(struct tux3_inode *inode, u64 *words)
 	words[3] = attr.change;
 	words[4] = (u64)attr.mtime.sec * 1000000000 + attr.mtime.nsec;
 	words[5] = (u64)attr.ctime.sec * 1000000000 + attr.ctime.nsec;
+}
+
+int data_start_commit(struct tux3_inode *inode, const struct data_remap_ops *ops, u64 *words)
+{
+	int err = remap_settle(inode, ops);
+
+	if (!err)
+		data_freshness(inode, words);
+	return err;
 }
 
 static bool is_fresh(const struct data_exchange *exchange)
@@ -473,7 +484,6 @@ static int exchange_run(const struct data_exchange *exchange, const struct excha
 
 int data_exchange(const struct data_exchange *exchange)
 {
-	bool was_inline = READ_ONCE(exchange->inode[1]->attr.flags) & TUX3_ATTR_INLINE;
 	struct exchange_plan plan;
 	int err = is_fresh(exchange) ? exchange_make_plan(exchange, &plan) : -EBUSY;
 
@@ -482,8 +492,8 @@ int data_exchange(const struct data_exchange *exchange)
 	err = remap_prepare(exchange->inode, exchange->ops, plan.block, plan.count);
 	if (err)
 		return err;
-	/* Stores through mappings may have come in between; to get a block is a change, too. */
-	err = was_inline || is_fresh(exchange) ? exchange_run(exchange, &plan) : -EBUSY;
+	/* Stores through mappings may have come in between. */
+	err = is_fresh(exchange) ? exchange_run(exchange, &plan) : -EBUSY;
 	remap_unlock(exchange->inode, exchange->ops);
 	return err;
 }

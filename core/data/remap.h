@@ -83,7 +83,7 @@ struct data_exchange {
 	struct tux3_inode *inode[2];
 	u64 offset[2], len;		/* bytes */
 	u32 flags;
-	const u64 *fresh;		/* data_freshness() of inode[1] must still be that, or -EBUSY; NULL: any */
+	const u64 *fresh;		/* what data_start_commit() said of inode[1] must still be so, or -EBUSY; NULL: any */
 	const struct data_remap_ops *ops;
 };
 
@@ -99,11 +99,13 @@ static inline unsigned int data_exchange_first(const struct tux3_inode *a, const
 }
 
 /*
- * What a file is now, for who wants to exchange something with it if it has not changed by then.  The host has seen to it that
- * stores through mappings are noticed from now on (settle).
+ * What a file is now, for who wants to exchange something with it if it has not changed by then.  What was changed of it is
+ * committed, really, not put ahead as by an fsync: a commit takes the right to store through mappings away, so that each store
+ * from now on is noticed.  And it is no longer inline, for getting blocks is a change, too.  Locked against writes as for
+ * data_exchange().
  */
 #define EXCHANGE_FRESH_WORDS	6u
-void data_freshness(struct tux3_inode *inode, u64 *words);
+int data_start_commit(struct tux3_inode *inode, const struct data_remap_ops *ops, u64 *words);
 
 /*
  * Bytes [from, from + len) are taken out, and what follows them comes there: whole blocks, that end within the file.  Or so many

@@ -216,7 +216,7 @@ static bool delta_is_large(struct volume *vol, u64 target)
 	struct delta_state *delta = &vol->delta;
 
 	return delta->thread && READ_ONCE(delta->front) == target && !READ_ONCE(delta->paused) &&
-	       delta_dirty_bytes(delta, target & 1) >= LARGE_BYTES;
+	       delta_dirty_bytes_sum(delta, target & 1) >= LARGE_BYTES;
 }
 
 /*

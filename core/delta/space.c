@@ -602,7 +602,7 @@ bool space_charge(struct volume *vol, struct delta_cpu *cpu, u64 blocks, unsigne
 
 	if (likely(atomic64_read(&cpu->credit) >= (s64)blocks && space_sub(&cpu->credit, blocks, 0)))
 		return true;
-	credit = space_new_credit(vol);
+	credit = blocks <= CREDIT_MAX ? space_new_credit(vol) : 0;
 	if (credit && space_sub(&vol->space.balance, blocks + credit, 0)) {
 		atomic64_add(credit, &cpu->credit);
 		return true;
@@ -617,7 +617,7 @@ void space_uncharge(struct volume *vol, struct delta_cpu *cpu, u64 blocks)
 
 	if (!blocks)
 		return;
-	if (credit > 0 && credit < 2 * CREDIT_MAX)
+	if (credit > 0 && credit + blocks < 2 * CREDIT_MAX)
 		atomic64_add(blocks, &cpu->credit);
 	else
 		atomic64_add(blocks, &vol->space.balance);
@@ -655,6 +655,8 @@ bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 	bool unified = !vol->tree.dirty_count && !vol->log.length;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (left < 0 && space_collect_credit(vol))
+		left = atomic64_read(&vol->space.balance);
 	if (left >= 0 || (first && (left >= -(s64)vol->space.frees - price || unified))) {
 		*charged += price;
 		space_note_slice(vol);

@@ -173,7 +173,7 @@ static int capture_data(struct tux3_inode *inode, struct intent_request *request
 /* What committing the front delta takes, in bytes, by a guess. */
 static s64 front_load(struct volume *vol, u64 front)
 {
-	return delta_dirty_bytes(&vol->delta, front & 1) + delta_changes(&vol->delta, front & 1) * PACE_CHANGE_BYTES;
+	return delta_dirty_bytes_sum(&vol->delta, front & 1) + delta_changes_sum(&vol->delta, front & 1) * PACE_CHANGE_BYTES;
 }
 
 static bool commit_is_heavy(struct volume *vol)

@@ -241,6 +241,13 @@ static bool chain_stop_torn(struct log_chain *chain)
 	       le64_to_cpu(block->addr) == chain->stop.addr && le64_to_cpu(block->seq) == chain->stop.seq;
 }
 
+/* Can the number be of a block that was written after the other?  The first commit after a cut is followed by a jump. */
+static bool log_is_later(u64 seq, u64 later)
+{
+	return later > seq && (later - seq <= LOG_LATER_MAX ||
+			       (later - seq >= LOG_SKIP_CUT && later - seq - LOG_SKIP_CUT <= LOG_SKIP + LOG_LATER_MAX));
+}
+
 /*
  * Where several blocks in a row are damaged: those that follow on the disk are mostly of the log.  A number above the one
  * that is missing, at the beginning of a commit, means that the missing one was durable before.  Not one that is far above:
@@ -257,8 +264,7 @@ static bool chain_found_near(struct log_chain *chain)
 	for (; addr < end && unreadable < 16; addr++) {
 		block = log_reader_block(&chain->reader, addr, U64_MAX, &err);
 		unreadable += !!err;
-		if (block && le64_to_cpu(block->seq) > chain->stop.seq &&
-		    le64_to_cpu(block->seq) - chain->stop.seq <= LOG_LATER_MAX && !le32_to_cpu(block->index))
+		if (block && !le32_to_cpu(block->index) && log_is_later(chain->stop.seq, le64_to_cpu(block->seq)))
 			return true;
 	}
 	return false;

@@ -333,6 +333,28 @@ static void the_last_log_block_is_damaged(void **state)
 	bed_free(&bed);
 }
 
+/* The numbers jump behind the first commit after a cut: what comes then tells all the same that it was there. */
+static void the_first_commit_after_a_cut_is_damaged(void **state)
+{
+	u64 log[FILES + 1];
+	struct bed bed = crashed_bed(log);
+
+	damage(&bed, log[5], 1);
+	assert_refused(&bed, log[5]);
+	bed.opts.cut_log = true;
+	bed_open(&bed);
+	bed.opts.cut_log = false;
+	make_file(&bed, 5);
+	make_file(&bed, 6);
+	tux3_abandon(bed.volume);
+	damage(&bed, log[6], 1);	/* by a detour; made when the volume was opened */
+	assert_refused(&bed, log[5]);
+	bed.opts.cut_log = true;
+	bed_open(&bed);
+	assert_files(&bed, 5);
+	bed_free(&bed);
+}
+
 /* A whole log block whose number is higher by more, somewhere behind the end. */
 static void put_forged(struct bed *bed, u64 last, u64 addr, u64 more)
 {
@@ -383,6 +405,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_number_that_is_too_high_is_forged),
+		cmocka_unit_test(the_first_commit_after_a_cut_is_damaged),
 		cmocka_unit_test(the_end_cannot_be_read),
 		cmocka_unit_test(the_first_block_cannot_be_read),
 		cmocka_unit_test(data_of_the_last_commit),

@@ -463,6 +463,15 @@ static void test_insert(void **state)
 	assert_int_equal(tux3_fallocate(a, FALLOC_FL_INSERT_RANGE, 1, BLOCK), -EINVAL);
 	assert_int_equal(tux3_fallocate(a, FALLOC_FL_INSERT_RANGE, 2 * BLOCK, BLOCK), -EINVAL);
 	assert_int_equal(tux3_fallocate(a, FALLOC_FL_INSERT_RANGE, 0, TUX3_SIZE_MAX & ~(u64)(BLOCK - 1)), -EFBIG);
+	/* Nor does what was preallocated behind the end go beyond the largest block. */
+	assert_ok(tux3_fallocate(b, FALLOC_FL_KEEP_SIZE, (TUX3_SIZE_MAX & ~(u64)(BLOCK - 1)) - BLOCK, BLOCK));
+	assert_int_equal(tux3_fallocate(b, FALLOC_FL_INSERT_RANGE, 0, 2 * BLOCK), -EFBIG);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_fallocate(b, FALLOC_FL_INSERT_RANGE, 0, BLOCK));
+	assert_ok(tux3_fallocate(b, FALLOC_FL_COLLAPSE_RANGE, 0, BLOCK));
+	expect(b, "x", 20);
+	tux3_node_put(b, 1);
+	b = file(&bed, "/c", "x", 20);
 	assert_ok(tux3_fallocate(a, FALLOC_FL_INSERT_RANGE, BLOCK, 2 * BLOCK));
 	expect(a, "a..b", 3 * BLOCK + 9);
 	put(a, 1, "x", BLOCK);

@@ -93,10 +93,10 @@ int tux3_start_commit(struct tux3_node *file2, struct tux3_freshness *fresh)
 {
 	int err;
 
-	down_read(&file2->lock);
+	down_write(&file2->lock);
 	err = check_file(file2);
 	if (!err)
-		data_freshness(&file2->inode, (u64 *)fresh->word);
-	up_read(&file2->lock);
+		err = data_start_commit(&file2->inode, &remap_ops, (u64 *)fresh->word);
+	up_write(&file2->lock);
 	return err;
 }
