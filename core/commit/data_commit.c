@@ -265,7 +265,7 @@ static int data_commit_cut(struct data_commit *dc, u64 block)
 static int data_commit_removed(struct data_commit *dc)
 {
 	const struct rb_root *removed = &dc->inode->slot[dc->delta & 1].removed;
-	struct file_range *range;
+	struct inode_range *range;
 	int err = 0;
 
 	/* The set is that of the back delta: nobody changes it. */
@@ -286,7 +286,7 @@ static int data_commit_removed(struct data_commit *dc)
 
 static int data_commit_prealloc(struct data_commit *dc)
 {
-	struct file_range *range;
+	struct inode_range *range;
 	u32 run;
 	u64 addr;
 	int err = 0;

@@ -314,7 +314,7 @@ static void data_remove_extra(struct delta_op *op, struct tux3_inode *inode, u64
 
 int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count)
 {
-	struct file_range *add = kmalloc(sizeof(*add), GFP_NOFS), *cut = kmalloc(sizeof(*cut), GFP_NOFS);
+	struct inode_range *add = kmalloc(sizeof(*add), GFP_NOFS), *cut = kmalloc(sizeof(*cut), GFP_NOFS);
 	struct inode_slot *slot = &inode->slot[op->delta & 1];
 
 	if (!add || !cut) {
@@ -351,7 +351,7 @@ int data_cut_wait(struct tux3_inode *inode)
 
 int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes)
 {
-	struct file_range *add = kmalloc(sizeof(*add), GFP_NOFS);
+	struct inode_range *add = kmalloc(sizeof(*add), GFP_NOFS);
 	struct inode_slot *slot = &inode->slot[op->delta & 1];
 
 	if (!add)

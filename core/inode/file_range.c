@@ -11,34 +11,34 @@ static u64 range_end(u64 block, u64 count)
 	return count > DATA_END - block ? DATA_END : block + count;
 }
 
-static u64 range_stop(const struct file_range *range)
+static u64 range_stop(const struct inode_range *range)
 {
 	return range_end(range->block, range->count);
 }
 
-static struct file_range *range_of(struct rb_node *node)
+static struct inode_range *range_of(struct rb_node *node)
 {
-	return node ? rb_entry(node, struct file_range, node) : NULL;
+	return node ? rb_entry(node, struct inode_range, node) : NULL;
 }
 
-struct file_range *file_ranges_first(const struct rb_root *ranges)
+struct inode_range *file_ranges_first(const struct rb_root *ranges)
 {
 	return range_of(rb_first(ranges));
 }
 
-struct file_range *file_ranges_next(struct file_range *range)
+struct inode_range *file_ranges_next(struct inode_range *range)
 {
 	return range_of(rb_next(&range->node));
 }
 
 /* The first range that ends at or after block: the ends are in the order of the ranges. */
-static struct file_range *range_from(const struct rb_root *ranges, u64 block)
+static struct inode_range *range_from(const struct rb_root *ranges, u64 block)
 {
 	struct rb_node *node = ranges->rb_node;
-	struct file_range *found = NULL;
+	struct inode_range *found = NULL;
 
 	while (node) {
-		struct file_range *range = range_of(node);
+		struct inode_range *range = range_of(node);
 
 		if (range_stop(range) >= block) {
 			found = range;
@@ -50,7 +50,7 @@ static struct file_range *range_from(const struct rb_root *ranges, u64 block)
 	return found;
 }
 
-static void range_insert(struct rb_root *ranges, struct file_range *new, u64 block, u64 count)
+static void range_insert(struct rb_root *ranges, struct inode_range *new, u64 block, u64 count)
 {
 	struct rb_node **link = &ranges->rb_node, *parent = NULL;
 
@@ -64,7 +64,7 @@ static void range_insert(struct rb_root *ranges, struct file_range *new, u64 blo
 	rb_insert_color(&new->node, ranges);
 }
 
-static void range_drop(struct rb_root *ranges, struct file_range *range)
+static void range_drop(struct rb_root *ranges, struct inode_range *range)
 {
 	rb_erase(&range->node, ranges);
 	kfree(range);
@@ -72,7 +72,7 @@ static void range_drop(struct rb_root *ranges, struct file_range *range)
 
 bool file_ranges_find(const struct rb_root *ranges, u64 block, u64 *count)
 {
-	struct file_range *range = range_from(ranges, block);
+	struct inode_range *range = range_from(ranges, block);
 
 	if (range && range_stop(range) == block)
 		range = file_ranges_next(range);
@@ -84,9 +84,9 @@ bool file_ranges_find(const struct rb_root *ranges, u64 block, u64 *count)
 	return false;
 }
 
-struct file_range *file_ranges_add(struct rb_root *ranges, u64 block, u64 count, struct file_range *spare)
+struct inode_range *file_ranges_add(struct rb_root *ranges, u64 block, u64 count, struct inode_range *spare)
 {
-	struct file_range *range = range_from(ranges, block), *next;
+	struct inode_range *range = range_from(ranges, block), *next;
 	u64 end = range_end(block, count);
 
 	if (!range || range->block > end) {
@@ -105,9 +105,9 @@ struct file_range *file_ranges_add(struct rb_root *ranges, u64 block, u64 count,
 	return spare;
 }
 
-struct file_range *file_ranges_cut(struct rb_root *ranges, u64 block, u64 count, struct file_range *spare)
+struct inode_range *file_ranges_cut(struct rb_root *ranges, u64 block, u64 count, struct inode_range *spare)
 {
-	struct file_range *range = range_from(ranges, block), *next;
+	struct inode_range *range = range_from(ranges, block), *next;
 	u64 end = range_end(block, count);
 
 	for (; range && range->block < end; range = next) {
@@ -135,7 +135,7 @@ struct file_range *file_ranges_cut(struct rb_root *ranges, u64 block, u64 count,
 
 void file_ranges_free(struct rb_root *ranges)
 {
-	struct file_range *range, *next;
+	struct inode_range *range, *next;
 	u32 n = 0;
 
 	rbtree_postorder_for_each_entry_safe(range, next, ranges, node) {

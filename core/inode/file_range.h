@@ -7,7 +7,7 @@
 
 #include "core/env.h"
 
-struct file_range {
+struct inode_range {
 	struct rb_node node;	/* by block */
 	u64 block;
 	u64 count;		/* ~0: everything from block on */
@@ -18,10 +18,10 @@ bool file_ranges_find(const struct rb_root *ranges, u64 block, u64 *count);
 /*
  * Add or take away blocks.  spare: a range from kmalloc that may be used up; returned if it was not.
  */
-struct file_range *file_ranges_add(struct rb_root *ranges, u64 block, u64 count, struct file_range *spare);
-struct file_range *file_ranges_cut(struct rb_root *ranges, u64 block, u64 count, struct file_range *spare);
-struct file_range *file_ranges_first(const struct rb_root *ranges);
-struct file_range *file_ranges_next(struct file_range *range);
+struct inode_range *file_ranges_add(struct rb_root *ranges, u64 block, u64 count, struct inode_range *spare);
+struct inode_range *file_ranges_cut(struct rb_root *ranges, u64 block, u64 count, struct inode_range *spare);
+struct inode_range *file_ranges_first(const struct rb_root *ranges);
+struct inode_range *file_ranges_next(struct inode_range *range);
 void file_ranges_free(struct rb_root *ranges);
 
 #endif

@@ -48,7 +48,7 @@ static void assert_balanced(const struct rb_root *root, u64 count)
 static void ranges_match(const struct rb_root *ranges, const bool *model)
 {
 	u64 before = 0, block, count, n = 0;
-	struct file_range *range;
+	struct inode_range *range;
 	bool first = true;
 
 	for (range = file_ranges_first(ranges); range; range = file_ranges_next(range)) {
@@ -80,7 +80,7 @@ static void test_ranges_against_a_model(void **state)
 	for (i = 0; i < 4000; i++) {
 		u64 block = bed_random(&random) % MODEL_BLOCKS;
 		bool add = bed_random(&random) % 16 < (i % 1000 < 500 ? 11 : 5), to_end = bed_random(&random) % 64 == 0;
-		struct file_range *spare = malloc(sizeof(*spare));
+		struct inode_range *spare = malloc(sizeof(*spare));
 
 		count = to_end ? DATA_END : 1 + bed_random(&random) % (bed_random(&random) % 8 ? 4 : 60);
 		if (!to_end)
@@ -103,10 +103,10 @@ static void test_many_ranges(void **state)
 	u64 i, count;
 
 	for (i = 0; i < 80000; i++)
-		assert_null(file_ranges_add(&ranges, i * 48271 % 80000 * 2, 1, malloc(sizeof(struct file_range))));
+		assert_null(file_ranges_add(&ranges, i * 48271 % 80000 * 2, 1, malloc(sizeof(struct inode_range))));
 	assert_balanced(&ranges, 80000);
 	for (i = 0; i < 80000; i++) {
-		struct file_range *spare = malloc(sizeof(*spare));
+		struct inode_range *spare = malloc(sizeof(*spare));
 
 		assert_ptr_equal(file_ranges_add(&ranges, i * 48271 % 80000 * 2 + 1, 1, spare), spare);
 		free(spare);

@@ -439,7 +439,7 @@ static void test_a_commit_looks_at_the_books(void **state)
 
 /* ---- what a delta leaves of an inode ---- */
 
-static struct file_range range = { .block = 3, .count = 1 };
+static struct inode_range range = { .block = 3, .count = 1 };
 
 static void leave_frozen(struct inode_slot *slot) { slot->frozen = true; }
 static void leave_taken(struct inode_slot *slot) { slot->taken = true; }

@@ -38,6 +38,9 @@ if fresh; then
 	for name in rules refusals freshness; do
 		check "$name" python3 $PROGRAM $name "$MNT"
 	done
+	mount -o remount,fsync=ahead "$MNT"
+	check "freshness where an fsync goes ahead" python3 $PROGRAM freshness "$MNT"
+	mount -o remount,fsync=auto "$MNT"
 	check "stores beside exchanges" python3 $PROGRAM beside "$MNT" mmap
 	check "direct I/O beside exchanges" python3 $PROGRAM beside "$MNT" direct
 	for seed in 1 2 3 4; do
