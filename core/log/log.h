@@ -14,9 +14,8 @@ struct volume;
 struct tree_key;
 
 #define LOG_BYTES_MAX		(32u << 20)	/* writers wait when the log is longer */
-#define LOG_SKIP		(1u << 30)	/* more than the log ever has blocks */
-#define LOG_LATER_MAX		(2 * (u64)LOG_SKIP)	/* a block whose number is higher by more is not of this log */
-#define LOG_SKIP_CUT		(3u * LOG_SKIP)	/* after a cut, and a random part of LOG_SKIP more: see replay_set_end() */
+#define LOG_SKIP		(1u << 24)	/* more than the log ever has blocks */
+#define LOG_LATER_MAX		(1ULL << 32)	/* a block whose number is higher by more is not of this log: skip has 32 bits */
 #define LOG_MERGE_BYTES	round_up(sizeof(struct disk_record) + sizeof(struct record_merge), 8)
 #define LOG_EXTENT_BLOCKS 1024u	/* blocks in one EXTENT_MAP record */
 

@@ -199,8 +199,15 @@ static int chain_read_commit(struct log_chain *chain)
 	return 1;
 }
 
-/* Is there a later commit, reached from the block behind the one that is missing? */
-static bool chain_found_behind(struct log_chain *chain)
+/* A whole block of this log is there, though the one at stop is not. */
+static void chain_note_later(struct log_chain *chain, const struct disk_log *block)
+{
+	chain->goes_on |= !le32_to_cpu(block->index);
+	chain->latest = max_t(u64, chain->latest, le64_to_cpu(block->seq));
+}
+
+/* Are there later commits, reached from the block behind the one that is missing? */
+static void chain_find_behind(struct log_chain *chain)
 {
 	struct log_place place = { chain->stop.after, chain->stop.after, chain->stop.seq + 1 };
 	const struct disk_log *block;
@@ -208,24 +215,18 @@ static bool chain_found_behind(struct log_chain *chain)
 	int err;
 
 	if (!apply_blocks_valid(chain->reader.vol, place.addr, 1))
-		return false;
+		return;
 	block = log_reader_block(&chain->reader, place.addr, place.seq, &err);
 	while (block && left--) {
-		if (!le32_to_cpu(block->index))
-			return true;
+		chain_note_later(chain, block);
 		if (!apply_blocks_valid(chain->reader.vol, le64_to_cpu(block->next), 1) ||
 		    !apply_blocks_valid(chain->reader.vol, le64_to_cpu(block->after), 1))
-			return false;
+			return;
 		place.addr = le64_to_cpu(block->next);
 		place.after = le64_to_cpu(block->after);
 		place.seq = le64_to_cpu(block->seq) + 1 + le32_to_cpu(block->skip);
 		block = log_reader_follow(&chain->reader, &place, &at, &err);
-		if (block && !le32_to_cpu(block->index))
-			return true;
-		if (block)
-			block = log_reader_block(&chain->reader, at, U64_MAX, &err);
 	}
-	return false;
 }
 
 /* Is the missing block there, but not whole? */
@@ -241,22 +242,15 @@ static bool chain_stop_torn(struct log_chain *chain)
 	       le64_to_cpu(block->addr) == chain->stop.addr && le64_to_cpu(block->seq) == chain->stop.seq;
 }
 
-/* Can the number be of a block that was written after the other?  The first commit after a cut is followed by a jump. */
-static bool log_is_later(u64 seq, u64 later)
-{
-	return later > seq && (later - seq <= LOG_LATER_MAX ||
-			       (later - seq >= LOG_SKIP_CUT && later - seq - LOG_SKIP_CUT <= LOG_SKIP + LOG_LATER_MAX));
-}
-
 /*
  * Where several blocks in a row are damaged: those that follow on the disk are mostly of the log.  A number above the one
  * that is missing, at the beginning of a commit, means that the missing one was durable before.  Not one that is far above:
  * it is not of this log, but forged.
  */
-static bool chain_found_near(struct log_chain *chain)
+static void chain_find_near(struct log_chain *chain)
 {
 	struct volume *vol = chain->reader.vol;
-	u64 addr = chain->stop.addr, end = min_t(u64, addr + chain->reader.ahead_max, vol->total_blocks);
+	u64 addr = chain->stop.addr, end = min_t(u64, addr + chain->reader.ahead_max, vol->total_blocks), seq;
 	const struct disk_log *block;
 	u32 unreadable = 0;
 	int err;
@@ -264,10 +258,10 @@ static bool chain_found_near(struct log_chain *chain)
 	for (; addr < end && unreadable < 16; addr++) {
 		block = log_reader_block(&chain->reader, addr, U64_MAX, &err);
 		unreadable += !!err;
-		if (block && !le32_to_cpu(block->index) && log_is_later(chain->stop.seq, le64_to_cpu(block->seq)))
-			return true;
+		seq = block ? le64_to_cpu(block->seq) : 0;
+		if (block && !le32_to_cpu(block->index) && seq > chain->stop.seq && seq - chain->stop.seq <= LOG_LATER_MAX)
+			chain_note_later(chain, block);
 	}
-	return false;
 }
 
 int log_chain_read(struct log_chain *chain, struct volume *vol)
@@ -289,7 +283,9 @@ int log_chain_read(struct log_chain *chain, struct volume *vol)
 	if (err)
 		return err == -EUCLEAN ? -EIO : err;
 	chain->stop_torn = chain_stop_torn(chain);
-	chain->goes_on = chain_found_behind(chain) || chain_found_near(chain);
+	chain->latest = chain->stop.seq;
+	chain_find_behind(chain);
+	chain_find_near(chain);
 	return 0;
 }
 

@@ -68,6 +68,7 @@ struct log_chain {
 	int stop_err;			/* it could not be read */
 	bool stop_torn;			/* it is a log block with that number, but not whole */
 	bool goes_on;			/* though the block at stop is not there, later ones are */
+	u64 latest;			/* number of the latest of them; stop's, if none */
 	char why[300];			/* a sentence, where log_end_judge() refuses the log */
 };
 

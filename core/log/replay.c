@@ -294,9 +294,9 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 
 /*
  * Where the log goes on.  At next, unless that cannot be read, or there is something at after that a reader would take for
- * the next block; then at after.  Blocks behind the end may have the next numbers, so those are skipped.  After a cut so many that
- * what was cut off is not taken for a later part at the next crash; and not the same as after another cut at this place, whose
- * commits would go on behind the new one.
+ * the next block; then at after.  Blocks behind the end may have the next numbers, so those are skipped, and all up to the latest
+ * that is known: what a cut leaves out, or has left out here before, is never taken for a later part.  At random, so that what
+ * is not known of has no number that is given again.
  */
 static int replay_set_end(struct replay *replay)
 {
@@ -315,7 +315,9 @@ static int replay_set_end(struct replay *replay)
 	log->next_addr = detour ? end->after : end->addr;
 	log->after_addr = detour || chain->stop_err ? 0 : end->after;
 	log->next_seq = end->seq;
-	log->skip = chain->goes_on ? LOG_SKIP_CUT + get_random_u32() % LOG_SKIP : log->must_write ? LOG_SKIP : 0;
+	log->skip = 0;
+	if (log->must_write)
+		log->skip = min_t(u64, chain->latest - end->seq + LOG_SKIP + get_random_u32() % LOG_SKIP, U32_MAX);
 	err = range_list_add(&replay->log, end->addr, 1);
 	return err ? err : range_list_add(&replay->log, end->after, 1);
 }

@@ -240,7 +240,7 @@ static int log_restart(struct repair *repair)
 		if (!apply_blocks_valid(vol, *place[i], 1) || block_set_has(&repair->used, vol, *place[i]))
 			err = balloc_alloc(vol, BALLOC_LOG, 0, 1, 1, place[i], &len);
 	}
-	/* Where old, damaged and forged blocks have none: one that is less than LOG_LATER_MAX higher is taken for a later one. */
+	/* Where old, damaged and forged blocks have none: one that is at most LOG_LATER_MAX higher is taken for a later one. */
 	vol->log.next_seq = get_random_u64() >> 2;
 	vol->log.skip = 0;
 	/* All that was put off until the anchor is durable stays busy until the volume is closed. */

@@ -355,6 +355,36 @@ static void the_first_commit_after_a_cut_is_damaged(void **state)
 	bed_free(&bed);
 }
 
+/* Again and again at one place: what is written after the last cut is the end of the log, whatever the cuts left behind it. */
+static void the_log_is_cut_often(void **state)
+{
+	u64 log[FILES + 1];
+	struct bed bed = crashed_bed(log);
+	u32 turn;
+
+	damage(&bed, log[5], 1);
+	for (turn = 0; turn < 20; turn++) {
+		assert_refused(&bed, log[5]);
+		bed.opts.cut_log = true;
+		bed_open(&bed);
+		bed.opts.cut_log = false;
+		make_file(&bed, 5);
+		make_file(&bed, 6);
+		tux3_abandon(bed.volume);
+		bed_open(&bed);		/* not refused */
+		assert_files(&bed, 7);
+		make_file(&bed, 7);
+		tux3_abandon(bed.volume);
+		bed_open(&bed);
+		assert_files(&bed, 8);
+		tux3_abandon(bed.volume);
+		damage(&bed, log[6], 1);
+	}
+	bed.opts.cut_log = true;
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
 /* A whole log block whose number is higher by more, somewhere behind the end. */
 static void put_forged(struct bed *bed, u64 last, u64 addr, u64 more)
 {
@@ -406,6 +436,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_number_that_is_too_high_is_forged),
 		cmocka_unit_test(the_first_commit_after_a_cut_is_damaged),
+		cmocka_unit_test(the_log_is_cut_often),
 		cmocka_unit_test(the_end_cannot_be_read),
 		cmocka_unit_test(the_first_block_cannot_be_read),
 		cmocka_unit_test(data_of_the_last_commit),
