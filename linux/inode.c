@@ -230,7 +230,7 @@ static int new_number(struct inode *inode, struct inode *dir, bool is_dir)
 	struct tux3_inode *above = core_of(dir);
 	struct volume *vol = above->vol;
 	u64 ino;
-	int err = ialloc_new_in(above, is_dir, &ino);
+	int err = ialloc_new(above, is_dir, &ino);
 
 	if (err)
 		return err;

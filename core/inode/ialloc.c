@@ -20,7 +20,7 @@
  *  4. A number given back while its window is being filled must not stay set.  ialloc_free() counts
  *     such cases in frees_missed; who sees the count move fills the window again.
  *
- * A directory holds some numbers for its next files (ialloc_new_in()).
+ * A directory holds some numbers for its next files (ialloc_new()).
  *
  * Directories go to stretches of 32 numbers of which none is in use, each behind the one before, from the
  * highest number of the tree on; files to the next free number after their parent or its last child.
@@ -86,6 +86,30 @@ static struct ialloc_window *window_find(struct ialloc *ialloc, u64 index)
 		node = index < window->index ? node->rb_left : node->rb_right;
 	}
 	return NULL;
+}
+
+/* The first in memory with this index or a higher one. */
+static struct ialloc_window *window_from(struct ialloc *ialloc, u64 index)
+{
+	struct rb_node *node = ialloc->windows.rb_node;
+	struct ialloc_window *found = NULL;
+
+	lockdep_assert_held(&ialloc->lock);
+	while (node) {
+		struct ialloc_window *window = rb_entry(node, struct ialloc_window, node);
+
+		if (window->index >= index)
+			found = window;
+		node = window->index >= index ? node->rb_left : node->rb_right;
+	}
+	return found;
+}
+
+static struct ialloc_window *window_next(struct ialloc_window *window)
+{
+	struct rb_node *node = rb_next(&window->node);
+
+	return node ? rb_entry(node, struct ialloc_window, node) : NULL;
 }
 
 static void window_insert(struct ialloc *ialloc, struct ialloc_window *window)
@@ -351,17 +375,13 @@ static int ialloc_find_next_dir(struct volume *vol, u64 *next)
 	return 0;
 }
 
-int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino)
+static int ialloc_new_dir(struct volume *vol, u64 parent, u64 *ino)
 {
 	struct ialloc *ialloc = &vol->ialloc;
 	u64 next = 0;
 	int err;
 
 	mutex_lock(&ialloc->lock);
-	if (!is_dir) {
-		err = ialloc_search(vol, (hint ? hint : parent) + 1, 1, ino);
-		goto out;
-	}
 	if (!ialloc->next_dir) {
 		mutex_unlock(&ialloc->lock);
 		err = ialloc_find_next_dir(vol, &next);
@@ -448,14 +468,14 @@ static void number_free(struct ialloc *ialloc, u64 ino)
 		number_unhold(ialloc, window, bit);
 }
 
-int ialloc_new_in(struct tux3_inode *dir, bool is_dir, u64 *ino)
+int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino)
 {
 	struct ialloc *ialloc = &dir->vol->ialloc;
 	u64 child, count = 0;
 	int err;
 
 	if (is_dir)
-		return ialloc_new(dir->vol, dir->ino, 0, true, ino);
+		return ialloc_new_dir(dir->vol, dir->ino, ino);
 	do {
 		if (child_take(dir, ino))
 			return 0;
@@ -579,14 +599,12 @@ u32 ialloc_held(struct volume *vol, u64 from, u64 *numbers, u32 max)
 {
 	struct ialloc *ialloc = &vol->ialloc;
 	struct ialloc_window *window;
-	struct rb_node *node;
 	u32 count = 0, bit;
 
 	mutex_lock(&ialloc->lock);
-	node = ialloc->held_total ? rb_first(&ialloc->windows) : NULL;
-	for (; node && count < max; node = rb_next(node)) {
-		window = rb_entry(node, struct ialloc_window, node);
-		if (!window->held_count || window->index < from >> WINDOW_SHIFT)
+	window = ialloc->held_total ? window_from(ialloc, from >> WINDOW_SHIFT) : NULL;
+	for (; window && count < max; window = window_next(window)) {
+		if (!window->held_count)
 			continue;
 		bit = window->index == from >> WINDOW_SHIFT ? from % WINDOW_NUMBERS : 0;
 		for (; count < max; bit++) {

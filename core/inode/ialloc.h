@@ -32,15 +32,11 @@ struct ialloc {
 void ialloc_init(struct volume *vol);
 void ialloc_exit(struct volume *vol);
 /*
- * A free number.  Files: the next after parent (or after the parent's last, hint, if not 0).  Directories: the start of
- * a free stretch of 32, so that their files get numbers next to them.  -ENOSPC when all 2^56 are used; -EIO.
+ * A free number for a child of dir.  Files: the next after dir, or after the last file of dir.  From the second file on dir takes
+ * some numbers at once: those of its next files cost no lock that others take.  Directories: the start of a free stretch of 32,
+ * so that their files get numbers next to them.  -ENOSPC when all 2^56 are used; -EIO.
  */
-int ialloc_new(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino);
-/*
- * The same for a child of dir, which remembers what its last file got, and from the second one on takes some numbers at once: those
- * of its next files cost no lock that others take.
- */
-int ialloc_new_in(struct tux3_inode *dir, bool is_dir, u64 *ino);
+int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino);
 /* What is left of these may be used again: nobody uses dir any more. */
 void ialloc_give_back(struct tux3_inode *dir);
 /* The number may be used again.  When it was in the tree: it has been held since before its items went from there. */

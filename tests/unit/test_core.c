@@ -201,7 +201,7 @@ static struct node *make(struct world *w, struct node *dir, const char *name, u3
 	struct node *node;
 	u64 ino;
 
-	assert_int_equal(ialloc_new_in(&dir->inode, S_ISDIR(mode), &ino), 0);
+	assert_int_equal(ialloc_new(&dir->inode, S_ISDIR(mode), &ino), 0);
 	node = node_alloc(w, ino);
 	node->inode.attr.mode = mode;
 	assert_int_equal(op_create(&dir->inode, name, strlen(name), &node->inode, NULL, 0), 0);
@@ -770,7 +770,7 @@ static void no_space_is_exact_and_removal_always_works(void **state)
 		u64 ino;
 
 		snprintf(name, sizeof(name), "a-rather-long-name-to-fill-the-volume-sooner-%d", made);
-		assert_int_equal(ialloc_new(w->vol, TUX3_INO_ROOT, 0, false, &ino), 0);
+		assert_int_equal(ialloc_new(&w->root->inode, false, &ino), 0);
 		node = node_alloc(w, ino);
 		node->inode.attr.mode = S_IFREG;
 		err = op_create(&w->root->inode, name, strlen(name), &node->inode, NULL, 0);

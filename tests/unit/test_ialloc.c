@@ -70,11 +70,21 @@ static void remove_inode(struct volume *vol, u64 ino)
 	tree_edit_end(vol);
 }
 
+/* hint: the number of the last file of parent, or 0.  Nothing is kept for the next one. */
+static int number_for(struct volume *vol, u64 parent, u64 hint, bool is_dir, u64 *ino)
+{
+	struct tux3_inode dir = { .vol = vol, .ino = parent, .child.counter = hint };
+	int err = ialloc_new(&dir, is_dir, ino);
+
+	ialloc_give_back(&dir);
+	return err;
+}
+
 static u64 new_number(struct volume *vol, u64 parent, u64 hint, bool is_dir)
 {
 	u64 ino;
 
-	check(!ialloc_new(vol, parent, hint, is_dir, &ino));
+	check(!number_for(vol, parent, hint, is_dir, &ino));
 	check(ino >= TUX3_INO_FIRST && ino <= TUX3_INO_MAX);
 	check(ialloc_test(vol, ino) == 1);
 	return ino;
@@ -287,7 +297,7 @@ static void test_memory_faults(void **unused)
 		forget(vol);
 		fixture_reopen(fixture, CACHE_BYTES);
 		env_fail_alloc_at(n);
-		err = ialloc_new(vol, 4999, 0, false, &ino);
+		err = number_for(vol, 4999, 0, false, &ino);
 		env_fail_alloc_at(0);
 		check(err == 0 || err == -ENOMEM);
 		check(ialloc_test(vol, 5000) == 1);
@@ -307,7 +317,7 @@ static int read_beside(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	struct volume *vol = &beside->vol;
 
 	if (beside_reads && !--beside_reads) {
-		check(!ialloc_new(vol, 4999, 0, false, &beside_ino));
+		check(!number_for(vol, 4999, 0, false, &beside_ino));
 		set_items(vol, beside_ino, TUX3_ITEM_ATTR, 1);
 		mutex_lock(&vol->delta.commit_mutex);
 		ialloc_settle(vol, beside_ino);
@@ -337,7 +347,7 @@ static void test_window_goes_while_filled(void **unused)
 	ops.read_many = NULL;
 	vol->dev->ops = &ops;
 	beside_reads = 50;
-	check(!ialloc_new(vol, 4999, 0, false, &ino));
+	check(!number_for(vol, 4999, 0, false, &ino));
 	vol->dev->ops = beside_ops;
 	check(!beside_reads && beside_ino == 5000);
 	check(ino == 8000);
@@ -367,7 +377,7 @@ static void *work(void *ctx)
 	for (i = 0; i < EACH; i++) {
 		u64 parent = TUX3_INO_FIRST + test_below(&random, 20 * WINDOW);
 
-		check(!ialloc_new(worker->vol, parent, 0, !test_below(&random, 100), &worker->numbers[i]));
+		check(!number_for(worker->vol, parent, 0, !test_below(&random, 100), &worker->numbers[i]));
 		if (!test_below(&random, 4)) {
 			ialloc_free(worker->vol, worker->numbers[i]);
 			i--;
@@ -429,7 +439,7 @@ static u64 new_child(struct tux3_inode *dir)
 {
 	u64 ino;
 
-	check(!ialloc_new_in(dir, false, &ino));
+	check(!ialloc_new(dir, false, &ino));
 	check(ialloc_test(dir->vol, ino) == 1);
 	return ino;
 }
@@ -479,7 +489,7 @@ static void *make_children(void *ctx)
 
 	test_in_thread = true;
 	for (i = 0; i < EACH; i++)
-		check(!ialloc_new_in(children->dir, false, &children->numbers[i]));
+		check(!ialloc_new(children->dir, false, &children->numbers[i]));
 	return NULL;
 }
 

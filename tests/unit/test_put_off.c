@@ -158,7 +158,7 @@ static struct node *make(struct bed *bed, const char *name)
 	struct node *node;
 	u64 ino;
 
-	assert_int_equal(ialloc_new_in(root, false, &ino), 0);
+	assert_int_equal(ialloc_new(root, false, &ino), 0);
 	node = node_alloc(bed, ino);
 	node->inode.attr.mode = S_IFREG | 0644;
 	node->inode.attr.size = (BLOCK + 1) * BLOCK_SIZE;

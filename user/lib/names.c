@@ -188,7 +188,7 @@ static int new_node(struct tux3_node *dir, u32 mode, struct tux3_node **nodep)
 {
 	struct volume *vol = dir->volume->vol;
 	u64 ino;
-	int err = ialloc_new_in(&dir->inode, S_ISDIR(mode), &ino);
+	int err = ialloc_new(&dir->inode, S_ISDIR(mode), &ino);
 
 	if (err)
 		return err;
