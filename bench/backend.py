@@ -11,8 +11,8 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import (ROOT, Row, describe_directory, kept, machine, need, print_config, print_goals, print_table,
-                    read_text, run as execute, write_json)
+from common import (ROOT, Row, describe_directory, embedding_program, kept, machine, need, print_config, print_goals,
+                    print_table, read_text, run as execute, write_json)
 
 PHASES = ("create", "unlink", "overwrite")
 COUNTS = ("enter_waits", "deltas", "data_blocks", "log_blocks", "node_blocks", "flushes", "records", "unifies")
@@ -33,9 +33,7 @@ def add_options(parser):
 
 def build(tree, out):
     """bench/backend.c of this tree with the library of that one."""
-    execute(["cc", "-std=gnu11", "-Wall", "-D_GNU_SOURCE", "-O2", f"-I{tree / 'user/lib'}", "-o", out,
-             ROOT / "bench/backend.c", tree / "build/libtux3.a", "-pthread", "-luring", "-lblkid"])
-    return out
+    return embedding_program("backend", tree / "build/libtux3.a", tree / "user/lib", out)
 
 
 def measure(command, image, sizes):

@@ -39,6 +39,13 @@ def c_program(name):
     return ROOT / "build/bench" / name
 
 
+def embedding_program(name, library, headers, out, *flags):
+    """bench/NAME.c with another libtux3.a, and the public headers of its tree."""
+    run(["cc", "-std=gnu11", "-Wall", "-D_GNU_SOURCE", "-O2", *flags, f"-I{headers}", "-o", out, ROOT / f"bench/{name}.c", library,
+         "-pthread", "-luring", "-lblkid"])
+    return out
+
+
 SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 

@@ -12,7 +12,8 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import ROOT, Row, machine, need, print_config, print_goals, print_table, run as execute, write_json
+from common import (ROOT, Row, embedding_program, machine, need, print_config, print_goals, print_table, run as execute,
+                    write_json)
 
 GOAL = 1.0
 LISTED = 100		# lines that so many of 1,000 operations write are named
@@ -27,10 +28,7 @@ def add_options(parser):
 def build():
     OUT.mkdir(parents=True, exist_ok=True)
     execute(["make", "-C", ROOT, "--no-print-directory", f"-j{os.cpu_count()}", "VARIANT=lines", "build/lines/libtux3.a"])
-    out = OUT / "lines"
-    execute(["cc", "-std=gnu11", "-Wall", "-D_GNU_SOURCE", "-O2", "-g", f"-I{ROOT / 'user/lib'}", "-o", out, ROOT / "bench/lines.c",
-             OUT / "libtux3.a", "-pthread", "-luring", "-lblkid"])
-    return out
+    return embedding_program("lines", OUT / "libtux3.a", ROOT / "user/lib", OUT / "lines", "-g")
 
 
 def places(program, addresses):

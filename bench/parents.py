@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from backend import commit_of
-from common import (BUILD, ROOT, Row, describe_directory, kept, machine, need, print_config, print_goals, print_table,
-                    read_text, run as execute, write_json)
+from common import (BUILD, ROOT, Row, describe_directory, embedding_program, kept, machine, need, print_config, print_goals,
+                    print_table, read_text, run as execute, write_json)
 
 PATCH = ROOT / "bench/parents.patch"
 PHASES = ("create", "bulkstat-warm", "bulkstat-cold", "unlink-cold", "create-again", "unlink-warm", "deliver", "remove")
@@ -46,9 +46,7 @@ def copy_without(tree):
 
 
 def build(tree, out):
-    execute(["cc", "-std=gnu11", "-Wall", "-D_GNU_SOURCE", "-O2", f"-I{tree / 'user/lib'}", "-o", out,
-             ROOT / "bench/parents.c", (BUILD if tree == ROOT else tree / "build") / "libtux3.a", "-pthread", "-luring", "-lblkid"])
-    return out
+    return embedding_program("parents", (BUILD if tree == ROOT else tree / "build") / "libtux3.a", tree / "user/lib", out)
 
 
 def measure(command, image, sizes):

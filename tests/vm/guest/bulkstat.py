@@ -7,7 +7,6 @@
 Each check is a line "ok NAME" or "FAILED NAME: why".
 """
 import ctypes
-import errno
 import fcntl
 import os
 import stat
@@ -16,28 +15,14 @@ import sys
 import threading
 import time
 
+import checks
+from checks import check, fails
+
 libc = ctypes.CDLL(None, use_errno=True)
 BULKSTAT = 0x8040587F
 HEADER, RECORD = "QIIII40x", "QQQQ qqqq IIII IIII IIII IIIHHHHHHQ48x".replace(" ", "")
 FIELDS = ("ino size blocks xflags atime mtime ctime btime gen uid gid projid atime_nsec mtime_nsec ctime_nsec btime_nsec "
           "blksize rdev cow ext nlink extents aextents version forkoff sick checked mode pad extents64").split()
-failures = 0
-
-
-def check(name, got, expected):
-    global failures
-    if got == expected:
-        print(f"ok {name}")
-    else:
-        failures += 1
-        print(f"FAILED {name}: {got!r} instead of {expected!r}")
-
-
-def fails(call, *args):
-    try:
-        return call(*args)
-    except OSError as err:
-        return errno.errorcode[err.errno]
 
 
 def call(fd, ino, wanted, flags=0, reserved=0):
@@ -185,7 +170,7 @@ def main():
     check("bulkstat: not for everybody", os.waitpid(child, 0)[1], 0)
     beside(fd, top, int(sys.argv[2]) if len(sys.argv) > 2 else 10)
     compare("bulkstat: at the end", fd, mount, 1024)
-    sys.exit(failures != 0)
+    sys.exit(checks.status())
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ import struct
 import subprocess
 import sys
 
+import checks
+from checks import check
+
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD, O_PATH = -100, 0o10000000
 MAX_HANDLE = 128
-failures = 0
 
 
 def handle(path):
@@ -66,15 +68,6 @@ def is_stale(mount, found):
         return False
     except OSError as err:
         return err.errno == errno.ESTALE or f"errno {err.errno}"
-
-
-def check(name, got, expected):
-    global failures
-    if got == expected:
-        print(f"ok {name}")
-    else:
-        failures += 1
-        print(f"FAILED {name}: {got!r} instead of {expected!r}")
 
 
 def again(mount, device):
@@ -129,7 +122,7 @@ def main():
                          ("too large", 1 << 60)):
         check(f"handle: {what}", is_stale(mount, (kind, struct.pack("<Q", number) + data[8:])), True)
     check("handle: cut short", is_stale(mount, (kind, data[:8])), True)
-    sys.exit(failures > 0)
+    sys.exit(checks.status())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@
 Each check is a line "ok NAME" or "FAILED NAME: why".  --calls-only: what XFS has, too.
 """
 import ctypes
-import errno
 import fcntl
 import os
 import struct
@@ -15,28 +14,14 @@ import subprocess
 import sys
 import threading
 
+import checks
+from checks import check, fails
+
 libc = ctypes.CDLL(None, use_errno=True)
 GETPARENTS, GETPARENTS_BY_HANDLE = 0xC028583E, 0xC040583F
 IOC_PATH = 0xC0000000 | 4144 << 16 | 0x98 << 8 | 2
 ROOT, DONE = 1, 2
 HANDLE = "IIHHIQ"
-failures = 0
-
-
-def check(name, got, expected):
-    global failures
-    if got == expected:
-        print(f"ok {name}")
-    else:
-        failures += 1
-        print(f"FAILED {name}: {got!r} instead of {expected!r}")
-
-
-def fails(call, *args):
-    try:
-        return call(*args)
-    except OSError as err:
-        return errno.errorcode[err.errno]
 
 
 def call(fd, cursor, size, handle=b"", iflags=0, reserved=0):
@@ -217,7 +202,7 @@ def main():
     calls(mount, top)
     if "--calls-only" not in sys.argv:
         ours(mount, top)
-    sys.exit(failures != 0)
+    sys.exit(checks.status())
 
 
 if __name__ == "__main__":

@@ -593,17 +593,6 @@ group_trim() {
 	checked_umount "umount after trimming"
 }
 
-group_handles() {
-	local output
-	fresh || { failed handles "no volume"; return; }
-	output=$(python3 tests/vm/guest/handles.py "$MNT" "$DEVICE" 2>&1)
-	echo "$output"
-	PASSED=$((PASSED + $(grep -c ^ok <<<"$output")))
-	FAILED=$((FAILED + $(grep -c ^FAILED <<<"$output")))
-	grep -q "Traceback" <<<"$output" && failed handles "the program did not come to its end"
-	checked_umount "umount after handles"
-}
-
 python_checks() {	# NAME SCRIPT ARGUMENTS...: a line "ok ..." or "FAILED ..." for each
 	local output name=$1
 	shift
@@ -613,6 +602,11 @@ python_checks() {	# NAME SCRIPT ARGUMENTS...: a line "ok ..." or "FAILED ..." fo
 	FAILED=$((FAILED + $(grep -c ^FAILED <<<"$output")))
 	grep -q "Traceback" <<<"$output" && failed "$name" "the program did not come to its end"
 	checked_umount "umount after $name"
+}
+
+group_handles() {
+	fresh || { failed handles "no volume"; return; }
+	python_checks handles tests/vm/guest/handles.py "$MNT" "$DEVICE"
 }
 
 group_parents() {
