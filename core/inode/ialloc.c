@@ -17,8 +17,8 @@
  *     the bitmap may be filled without the lock.  Held numbers are set in the bitmap of a filled window.
  *     A window stays while somebody reads the tree to fill it: another one may fill it first and hand out numbers, of
  *     which what was read does not know.
- *  4. A number given back while its window is being filled must not stay set.  ialloc_free() counts
- *     such cases in frees_missed; who sees the count move fills the window again.
+ *  4. A number given back while its window is being filled does not stay set: it is noted, and overrides what was read.
+ *     Nobody gets it before the window is filled.
  *
  * A directory holds some numbers for its next files (ialloc_new()).
  *
@@ -36,7 +36,6 @@
 #define WINDOW_LAST	(TUX3_INO_MAX >> WINDOW_SHIFT)
 #define DIR_STRETCH	32u
 #define FILL_ITEMS	48u	/* items of one inode looked at before skipping to the next inode */
-#define FILL_TRIES	8u
 #define LIMIT_TRIES	16u	/* windows looked at when one is added */
 
 struct ialloc_window {
@@ -48,7 +47,7 @@ struct ialloc_window {
 	u32 held_count;
 	u32 fillers;		/* threads that read the tree for it, without the lock: it stays */
 	bool filled;
-	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* filled; set: used */
+	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* filled: set, used; else: set, given back since */
 	unsigned long held[WINDOW_NUMBERS / BITS_PER_LONG];	/* used, though the tree may not say so */
 };
 
@@ -162,6 +161,8 @@ static void number_hold(struct ialloc *ialloc, struct ialloc_window *window, u32
 		window->held_count++;
 		ialloc->held_total++;
 	}
+	if (!window->filled)
+		__clear_bit(bit, window->bits);
 }
 
 /* The tree knows about this number.  May drop the window. */
@@ -227,7 +228,7 @@ static void window_take(struct ialloc *ialloc, struct ialloc_window *window, con
 	lockdep_assert_held(&ialloc->lock);
 	if (!window->filled) {
 		for (i = 0; i < ARRAY_SIZE(window->bits); i++)
-			window->bits[i] = found->bits[i] | window->held[i];
+			window->bits[i] = (found->bits[i] & ~window->bits[i]) | window->held[i];
 		window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
 	}
 	window->filled = true;
@@ -253,26 +254,16 @@ static int window_read(struct volume *vol, struct ialloc_window *window)
 {
 	struct ialloc *ialloc = &vol->ialloc;
 	struct ialloc_window *found;
-	u64 missed = ialloc->frees_missed;
-	u32 tries;
-	int err;
+	int err = -ENOMEM;
 
 	window->fillers++;
 	mutex_unlock(&ialloc->lock);
 	found = kzalloc(sizeof(*found), GFP_NOFS);
-	err = found ? 0 : -ENOMEM;
-	for (tries = 0; !err; tries++) {
+	if (found) {
 		found->index = window->index;
 		err = window_fill(vol, found);
-		mutex_lock(&ialloc->lock);
-		/* At worst, numbers given back just now stay used until the next mount. */
-		if (err || missed == ialloc->frees_missed || tries >= FILL_TRIES)
-			break;
-		missed = ialloc->frees_missed;
-		mutex_unlock(&ialloc->lock);
 	}
-	if (!found)
-		mutex_lock(&ialloc->lock);
+	mutex_lock(&ialloc->lock);
 	window->fillers--;
 	if (!err)
 		window_take(ialloc, window, found);
@@ -458,14 +449,13 @@ static void number_free(struct ialloc *ialloc, u64 ino)
 	u32 bit = ino % WINDOW_NUMBERS;
 
 	lockdep_assert_held(&ialloc->lock);
-	if (!window || !window->filled)
-		ialloc->frees_missed++;
-	if (window && window->filled && test_bit(bit, window->bits)) {
-		__clear_bit(bit, window->bits);
+	if (!window)
+		return;
+	if (!window->filled)
+		__set_bit(bit, window->bits);
+	else if (__test_and_clear_bit(bit, window->bits))
 		window->free++;
-	}
-	if (window)
-		number_unhold(ialloc, window, bit);
+	number_unhold(ialloc, window, bit);
 }
 
 int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino)

@@ -24,7 +24,6 @@ struct ialloc {
 	u64 count;			/* lock: windows in memory */
 	u64 windows_max;		/* that many, beside those of which the tree does not know all */
 	u64 held_total;			/* lock: numbers held, of all windows */
-	u64 frees_missed;		/* lock: numbers freed while their window was not in memory */
 	u64 settled[IALLOC_SETTLE_BATCH];	/* back end: numbers to be settled */
 	u32 settled_count;
 };

@@ -411,6 +411,9 @@ static void test_threads(void **unused)
 	}
 	/* The back end deletes inodes meanwhile. */
 	for (i = 0; i < 20 * WINDOW; i += 7 * 5) {
+		mutex_lock(&vol->delta.commit_mutex);
+		check(!ialloc_hold(vol, TUX3_INO_FIRST + i));
+		mutex_unlock(&vol->delta.commit_mutex);
 		remove_inode(vol, TUX3_INO_FIRST + i);
 		ialloc_free(vol, TUX3_INO_FIRST + i);
 	}
