@@ -15,12 +15,22 @@
 
 #include "tux3.h"
 
-static inline uint64_t now_ns(void)
+static inline uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+static inline uint64_t now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+static inline uint64_t thread_cpu_ns(void)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static inline double seconds_since(uint64_t begun_ns)
@@ -45,6 +55,13 @@ static inline int64_t must(int64_t ret, const char *what)
 	if (ret < 0)
 		die("%s: %s", what, strerror(-ret));
 	return ret;
+}
+
+/* The same of a system call. */
+static inline void must_errno(int64_t ret, const char *what)
+{
+	if (ret < 0)
+		die("%s: %s", what, strerror(errno));
 }
 
 static inline struct tux3 *must_open(const char *path, const struct tux3_options *options)

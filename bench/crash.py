@@ -22,7 +22,7 @@ from pathlib import Path
 
 from common import BUILD, ROOT, describe_directory, machine, need, print_config, print_goals, print_table
 from common import run as execute, sparse_file
-from vm_machine import VmRun, postgresql_disk
+from vm_machine import VmRun, programs_disk
 
 FILESYSTEMS = ("tux3", "ext4", "xfs", "btrfs")
 PROGRAMS = ("rename", "rename-new", "sqlite", "sqlite-wal", "git", "dpkg", "postgresql")
@@ -78,7 +78,7 @@ class Machine:
         image = None
         if self.program == "postgresql":
             image = f"/dev/vd{chr(97 + len(disks))}"
-            disks.append(postgresql_disk(self.folder / "programs"))
+            disks.append(programs_disk("postgresql", self.folder / "programs"))
         args = self.args
         job = {"program": self.program, "seconds": args.seconds, "cuts": args.cuts, "seed": args.seed, "work": GUEST_WORK,
                "base": "/dev/vda", "cow": "/dev/vdb", "pairs": pairs, "image": image, "record": not self.replayed, "cut": args.cut}

@@ -45,12 +45,6 @@ struct result {
 static char block[BLOCK_BYTES];
 static uint64_t end_ns = UINT64_MAX;
 
-static void must_errno(int64_t ret, const char *what)
-{
-	if (ret < 0)
-		die("%s: %s", what, strerror(errno));
-}
-
 static void write_block(int fd, off_t offset)
 {
 	/* Never the same contents. */

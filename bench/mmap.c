@@ -30,12 +30,6 @@
 #define PARTS 20
 #define EXTENTS 512
 
-static void must_errno(int64_t ret, const char *what)
-{
-	if (ret < 0)
-		die("%s: %s", what, strerror(errno));
-}
-
 static void shuffle(uint32_t *order, uint32_t count)
 {
 	uint64_t random = 88172645463325252ull;

@@ -25,21 +25,13 @@ struct moment {
 	uint64_t ns, front_ns, all_ns, count[PHASE_COUNTERS];
 };
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return time.tv_sec * 1000000000ull + time.tv_nsec;
-}
-
 static struct moment moment_now(void)
 {
 	struct moment now;
 
 	for (int i = 0; i < PHASE_COUNTERS; i++)
 		now.count[i] = counter(volume, phase_counters[i]);
-	now.front_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	now.front_ns = thread_cpu_ns();
 	now.all_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	now.ns = now_ns();
 	return now;

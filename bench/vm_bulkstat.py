@@ -21,13 +21,14 @@ def add_options(parser):
 
 def prepare(_bench, _groups):
     c_program("bulkstat")
+    c_program("names")
     return {}
 
 
 def run(args):
     files = args.files or (5000 if args.quick else 100000)
-    groups = [Group(f"bulkstat, {what}", "bulkstat", program="build/bench/bulkstat", files=files, directories=100, bytes=size,
-                    wanted=WANTED) for size, what in ((0, "empty files"), (4096, "files of 4 KiB"))]
+    groups = [Group(f"bulkstat, {what}", "bulkstat", names="build/bench/names", bulkstat="build/bench/bulkstat",
+                    files=files, directories=100, bytes=size, wanted=WANTED) for size, what in ((0, "empty files"), (4096, "files of 4 KiB"))]
     goals = [Goal(group.title, part, "xfs", 1, False) for group in groups for part in ("cold", "again")]
     config = {"bulkstat": f"bench/bulkstat.c, {files:,} files in 100 directories, {WANTED:,} inodes with each call"}
     return measure(args, groups, config, goals, prepare, TITLE)

@@ -7,6 +7,8 @@ from vm_rows import Rows, print_group
 
 FILESYSTEMS = ("tux3", "tmpfs", "ext4", "xfs", "btrfs")
 DISK_FILESYSTEMS = ("ext4", "xfs", "btrfs")
+# Made by a newer mkfs.xfs than that of the guest.
+XFS_WITHOUT_AND_WITH_PARENTS = ("xfs-parent0", "xfs-parent1")
 BUSY_LOAD = 0.7
 
 
@@ -43,8 +45,8 @@ def chosen_groups(groups, words):
 def chosen_names(text):
     names = text.split(",")
     for name in names:
-        if name not in FILESYSTEMS:
-            raise RuntimeError(f"there is no file system \"{name}\" here: {', '.join(FILESYSTEMS)}")
+        if name not in (*FILESYSTEMS, *XFS_WITHOUT_AND_WITH_PARENTS):
+            raise RuntimeError(f"there is no file system \"{name}\" here: {', '.join((*FILESYSTEMS, *XFS_WITHOUT_AND_WITH_PARENTS))}")
     return names
 
 
@@ -72,7 +74,7 @@ class Report:
         self.details.append({"group": step.group.title, "fs": step.fs, "round": step.round + 1, **result["details"]})
         part, unit, _, value = result["figures"][0]
         name = ": ".join(filter(None, (step.group.title, part)))
-        print(f"  {name:39} {step.fs:6} {format_value(value):>9} {unit}", flush=True)
+        print(f"  {name:39} {step.fs:11} {format_value(value):>9} {unit}", flush=True)
 
 
 def measure(args, groups, config, goals, prepare, title):
@@ -91,6 +93,7 @@ def measure(args, groups, config, goals, prepare, title):
     bench = Bench(args, names, report.add)
     try:
         config = {**machine(), **config, **bench.describe(), **prepare(bench, groups)}
+        bench.add_programs()
         print_config(config)
         if float(config["load average at start"]) > BUSY_LOAD:
             print("Something else keeps this computer busy: the times will not be worth much.\n")

@@ -8,7 +8,7 @@ three changed, with each of its journal modes, synchronous=FULL.  Done in the sa
 With --throttle 100M the disk is as slow as that.
 """
 from vm_common import DISK_FILESYSTEMS, Group, add_options as add_common_options, measure
-from vm_machine import postgresql_disk
+from vm_machine import programs_disk
 from vm_rows import Goal
 
 TITLE = "Databases on the Tux3 kernel module beside tmpfs, ext4, xfs and btrfs"
@@ -28,7 +28,7 @@ def pgbench(full_page_writes, scale, seconds):
 
 def prepare(bench, groups):
     if any(group.measurement == "pgbench" for group in groups):
-        bench.more_disks.append(postgresql_disk(bench.folder / "postgresql"))
+        bench.more_disks.append(programs_disk("postgresql", bench.folder / "postgresql"))
     return {}
 
 

@@ -61,11 +61,16 @@ class Lines:
         return line.decode(errors="replace")
 
 
-def postgresql_disk(path):
-    """What vm/fetch has of PostgreSQL, as a disk of its own: vm/run gives disks to write to."""
-    execute([ROOT / "vm/fetch", "postgresql"])
-    shutil.copy(CACHE / "postgresql/root.img", path)
+def programs_disk(part, path):
+    """What vm/fetch has of this part, postgresql for one, as a disk of its own: vm/run gives disks to write to."""
+    execute([ROOT / "vm/fetch", part])
+    shutil.copy(CACHE / part / "root.img", path)
     return path
+
+
+def disk_name(number):
+    """In the guest."""
+    return f"/dev/vd{chr(ord('a') + number)}"
 
 
 class VmRun:
@@ -105,6 +110,7 @@ class Bench:
         self.args, self.names, self.on_result = args, names, on_result
         self.throttle = getattr(args, "throttle", None)
         self.settings, self.mounted, self.troubles, self.copy_in, self.more_disks = {}, {}, [], [], []
+        self.xfsprogs = None
         self.begun = self.settled = 0
         shm = Path("/dev/shm")
         place = shm if os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > IMAGE_SIZE / 2 else ROOT / "build"
@@ -114,6 +120,16 @@ class Bench:
 
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def add_disk(self, path):
+        """Its name in the guest."""
+        self.more_disks.append(path)
+        return disk_name(len(self.more_disks))
+
+    def add_programs(self):
+        """What the filesystems need that the guest does not have: after the disks of the benchmark itself."""
+        if any(name.startswith("xfs-parent") for name in self.names):
+            self.xfsprogs = self.add_disk(programs_disk("xfsprogs", self.folder / "xfsprogs"))
 
     def describe(self):
         return {
@@ -135,8 +151,8 @@ class Bench:
                 todo = todo[done:]
 
     def command(self, steps):
-        job = {"disk": "/dev/vda", "work": GUEST_WORK, "filesystems": self.names,
-               "steps": [step.job() for step in steps]}
+        job = {"disk": disk_name(0), "work": GUEST_WORK, "filesystems": self.names,
+               "steps": [step.job() for step in steps], "xfsprogs": self.xfsprogs}
         job_file = self.folder / "job.json"
         job_file.write_text(json.dumps(job))
         copies = [(job_file, "job.json"), *((path, path.name) for path in self.copy_in)]

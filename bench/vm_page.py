@@ -24,7 +24,8 @@ td:first-child, th:first-child { text-align: left }
 .met { color: #060 } .missed { color: #b00; font-weight: bold }
 svg { max-width: 100%; height: auto } .wide { overflow-x: auto }
 """
-COLOURS = {"tux3": "#c0392b", "tmpfs": "#7f8c8d", "ext4": "#2980b9", "xfs": "#27ae60", "btrfs": "#8e44ad"}
+COLOURS = {"tux3": "#c0392b", "tmpfs": "#7f8c8d", "ext4": "#2980b9", "xfs": "#27ae60", "btrfs": "#8e44ad", "xfs-parent0": "#27ae60",
+           "xfs-parent1": "#145a32"}
 PLOTS_PER_LINE = 4
 
 

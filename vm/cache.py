@@ -7,7 +7,7 @@ It is cache/vm, or where TUX3_CACHE says.  A part of it is a folder NAME-KEY, of
 	headers kernel	of the stock kernel whose version the file kernel-version records
 	tools		QEMU and what else runs on this machine, with all its libraries
 	guest		the root file system of the virtual machine
-	postgresql	programs for the guest that only a benchmark uses
+	postgresql	programs for the guest that only a benchmark uses; xfsprogs, too
 	debug		a kernel with checkers: vm/debug-kernel makes it
 
 Another series of kernels than the default has its kernel-version, build, headers and kernel in series-NAME.  What comes

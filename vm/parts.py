@@ -12,7 +12,7 @@ from series import ALL, DEFAULT, numbers
 
 PARTS = ("tools", "headers", "kernel", "guest")
 # Only what asks for them gets these: programs for the guest, each an image of its own.
-EXTRA = ("postgresql",)
+EXTRA = ("postgresql", "xfsprogs")
 
 # Debian's flavour of kernel for virtual machines.
 FLAVOUR = "cloud-amd64"
@@ -44,6 +44,11 @@ usr/share/git-core/contrib usr/share/icons usr/share/stress-ng usr/lib/x86_64-li
 # Compiling of queries.
 POSTGRESQL_WITHOUT = ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/lib/postgresql/{0}/lib/bitcode",
                       "usr/lib/postgresql/{0}/lib/llvmjit.so", "usr/lib/postgresql/{0}/lib/llvmjit_types.bc"]
+
+# The first Debian whose mkfs.xfs makes volumes with parent pointers, and what that program needs of it.
+XFSPROGS_RELEASE = "trixie"
+XFSPROGS = ["xfsprogs", "libblkid1", "libc6", "libinih1", "liburcu8t64", "libuuid1"]
+XFSPROGS_WITHOUT = ["usr/share", "usr/lib/x86_64-linux-gnu/gconv"]
 
 # What installation would have linked.
 GUEST_LINKS = {"sh": "dash", "awk": "gawk", "which": "which.debianutils"}
@@ -276,6 +281,22 @@ def make_postgresql(apt, folder):
     cache.remove(tree)
 
 
+def make_xfsprogs(apt, folder):
+    """They run in the guest, wherever the image is mounted, with the libraries of their own release."""
+    tree = folder / "tree"
+    tree.mkdir()
+    merge_usr(tree)
+    packages = apt.unpack(tree, *XFSPROGS)
+    (folder / "packages").write_text("\n".join(packages) + "\n")
+    for name in XFSPROGS_WITHOUT:
+        cache.remove(tree / name)
+    for path in find_programs(tree / "usr/sbin"):
+        wrap_program(path, tree)
+    cache.run([tree / "usr/sbin/mkfs.xfs", "-V"])
+    make_image(folder / "root.img", tree)
+    cache.remove(tree)
+
+
 def ensure(*parts, series=DEFAULT, update=False):
     """Make the named parts that are missing; headers and kernel of this series."""
     folder, own = cache.series_folder(series), Apt()
@@ -289,6 +310,9 @@ def ensure(*parts, series=DEFAULT, update=False):
                 apt, where, args, part_key = own, CACHE, [], cache.key(codename(), TOOLS)
             elif name == "postgresql":
                 apt, where, args, part_key = own, CACHE, [], cache.key(codename(), POSTGRESQL_WITHOUT)
+            elif name == "xfsprogs":
+                apt, where, args = Apt(XFSPROGS_RELEASE), CACHE, []
+                part_key = cache.key(XFSPROGS_RELEASE, XFSPROGS, XFSPROGS_WITHOUT)
             else:
                 apt, where, args = own, CACHE, []
                 part_key = cache.key(codename(), GUEST, GUEST_WITHOUT, GUEST_LINKS, GUEST_ETC)

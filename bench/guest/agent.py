@@ -4,7 +4,8 @@
 
 	agent.py JOB
 
-JOB: {"disk": "/dev/vda", "work": folder in memory, "filesystems": [names], "steps": [{"fs", "measurement", "params"}]}
+JOB: {"disk": "/dev/vda", "work": folder in memory, "filesystems": [names], "steps": [{"fs", "measurement", "params"}],
+"xfsprogs": disk with newer ones, or None}
 
 Lines: {"machine": settings}, then for each step {"begin": number} and {"step": number, "figures", "mounted", "details"}
 or {"step": number, "error": sentence}.  The end comes early when a filesystem cannot be unmounted.
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import dbench
 from databases import DATABASES
-from filesystems import FILESYSTEMS, execute, mount_line
+from filesystems import FILESYSTEMS, XFSPROGS, execute, mount_line
 from measure import MEASUREMENTS, Setting, drop_caches
 
 MOUNT_POINT = Path("/tmp/bench-mnt")
@@ -80,6 +81,8 @@ def describe_machine(job):
                                             for name in ("version", "srcversion", "taint"))
     for name in job["filesystems"]:
         fs = FILESYSTEMS[name]
+        if geometry := fs.geometry(job["disk"]):
+            settings[f"{name} geometry"] = geometry
         settings[f"{name} made by"] = f"{fs.describe()}{'; ' if fs.version() else ''}{fs.version()}"
     if any(step["measurement"] == "dbench" for step in job["steps"]):
         for name, text in dbench.prepare_loads(Path(job["work"])).items():
@@ -101,7 +104,7 @@ def calm_down():
 def do_step(job, step):
     fs, disk = FILESYSTEMS[step["fs"]], job["disk"]
     disk_name = Path(disk).name if fs.on_disk() else None
-    own_folder = f"/sys/fs/{fs.name}/{disk_name}" if fs.name == "tux3" else None
+    own_folder = f"/sys/fs/tux3/{disk_name}" if fs.kind == "tux3" else None
     fs.mount(disk, MOUNT_POINT)
     try:
         mounted = mount_line(MOUNT_POINT)
@@ -115,6 +118,9 @@ def do_step(job, step):
 
 def main():
     job = json.loads(Path(sys.argv[1]).read_text())
+    if job["xfsprogs"]:
+        XFSPROGS.mkdir()
+        execute(["mount", "-t", "erofs", "-o", "ro", job["xfsprogs"], XFSPROGS])
     say(machine=describe_machine(job))
     for number, step in enumerate(job["steps"]):
         say(begin=number)

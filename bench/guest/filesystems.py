@@ -16,11 +16,16 @@ def execute(command, **options):
     return done.stdout
 
 
-class Filesystem:
-    """mkfs: how it is made, None if not on the disk.  Mounted with its default options."""
+# A newer mkfs.xfs than the guest's own: where the agent mounts its image.
+XFSPROGS = Path("/tmp/xfsprogs")
+NEW_MKFS_XFS = XFSPROGS / "usr/sbin/mkfs.xfs"
 
-    def __init__(self, name, mkfs, version=None, mount_words=()):
-        self.name, self.mkfs, self.version_words, self.mount_words = name, mkfs, version, mount_words
+
+class Filesystem:
+    """mkfs: how it is made, None if not on the disk.  kind: for mount.  Mounted with its default options."""
+
+    def __init__(self, name, mkfs, version=None, mount_words=(), kind=None):
+        self.name, self.mkfs, self.version_words, self.mount_words, self.kind = name, mkfs, version, mount_words, kind or name
 
     def on_disk(self):
         return self.mkfs is not None
@@ -28,16 +33,22 @@ class Filesystem:
     def mount(self, disk, path):
         path.mkdir(exist_ok=True)
         if not self.on_disk():
-            execute(["mount", "-t", self.name, *self.mount_words, self.name, path])
+            execute(["mount", "-t", self.kind, *self.mount_words, self.name, path])
             return
         # Nothing of the one before: the image file is punched, so all find it empty.
         execute(["blkdiscard", "-f", disk])
         execute([*self.mkfs, disk])
-        execute(["mount", "-t", self.name, *self.mount_words, disk, path])
+        execute(["mount", "-t", self.kind, *self.mount_words, disk, path])
 
     def describe(self):
         made = " ".join(map(str, self.mkfs)).replace(f"{ROOT}/", "") if self.mkfs else "no disk"
-        return f"{made}; mount -t {self.name}{''.join(f' {word}' for word in self.mount_words)}"
+        return f"{made}; mount -t {self.kind}{''.join(f' {word}' for word in self.mount_words)}"
+
+    def geometry(self, disk):
+        """What mkfs would make of it, as far as it tells; empty."""
+        if self.kind != "xfs":
+            return ""
+        return " ".join(execute([*(word for word in self.mkfs if word != "-q"), "-N", disk]).split())
 
     def version(self):
         if not self.version_words:
@@ -53,6 +64,7 @@ FILESYSTEMS = {fs.name: fs for fs in (
     # Tables that are made lazily would be written while we measure.
     Filesystem("ext4", ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"], ["mkfs.ext4", "-V"]),
     Filesystem("xfs", ["mkfs.xfs", "-q", "-f"], ["mkfs.xfs", "-V"]),
+    *(Filesystem(f"xfs-parent{n}", [NEW_MKFS_XFS, "-q", "-f", "-n", f"parent={n}"], [NEW_MKFS_XFS, "-V"], kind="xfs") for n in (0, 1)),
     Filesystem("btrfs", ["mkfs.btrfs", "-q", "-f"], ["mkfs.btrfs", "--version"]),
 )}
 

@@ -266,26 +266,74 @@ def mount_anew(setting):
     execute(["mount", "-t", kind, device, setting.path])
 
 
-def measure_bulkstat(setting):
-    """params: program, files, directories, bytes (of each file), wanted (inodes with each call)"""
+def walk(setting, name, reads):
+    """All inodes by bulkstat, and what that took; reads: tell what was read of the disk, too.  params of it: bulkstat (program),
+    wanted (inodes with each call), files, directories and bytes (of each file) that there are."""
     params, expected = setting.params, setting.params["files"] + setting.params["directories"] + 1
-    execute([params["program"], setting.path, "make", params["files"], params["directories"], params["bytes"]])
+    begin = setting.snapshot()
+    ns, cpu_ns, inodes, calls, size = map(int, execute([params["bulkstat"], setting.path, params["wanted"]]).split())
+    usage = Usage(begin, setting.snapshot())
+    if inodes < expected or size < params["files"] * params["bytes"]:
+        raise RuntimeError(f"bulkstat told {inodes} inodes with {size} bytes, {expected} were made")
+    yield name, "us/inode", "lower", ns / 1e3 / inodes
+    yield f"{name}: CPU in all", "us/inode", "lower", (cpu_ns / 1e3 + usage.kernel_s() * 1e6) / inodes
+    yield f"{name}: CPU front end", "us/inode", "lower", cpu_ns / 1e3 / inodes
+    yield f"{name}: CPU back end", "us/inode", "lower", usage.kernel_s() * 1e6 / inodes
+    yield f"{name}: CPU machine", "us/inode", "lower", usage.busy_s * 1e6 / inodes
+    if reads:
+        yield f"{name}: read requests", "per 1000 inodes", "lower", usage.disk and usage.disk["reads"] * 1e3 / inodes
+        yield f"{name}: read", "bytes/inode", "lower", usage.disk and usage.disk["read_sectors"] * SECTOR_SIZE / inodes
+    setting.details[name] = {"inodes": inodes, "calls": calls, "disk": usage.disk, "own_counters": usage.own,
+                             "kernel_threads_s": usage.busiest()}
+
+
+def measure_bulkstat(setting):
+    """params: names (program), and those of walk()"""
+    params = setting.params
+    execute([params["names"], setting.path, "create", params["files"], params["directories"], params["bytes"]])
     os.sync()
-    for part in ("just made", "cold", "again"):
-        if part == "cold":
-            mount_anew(setting)
-        begin = setting.snapshot()
-        ns, inodes, calls, size = map(int, execute([params["program"], setting.path, "walk", params["wanted"]]).split())
-        usage = Usage(begin, setting.snapshot())
-        if inodes < expected or size < params["files"] * params["bytes"]:
-            raise RuntimeError(f"bulkstat told {inodes} inodes with {size} bytes, {expected} were made")
-        yield part, "us/inode", "lower", ns / 1e3 / inodes
-        if part == "cold":
-            yield "cold: read requests", "per 1000 inodes", "lower", usage.disk and usage.disk["reads"] * 1e3 / inodes
-            yield "cold: read", "bytes/inode", "lower", usage.disk and usage.disk["read_sectors"] * SECTOR_SIZE / inodes
-        yield f"{part}: CPU machine", "us/inode", "lower", usage.busy_s * 1e6 / inodes
-        setting.details[part] = {"inodes": inodes, "calls": calls, "disk": usage.disk, "own_counters": usage.own}
+    yield from walk(setting, "just made", False)
+    mount_anew(setting)
+    yield from walk(setting, "cold", True)
+    yield from walk(setting, "again", False)
+
+
+# ---- names ----
+
+def phase(setting, name, words, operations, what):
+    """The figures of a command: the time of each of its operations, until all is durable."""
+    timed, unit = Timed(setting, lambda: execute(words)), f"us/{what[:-1]}"
+    setting.details[name] = details_of_usage(timed.usage, timed.sync_cpu_s, timed.front_s, operations)
+    yield name, unit, "lower", timed.and_sync_s * 1e6 / operations
+    yield f"{name}: CPU in all", unit, "lower", (timed.front_s + timed.usage.kernel_s() + timed.sync_cpu_s) * 1e6 / operations
+    for part, *rest in figures_of_usage(timed.usage, timed.sync_cpu_s, timed.front_s, operations, what):
+        yield f"{name}: {part}", *rest
+
+
+def measure_names(setting):
+    """params: names (program), with_bulkstat (filesystems that have it), and those of walk()"""
+    params = setting.params
+    files, directories = params["files"], params["directories"]
+    create = [params["names"], setting.path, "create", files, directories, params["bytes"]]
+    unlink = [params["names"], setting.path, "unlink", files, directories]
+    yield from phase(setting, "create", create, files, "files")
+    if mount_line(setting.path).split()[0] in params["with_bulkstat"]:
+        yield from walk(setting, "bulkstat warm", False)
+        mount_anew(setting)
+        yield from walk(setting, "bulkstat cold", True)
+    mount_anew(setting)
+    yield from phase(setting, "unlink cold", unlink, files, "files")
+    execute(create)
+    os.sync()
+    yield from phase(setting, "unlink warm", unlink, files, "files")
+
+
+def measure_maildir(setting):
+    """params: names (program), mails"""
+    for name in ("deliver", "remove"):
+        mails = setting.params["mails"]
+        yield from phase(setting, name, [setting.params["names"], setting.path, name, mails], mails, "mails")
 
 
 MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync,
-                "mmap": measure_mmap, "bulkstat": measure_bulkstat}
+                "mmap": measure_mmap, "bulkstat": measure_bulkstat, "names": measure_names, "maildir": measure_maildir}

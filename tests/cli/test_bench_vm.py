@@ -260,6 +260,20 @@ def test_a_kernel_that_complains_at_the_end_is_told_of(bench, monkeypatch):
     assert len(done) == 8 and bench.troubles == [f"the kernel told of a defect, in round {n}" for n in (1, 2)]
 
 
+def test_a_newer_xfsprogs_comes_behind_the_other_disks(bench, monkeypatch):
+    bench, _ = bench
+    monkeypatch.setattr(vm_machine, "programs_disk", lambda part, path: path)
+    bench.add_programs()
+    bench.command([])
+    assert not bench.more_disks and json.loads((bench.folder / "job.json").read_text())["xfsprogs"] is None
+    bench.names = ["tux3", "xfs-parent1"]
+    bench.add_disk(bench.folder / "other")
+    bench.add_programs()
+    bench.command([])
+    assert [disk.name for disk in bench.more_disks] == ["other", "xfsprogs"]
+    assert json.loads((bench.folder / "job.json").read_text())["xfsprogs"] == "/dev/vdc"
+
+
 def test_no_machine_at_all(bench, monkeypatch):
     bench, _ = bench
     monkeypatch.setattr(bench, "command", lambda steps: ["false"])
