@@ -117,26 +117,31 @@ static int check_sizes(const struct data_exchange *exchange)
 	return err;
 }
 
-static int remove_privs(struct file *file1, struct file *file2)
-{
-	int err = node_remove_privs(file1);
+struct file_exchange {
+	struct data_exchange core;
+	struct file *file[2];
+};
 
-	return err || file_inode(file1) == file_inode(file2) ? err : node_remove_privs(file2);
+/* Not before it is known that file 2 is what the caller takes it for: this changes its ctime. */
+static int remove_privs(const struct data_exchange *exchange)
+{
+	const struct file_exchange *files = container_of(exchange, struct file_exchange, core);
+	int err = node_remove_privs(files->file[0]);
+
+	return err || file_inode(files->file[0]) == file_inode(files->file[1]) ? err : node_remove_privs(files->file[1]);
 }
 
-static int exchange_locked(struct file *file1, struct file *file2, const struct data_exchange *exchange)
+static int exchange_locked(struct file_exchange *files)
 {
-	struct inode *inode1 = file_inode(file1), *inode2 = file_inode(file2);
+	struct inode *inode1 = file_inode(files->file[0]), *inode2 = file_inode(files->file[1]);
 	int err = check_inode(inode1), end;
 
 	if (!err)
 		err = check_inode(inode2);
 	if (!err)
-		err = check_sizes(exchange);
-	if (!err && !(exchange->flags & EXCHANGE_DRY_RUN))
-		err = remove_privs(file1, file2);
+		err = check_sizes(&files->core);
 	if (!err)
-		err = data_exchange(exchange);
+		err = data_exchange(&files->core);
 	end = node_remove_privs_end(inode1);
 	if (!err)
 		err = end;
@@ -161,9 +166,12 @@ static int verify_area(struct file *file, u64 offset, const struct tux3_ioc_exch
 static int exchange_files(struct file *file1, struct file *file2, const struct tux3_ioc_exchange *args, const u64 *fresh)
 {
 	struct inode *inode1 = file_inode(file1), *inode2 = file_inode(file2);
-	struct data_exchange exchange = {
-		.offset = { args->offset1, args->offset2 }, .len = args->length, .flags = args->flags, .ops = &remap_ops,
-		.fresh = fresh,
+	struct file_exchange files = {
+		.core = {
+			.offset = { args->offset1, args->offset2 }, .len = args->length, .flags = args->flags,
+			.ops = &remap_ops, .begins = remove_privs, .fresh = fresh,
+		},
+		.file = { file1, file2 },
 	};
 	int err;
 
@@ -178,16 +186,16 @@ static int exchange_files(struct file *file1, struct file *file2, const struct t
 		err = verify_area(file2, args->offset2, args);
 	if (err)
 		return err;
-	exchange.inode[0] = core_of(inode1);
-	exchange.inode[1] = core_of(inode2);
+	files.core.inode[0] = core_of(inode1);
+	files.core.inode[1] = core_of(inode2);
 	err = mnt_want_write_file(file2);
 	if (err)
 		return err;
 	lock_two_nondirectories(inode1, inode2);
-	err = exchange_locked(file1, file2, &exchange);
+	err = exchange_locked(&files);
 	unlock_two_nondirectories(inode1, inode2);
 	mnt_drop_write_file(file2);
-	if (!err && !(exchange.flags & EXCHANGE_DRY_RUN)) {
+	if (!err && !(files.core.flags & EXCHANGE_DRY_RUN)) {
 		fsnotify_modify(file1);
 		if (inode1 != inode2)
 			fsnotify_modify(file2);

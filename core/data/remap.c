@@ -476,6 +476,8 @@ static int exchange_run(const struct data_exchange *exchange, const struct excha
 		err = exchange_written(remap, plan);
 	else
 		err = exchange_part(remap, plan, 0, plan->count);
+	if (!err && remap->side[0].range_count && exchange->begins)
+		err = exchange->begins(exchange);
 	if (!err && remap->side[0].range_count)
 		return remap_run(remap, exchange->ops);
 	remap_free(remap);

@@ -85,6 +85,11 @@ struct data_exchange {
 	u32 flags;
 	const u64 *fresh;		/* what data_start_commit() said of inode[1] must still be so, or -EBUSY; NULL: any */
 	const struct data_remap_ops *ops;
+	/*
+	 * With all locks, outside a delta, when all is said that can be said against it but for space: it is going to be done.
+	 * For what a changed file loses first, which may change its times.  May be NULL.
+	 */
+	int (*begins)(const struct data_exchange *exchange);
 };
 
 /*

@@ -22,6 +22,8 @@ COMMIT_RANGE = 0x40585883       # _IOW('X', 131, 88 bytes)
 TO_EOF, DSYNC, DRY_RUN, FILE1_WRITTEN = 1, 2, 4, 8
 KEEP_SIZE, PUNCH, COLLAPSE, ZERO, INSERT = 1, 2, 8, 16, 32
 
+CAPABILITY = struct.pack("<5I", 0x02000001, 0x1000, 0, 0, 0)    # of a program that may do more
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -171,6 +173,54 @@ def freshness(folder):
         commit_range(a, b, fresh, length=BLOCK)
         assert mapped[:4] == b"aaaa"
     refused(errno.EBUSY, commit_range, a, b, start_commit(a), length=BLOCK)
+    freshness_and_privileges(a, b)
+
+
+def privileges(file):
+    return "security.capability" in os.listxattr(file), bool(os.fstat(file).st_mode & 0o4000)
+
+
+def give_privileges(*files):
+    """What a file loses when somebody changes it who is not root."""
+    for file in files:
+        os.fchown(file, 1000, 1000)
+        os.fchmod(file, 0o4755)
+        os.setxattr(file, "security.capability", CAPABILITY)
+        assert privileges(file) == (True, True)
+
+
+def as_user(function, *arguments, **more):
+    """0, or the number of its error."""
+    child = os.fork()
+    if not child:
+        os.setgid(1000)
+        os.setuid(1000)
+        try:
+            function(*arguments, **more)
+        except OSError as error:
+            os._exit(error.errno)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def freshness_and_privileges(a, b):
+    """They go with the exchange, not before it: refused, it has changed nothing; and that they go makes nothing stale."""
+    stale = start_commit(b)
+    give_privileges(a, b)
+    fresh = start_commit(b)
+    text, before = (whole(a), whole(b)), [os.fstat(file).st_ctime_ns for file in (a, b)]
+    assert as_user(commit_range, a, b, stale, length=BLOCK) == errno.EBUSY
+    assert as_user(commit_range, a, b, fresh, offset1=1, length=BLOCK) == errno.EINVAL
+    assert as_user(commit_range, a, b, fresh, length=BLOCK, flags=DRY_RUN) == 0
+    assert as_user(exchange, a, b, length=100 * BLOCK) == errno.EINVAL
+    assert privileges(a) == privileges(b) == (True, True)
+    assert [os.fstat(file).st_ctime_ns for file in (a, b)] == before and start_commit(b) == fresh
+    assert as_user(commit_range, a, b, fresh, length=BLOCK) == 0
+    assert (whole(a), whole(b)) == (text[1][:BLOCK] + text[0][BLOCK:], text[0][:BLOCK] + text[1][BLOCK:])
+    assert privileges(a) == privileges(b) == (False, False)
+    give_privileges(b)
+    assert as_user(exchange, b, b, 0, BLOCK, BLOCK) == 0
+    assert privileges(b) == (False, False)
 
 
 def scatter(path, seed):
