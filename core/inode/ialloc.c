@@ -20,7 +20,8 @@
  *  4. A number given back while its window is being filled does not stay set: it is noted, and overrides what was read.
  *     Nobody gets it before the window is filled.
  *
- * A directory holds some numbers for its next files (ialloc_new()).
+ * A directory holds some numbers for its next files (ialloc_new()), and takes them without a lock.  It is in the list of their
+ * window, so that who wants to know about inodes that are not in the tree yet can leave these out (ialloc_held()).
  *
  * Directories go to stretches of 32 numbers of which none is in use, each behind the one before, from the
  * highest number of the tree on; files to the next free number after their parent or its last child.
@@ -32,11 +33,12 @@
 #include "core/inode/ialloc.h"
 
 #define WINDOW_SHIFT	12
-#define WINDOW_NUMBERS	(1u << WINDOW_SHIFT)
+#define WINDOW_NUMBERS	IALLOC_WINDOW_NUMBERS
 #define WINDOW_LAST	(TUX3_INO_MAX >> WINDOW_SHIFT)
 #define DIR_STRETCH	32u
 #define FILL_ITEMS	48u	/* items of one inode looked at before skipping to the next inode */
 #define LIMIT_TRIES	16u	/* windows looked at when one is added */
+#define HELD_WINDOWS	16u	/* looked at by ialloc_held(): with the lock */
 
 struct ialloc_window {
 	struct rb_node node;
@@ -46,6 +48,7 @@ struct ialloc_window {
 	u32 free;
 	u32 held_count;
 	u32 fillers;		/* threads that read the tree for it, without the lock: it stays */
+	struct hlist_head dirs;	/* of tux3_inode.child_link: those that hold numbers of it for their files, or did */
 	bool filled;
 	unsigned long bits[WINDOW_NUMBERS / BITS_PER_LONG];	/* filled: set, used; else: set, given back since */
 	unsigned long held[WINDOW_NUMBERS / BITS_PER_LONG];	/* used, though the tree may not say so */
@@ -62,12 +65,22 @@ void ialloc_init(struct volume *vol)
 	ialloc->windows_max = IALLOC_WINDOWS_MAX;
 }
 
+static void window_free(struct ialloc_window *window)
+{
+	struct tux3_inode *dir;
+	struct hlist_node *next;
+
+	hlist_for_each_entry_safe(dir, next, &window->dirs, child_link)
+		hlist_del_init(&dir->child_link);
+	kfree(window);
+}
+
 void ialloc_exit(struct volume *vol)
 {
 	struct ialloc_window *window, *next;
 
 	rbtree_postorder_for_each_entry_safe(window, next, &vol->ialloc.windows, node)
-		kfree(window);
+		window_free(window);
 	vol->ialloc.windows = RB_ROOT;
 	vol->ialloc.count = 0;
 }
@@ -134,7 +147,7 @@ static void window_drop(struct ialloc *ialloc, struct ialloc_window *window)
 	rb_erase(&window->node, &ialloc->windows);
 	list_del(&window->lru);
 	ialloc->count--;
-	kfree(window);
+	window_free(window);
 }
 
 /* Some windows of which the tree knows all go, if there are too many; not this one. */
@@ -394,10 +407,11 @@ out:
 }
 
 /*
- * tux3_inode.child: a number, and in the uppermost 8 bits how many are held for files of the directory, from that one on.  If there
- * are none, it is the number of the last file, or 0.
+ * tux3_inode.child: a number, and above its 56 bits how many are held for files of the directory, from that one on.  If there
+ * are none, it is the number of the last file, or 0.  The uppermost bit: child_link is in a list, or was.
  */
 #define CHILD_SHIFT	56u
+#define CHILD_LISTED	(1ull << 63)
 #define CHILD_NUMBERS	16u	/* taken at once, that of the file included */
 
 static u64 child_number(u64 child)
@@ -405,9 +419,14 @@ static u64 child_number(u64 child)
 	return child & ((1ull << CHILD_SHIFT) - 1);
 }
 
-static u64 child_pack(u64 ino, u64 count)
+static u64 child_count(u64 child)
 {
-	return ino | count << CHILD_SHIFT;
+	return (child & ~CHILD_LISTED) >> CHILD_SHIFT;
+}
+
+static u64 child_pack(u64 ino, u64 count, u64 listed)
+{
+	return ino | count << CHILD_SHIFT | listed;
 }
 
 /* One of those that are held. */
@@ -416,11 +435,11 @@ static bool child_take(struct tux3_inode *dir, u64 *ino)
 	u64 child = atomic64_read(&dir->child), left, was;
 
 	for (;;) {
-		left = child >> CHILD_SHIFT;
+		left = child_count(child);
 		if (!left)
 			return false;
 		*ino = child_number(child);
-		was = atomic64_cmpxchg(&dir->child, child, left > 1 ? child_pack(*ino + 1, left - 1) : *ino);
+		was = atomic64_cmpxchg(&dir->child, child, child_pack(*ino + (left > 1), left - 1, child & CHILD_LISTED));
 		if (was == child)
 			return true;
 		child = was;
@@ -443,6 +462,16 @@ static u32 child_hold(struct ialloc *ialloc, u64 ino)
 	return got;
 }
 
+/* Numbers of this window are held for files of dir, from now on. */
+static void child_list(struct ialloc *ialloc, struct tux3_inode *dir, u64 ino)
+{
+	struct ialloc_window *window = window_find(ialloc, ino >> WINDOW_SHIFT);
+
+	lockdep_assert_held(&ialloc->lock);
+	hlist_del_init(&dir->child_link);
+	hlist_add_head(&dir->child_link, &window->dirs);
+}
+
 static void number_free(struct ialloc *ialloc, u64 ino)
 {
 	struct ialloc_window *window = window_find(ialloc, ino >> WINDOW_SHIFT);
@@ -461,7 +490,7 @@ static void number_free(struct ialloc *ialloc, u64 ino)
 int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino)
 {
 	struct ialloc *ialloc = &dir->vol->ialloc;
-	u64 child, count = 0;
+	u64 child, listed, count = 0;
 	int err;
 
 	if (is_dir)
@@ -470,15 +499,18 @@ int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino)
 		if (child_take(dir, ino))
 			return 0;
 		child = atomic64_read(&dir->child);
-	} while (child >> CHILD_SHIFT);		/* somebody else got some meanwhile */
+	} while (child_count(child));		/* somebody else got some meanwhile */
 	mutex_lock(&ialloc->lock);
-	err = ialloc_search(dir->vol, (child ? child : dir->ino) + 1, 1, ino);
+	err = ialloc_search(dir->vol, (child ? child_number(child) : dir->ino) + 1, 1, ino);
 	if (!err && child)
 		count = child_hold(ialloc, *ino);
+	listed = count ? CHILD_LISTED : child & CHILD_LISTED;
 	/* Or he does now: then these go. */
-	if (!err && (u64)atomic64_cmpxchg(&dir->child, child, child_pack(*ino + !!count, count)) != child)
+	if (!err && (u64)atomic64_cmpxchg(&dir->child, child, child_pack(*ino + !!count, count, listed)) != child)
 		while (count)
 			number_free(ialloc, *ino + count--);
+	if (count)
+		child_list(ialloc, dir, *ino);
 	mutex_unlock(&ialloc->lock);
 	return err;
 }
@@ -488,10 +520,11 @@ void ialloc_give_back(struct tux3_inode *dir)
 	struct ialloc *ialloc = &dir->vol->ialloc;
 	u64 child = atomic64_xchg(&dir->child, 0), n;
 
-	if (!(child >> CHILD_SHIFT))
+	if (!(child & CHILD_LISTED))
 		return;
 	mutex_lock(&ialloc->lock);
-	for (n = 0; n < child >> CHILD_SHIFT; n++)
+	hlist_del_init(&dir->child_link);
+	for (n = 0; n < child_count(child); n++)
 		number_free(ialloc, child_number(child) + n);
 	mutex_unlock(&ialloc->lock);
 }
@@ -585,25 +618,45 @@ int ialloc_test(struct volume *vol, u64 ino)
 	return result;
 }
 
-u32 ialloc_held(struct volume *vol, u64 from, u64 *numbers, u32 max)
+/* What is held of the window, but for what directories hold for their files; those that hold none any more leave its list. */
+static bool window_held(struct ialloc *ialloc, struct ialloc_window *window, unsigned long *bits)
+{
+	struct tux3_inode *dir;
+	struct hlist_node *next;
+
+	lockdep_assert_held(&ialloc->lock);
+	memcpy(bits, window->held, sizeof(window->held));
+	hlist_for_each_entry_safe(dir, next, &window->dirs, child_link) {
+		u64 child = atomic64_read(&dir->child);
+
+		if (child_count(child))
+			bitmap_clear(bits, child_number(child) % WINDOW_NUMBERS, child_count(child));
+		else
+			hlist_del_init(&dir->child_link);
+	}
+	return find_next_bit(bits, WINDOW_NUMBERS, 0) < WINDOW_NUMBERS;
+}
+
+u64 ialloc_held(struct volume *vol, u64 from, u64 *first, unsigned long *bits)
 {
 	struct ialloc *ialloc = &vol->ialloc;
 	struct ialloc_window *window;
-	u32 count = 0, bit;
+	u32 looks = HELD_WINDOWS;
+	u64 to = TUX3_INO_MAX;
 
+	*first = 0;
+	bitmap_zero(bits, WINDOW_NUMBERS);
 	mutex_lock(&ialloc->lock);
 	window = ialloc->held_total ? window_from(ialloc, from >> WINDOW_SHIFT) : NULL;
-	for (; window && count < max; window = window_next(window)) {
+	for (; window; window = window_next(window)) {
 		if (!window->held_count)
 			continue;
-		bit = window->index == from >> WINDOW_SHIFT ? from % WINDOW_NUMBERS : 0;
-		for (; count < max; bit++) {
-			bit = find_next_bit(window->held, WINDOW_NUMBERS, bit);
-			if (bit >= WINDOW_NUMBERS)
-				break;
-			numbers[count++] = (window->index << WINDOW_SHIFT) + bit;
+		*first = window->index << WINDOW_SHIFT;
+		if (window_held(ialloc, window, bits) || !--looks) {
+			to = *first + WINDOW_NUMBERS - 1;
+			break;
 		}
 	}
 	mutex_unlock(&ialloc->lock);
-	return count;
+	return to;
 }

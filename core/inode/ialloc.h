@@ -15,6 +15,7 @@ struct tux3_inode;
 
 #define IALLOC_WINDOWS_MAX	1024u
 #define IALLOC_SETTLE_BATCH	64u
+#define IALLOC_WINDOW_NUMBERS	4096u
 
 struct ialloc {
 	struct mutex lock;
@@ -50,7 +51,10 @@ int ialloc_hold(struct volume *vol, u64 ino);
 /* For replay and check: mark as used / is it (loads the window). */
 int ialloc_mark(struct volume *vol, u64 ino);
 int ialloc_test(struct volume *vol, u64 ino);
-/* Numbers that are held, from this one on in order: at most max.  The tree need not have their inodes, but may. */
-u32 ialloc_held(struct volume *vol, u64 from, u64 *numbers, u32 max);
+/*
+ * Numbers of inodes that the tree need not have, but may: what is held, but for what directories hold for their next files.
+ * From `from` on as far as returned; bit n is set for number *first + n.
+ */
+u64 ialloc_held(struct volume *vol, u64 from, u64 *first, unsigned long *bits);
 
 #endif

@@ -95,6 +95,7 @@ struct tux3_inode {
 	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */
 	u64 goal;			/* back end: disk block after the file's last extent; 0: none */
 	atomic64_t child;		/* directories: the numbers of its next files; ialloc.c */
+	struct hlist_node child_link;	/* ialloc.lock: of the window that has them */
 	struct name_dir *dir;		/* directories: names in memory (name.c) */
 	char *target;			/* symlinks: set once, by op_create or the first symlink_read */
 	struct mutex xattr_mutex;

@@ -8,7 +8,8 @@
  *
  * What was made and is not in the tree yet is known by its number, which ialloc holds until then.  These numbers are looked at
  * *before* leaves are read: an inode that was there all the time either is in the leaf, or its number was held.  Of one that is
- * not in the leaf, first its object is looked for, then the tree: when it had no object any more, it was in the tree.
+ * not in the leaf, first its object is looked for, then the tree: when it had no object any more, it was in the tree.  Numbers
+ * that directories hold for their next files are not among these: in a volume at rest there are none.
  *
  * Locking: see inode_walk.h; objects are looked at with tree.sem held, inode->lock below it.
  */
@@ -19,7 +20,6 @@
 #include "core/ioctl.h"
 #include "core/tree/tree.h"
 
-#define WALK_HELD	64u	/* held numbers looked at together */
 #define WALK_AHEAD	64u	/* leaves read together */
 
 struct inode_walk {
@@ -28,9 +28,9 @@ struct inode_walk {
 	u32 count, max;
 	u64 next;		/* number to go on with */
 	bool full;
-	u64 held[WALK_HELD];	/* numbers that were held when the call began, or this part of it: all up to held_to */
-	u32 held_count, held_at;
-	u64 held_to;
+	/* Numbers that were held when the call began, or this part of it, and are not told yet: all up to held_to. */
+	unsigned long held[IALLOC_WINDOW_NUMBERS / BITS_PER_LONG];
+	u64 held_first, held_to;
 };
 
 static bool seen_from_disk(struct inode_seen *seen, u64 ino, const void *data, u32 len)
@@ -72,6 +72,8 @@ static int walk_item(void *ctx, const struct tree_key *key, const void *data, u3
 	}
 	peek(walk->vol, seen);
 	walk->count += seen->attr.nlink != 0;
+	if (key->ino >= walk->held_first && key->ino - walk->held_first < IALLOC_WINDOW_NUMBERS)
+		__clear_bit(key->ino - walk->held_first, walk->held);
 	return 0;
 }
 
@@ -123,35 +125,32 @@ static void walk_cut(struct inode_walk *walk, u32 begin, u64 ino)
 	walk->full = true;
 }
 
-/* What was made lately, of the numbers before walk->next. */
-static int walk_insert_held(struct inode_walk *walk, u32 begin)
+/* What was made lately, of the numbers from `from` on and before walk->next. */
+static int walk_insert_held(struct inode_walk *walk, u32 begin, u64 from)
 {
 	struct inode_seen seen;
+	u32 at = from > walk->held_first ? min_t(u64, from - walk->held_first, IALLOC_WINDOW_NUMBERS) : 0;
 	int ret;
 
-	for (; walk->held_at < walk->held_count && walk->held[walk->held_at] < walk->next; walk->held_at++) {
-		ret = walk_held(walk->vol, walk->held[walk->held_at], &seen);
+	for (;; at++) {
+		at = find_next_bit(walk->held, IALLOC_WINDOW_NUMBERS, at);
+		if (at == IALLOC_WINDOW_NUMBERS || walk->held_first + at >= walk->next)
+			return 0;
+		ret = walk_held(walk->vol, walk->held_first + at, &seen);
 		if (ret < 0) {
-			walk_cut(walk, begin, walk->held[walk->held_at]);
+			walk_cut(walk, begin, walk->held_first + at);
 			return ret;
 		}
 		if (ret)
 			walk_insert(walk, begin, &seen);
 	}
-	return 0;
-}
-
-static void walk_look_held(struct inode_walk *walk)
-{
-	walk->held_count = ialloc_held(walk->vol, walk->next, walk->held, WALK_HELD);
-	walk->held_at = 0;
-	walk->held_to = walk->held_count == WALK_HELD ? walk->held[WALK_HELD - 1] : TUX3_INO_MAX;
 }
 
 /* From walk->next on, as far as one leaf goes. */
 static int walk_leaf(struct inode_walk *walk)
 {
 	struct tree_key low = tree_key(walk->next, TUX3_ITEM_ATTR, 0), high = tree_key(walk->held_to, U8_MAX, U64_MAX), next;
+	u64 from = walk->next;
 	u32 begin = walk->count;
 	bool more;
 	int ret = tree_scan_leaf(walk->vol, &low, &high, walk_item, walk, &more, &next), err;
@@ -163,7 +162,7 @@ static int walk_leaf(struct inode_walk *walk)
 		if (more && next.ino <= walk->held_to)	/* attributes come before all else of an inode */
 			walk->next = next.ino + (next.type > TUX3_ITEM_ATTR || (next.type == TUX3_ITEM_ATTR && next.offset));
 	}
-	err = walk_insert_held(walk, begin);
+	err = walk_insert_held(walk, begin, from);
 	return ret < 0 ? ret : err;
 }
 
@@ -175,7 +174,7 @@ int inode_walk(struct volume *vol, u64 *ino, struct inode_seen *seen, u32 max)
 
 	while (!err && !walk.full && walk.next <= TUX3_INO_MAX) {
 		if (walk.next > walk.held_to)
-			walk_look_held(&walk);
+			walk.held_to = ialloc_held(vol, walk.next, &walk.held_first, walk.held);
 		from = tree_key(walk.next, TUX3_ITEM_ATTR, 0);
 		if (tree_key_compare(&from, &ahead) >= 0)
 			tree_read_ahead(vol, &from, TUX3_ITEM_ATTR, min(max / 8 + 1, WALK_AHEAD), &ahead);

@@ -480,6 +480,87 @@ static void test_children(void **unused)
 	close_volume(fixture);
 }
 
+/* Which numbers from `from` on have inodes that the tree need not have: as a text of so many. */
+static const char *held_text(struct volume *vol, u64 from, u32 count, u64 *to)
+{
+	unsigned long bits[IALLOC_WINDOW_NUMBERS / BITS_PER_LONG];
+	static char text[64];
+	u64 first;
+	u32 i;
+
+	*to = ialloc_held(vol, from, &first, bits);
+	for (i = 0; i < count; i++)
+		text[i] = from + i >= first && from + i < first + IALLOC_WINDOW_NUMBERS && test_bit(from + i - first, bits) ?
+			  '#' : '.';
+	text[count] = 0;
+	return text;
+}
+
+static void held(struct volume *vol, u64 from, const char *text, u64 to)
+{
+	u64 found;
+
+	check(!strcmp(held_text(vol, from, strlen(text), &found), text));
+	check(found == to);
+}
+
+/* What a directory holds for its next files is no inode's, until it gives it to one. */
+static void test_held(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	struct tux3_inode dir = { .vol = vol, .ino = 5000 }, far = { .vol = vol, .ino = 40 * 4096 - 10 };
+	u64 i;
+
+	begin("test_held", 1);
+	held(vol, 1, "...", TUX3_INO_MAX);
+	new_child(&dir);
+	held(vol, 5000, ".#.", 8191);
+	held(vol, 1, "...", 8191);
+	new_child(&dir);
+	held(vol, 5000, ".##.................", 8191);
+	new_child(&dir);
+	held(vol, 5000, ".###................", 8191);
+	for (i = 5004; i <= 5017; i++)
+		new_child(&dir);
+	held(vol, 5000, ".#################..", 8191);
+	/* Now it takes others, from another window, as this one is full. */
+	for (i = 5018; i < 8192; i++)
+		check(!ialloc_mark(vol, i));
+	check(new_child(&dir) == 8192);
+	check(new_child(&dir) == 8193);
+	held(vol, 8192, "##..", 12287);
+	held(vol, 8190, "##", 8191);
+	ialloc_free(vol, 8191);
+	held(vol, 8190, "#.", 8191);
+	/* Windows of which only directories hold numbers are passed over. */
+	new_child(&far);
+	ialloc_free(vol, far.ino + 1);
+	held(vol, 12288, "...", TUX3_INO_MAX);
+	new_child(&far);
+	new_child(&far);
+	held(vol, 40 * 4096 - 10, "..##.", 40 * 4096 - 1);
+	held(vol, 12288, "...", 40 * 4096 - 1);
+	ialloc_give_back(&dir);
+	held(vol, 8192, "##..", 12287);
+	ialloc_give_back(&far);
+	/* The window goes, and those that were in its list do not mind. */
+	for (i = 5001; i < 8191; i++)
+		ialloc_free(vol, i);
+	dir = (struct tux3_inode){ .vol = vol, .ino = 20 * 4096 };
+	for (i = 0; i < 17; i++)
+		new_child(&dir);
+	vol->ialloc.windows_max = 0;
+	for (i = 1; i < 18; i++)
+		ialloc_free(vol, 20 * 4096 + i);
+	check(new_child(&dir) == 20 * 4096 + 18);
+	new_child(&dir);
+	ialloc_exit(vol);
+	ialloc_give_back(&dir);
+	ialloc_init(vol);
+	close_volume(fixture);
+}
+
 struct children {
 	struct tux3_inode *dir;
 	u64 numbers[EACH];
@@ -701,6 +782,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_window_goes_while_filled),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_children),
+		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_children_of_one),
 		cmocka_unit_test(test_free_while_filling),
 		cmocka_unit_test(test_windows_go),

@@ -3,6 +3,7 @@
  * Bulkstat: all inodes with a name, by number, once each, with a state that they had; while others come, go and change.
  */
 #include "support_lib.h"
+#include "core/host.h"
 #include "core/inode/inode_walk.h"
 
 #include <fcntl.h>
@@ -197,6 +198,67 @@ static void test_large(void **state)
 	bed_free(&bed);
 }
 
+static struct tux3_host_ops counting;
+static const struct tux3_host_ops *host;
+static atomic_t peeks;
+
+static bool count_peek(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *blocks)
+{
+	atomic_inc(&peeks);
+	return host->inode_peek(vol, ino, attr, blocks);
+}
+
+/* Objects and nodes of the tree are looked for because of inodes that there are, not of numbers that directories hold. */
+static void expect_looks(struct bed *bed, struct told *told, u32 inodes)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	u64 nodes = cache_hits(vol);
+
+	host = vol->host;
+	counting = *host;
+	counting.inode_peek = count_peek;
+	vol->host = &counting;
+	atomic_set(&peeks, 0);
+	assert_int_equal(walk(bed, 64, told), inodes);
+	vol->host = host;
+	nodes = cache_hits(vol) - nodes;
+	/* The last one that a call looks at may have no room any more. */
+	if ((u32)atomic_read(&peeks) > inodes + inodes / 64 || nodes > 2 * inodes)
+		fail_msg("%u inodes: %u objects and %llu nodes of the tree were looked for", inodes, atomic_read(&peeks),
+			 (unsigned long long)nodes);
+}
+
+/* Directories in memory that hold numbers for their next files. */
+static void test_looks(void **state)
+{
+	struct told *told = test_malloc(sizeof(*told));
+	struct bed bed = { .opts.age_ms = 1000000 };
+	struct tux3_node *node;
+	char name[32];
+	u32 i, dirs = 250;
+
+	bed_make(&bed, 64 << 20, 4096);
+	for (i = 0; i < 3 * dirs; i++) {
+		snprintf(name, sizeof(name), "/d%u/file%u", i / 3, i % 3);
+		assert_ok(tux3_path(bed.volume, NULL, name, TUX3_CREATE | TUX3_PARENTS, 0644, &node));
+		tux3_node_put(node, 1);
+	}
+	/* Before they are in the tree, and then. */
+	expect_looks(&bed, told, 4 * dirs + 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(tux3_core(bed.volume)->ialloc.held_total >= 10 * dirs);
+	expect_looks(&bed, told, 4 * dirs + 1);
+	/* What a directory has taken of these numbers since is told. */
+	for (i = 0; i < dirs; i += 50) {
+		snprintf(name, sizeof(name), "/d%u/new", i);
+		assert_ok(tux3_path(bed.volume, NULL, name, TUX3_CREATE, 0644, &node));
+		tux3_node_put(node, 1);
+	}
+	expect_looks(&bed, told, 4 * dirs + 6);
+	test_free(told);
+	bed_free(&bed);
+}
+
 /* ---- beside others ---- */
 
 struct worker {
@@ -319,6 +381,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_looks),
 		cmocka_unit_test(test_beside),
 	};
 
