@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the benchmarks in the virtual machine share: groups of measurements, options, running them, the report."""
 from common import format_value, kept, machine, need, print_config, print_goals, read_text, write_json
-from vm_machine import Bench, Step
+from vm_machine import IMAGE_SIZE, Bench, Step
 from vm_page import write_page
 from vm_rows import Rows, print_group
 
@@ -77,7 +77,7 @@ class Report:
         print(f"  {name:39} {step.fs:11} {format_value(value):>9} {unit}", flush=True)
 
 
-def measure(args, groups, config, goals, prepare, title):
+def measure(args, groups, config, goals, prepare, title, image_size=IMAGE_SIZE):
     """All of a benchmark but what it measures.
 
     config: settings to print.  prepare(bench, groups): makes its input and returns more settings.
@@ -90,7 +90,7 @@ def measure(args, groups, config, goals, prepare, title):
     args.rounds = args.rounds or (1 if args.quick else 3)
     groups = chosen_groups(groups, args.only)
     report = Report()
-    bench = Bench(args, names, report.add)
+    bench = Bench(args, names, report.add, image_size)
     try:
         config = {**machine(), **config, **bench.describe(), **prepare(bench, groups)}
         bench.add_programs()

@@ -106,17 +106,17 @@ class Bench:
     on_result(step, result): called for each step that was done.
     """
 
-    def __init__(self, args, names, on_result):
-        self.args, self.names, self.on_result = args, names, on_result
+    def __init__(self, args, names, on_result, image_size=IMAGE_SIZE):
+        self.args, self.names, self.on_result, self.image_size = args, names, on_result, image_size
         self.throttle = getattr(args, "throttle", None)
         self.settings, self.mounted, self.troubles, self.copy_in, self.more_disks = {}, {}, [], [], []
         self.xfsprogs = None
         self.begun = self.settled = 0
         shm = Path("/dev/shm")
-        place = shm if os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > IMAGE_SIZE / 2 else ROOT / "build"
+        place = shm if os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > image_size / 2 else ROOT / "build"
         self.folder = Path(tempfile.mkdtemp(prefix="tux3-bench-", dir=place))
         self.image = self.folder / "disk.img"
-        sparse_file(self.image, IMAGE_SIZE)
+        sparse_file(self.image, image_size)
 
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -134,7 +134,7 @@ class Bench:
     def describe(self):
         return {
             "file systems": ", ".join(self.names),
-            "disk": f"one sparse image file of {IMAGE_SIZE >> 30} GiB in {describe_directory(self.folder.parent)}, the "
+            "disk": f"one sparse image file of {self.image_size >> 30} GiB in {describe_directory(self.folder.parent)}, the "
                     "same for all in turn; virtio-blk, raw, cache=writeback; before each measurement discarded as a "
                     "whole and the filesystem made anew",
             "before each measurement": "sync, drop_caches=3, compact_memory=1",

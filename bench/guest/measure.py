@@ -10,9 +10,11 @@ as the disk got them.  A flush without data counts as one of each, too.
 
 What dbench prints at its end is without its warm-up.
 """
+import errno
 import os
 import re
 import resource
+import subprocess
 import threading
 import time
 
@@ -335,5 +337,71 @@ def measure_maildir(setting):
         yield from phase(setting, name, [setting.params["names"], setting.path, name, mails], mails, "mails")
 
 
+# ---- a volume that is nearly full ----
+
+MIB = 1 << 20
+
+
+def available(path):
+    told = os.statvfs(path)
+    return told.f_bavail * told.f_frsize
+
+
+def fill(path, left):
+    """By one file, until statfs says that so many bytes are left; 0: until nothing more goes in.  What it says then."""
+    with open(path / "filler", "wb", buffering=0) as filler:
+        for _ in range(50):
+            try:
+                while not left or available(path) >= left + MIB:
+                    filler.write(bytes(MIB))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+            os.sync()
+            if available(path) < left + 2 * MIB:
+                break
+    return available(path)
+
+
+def fails_for_space(command):
+    """Does it say that there is no space?  Any other failure is an error."""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, errors="replace", check=False, env={**os.environ, "LC_ALL": "C"})
+    if done.returncode and "No space left on device" not in done.stderr:
+        raise RuntimeError(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+    return done.returncode != 0
+
+
+def measure_nearly_full(setting):
+    """params: left (MiB; None: the volume is empty), and one of: dd (MiB), tar and copies, tasks (with program, bytes, rounds)"""
+    params = setting.params
+    if params["left"] is not None:
+        setting.details["left"] = fill(setting.path, params["left"] * MIB)
+    if "dd" in params:
+        touch_programs("dd")
+        commands = [["dd", "if=/dev/zero", f"of={setting.path}/dd", "bs=1M", f"count={params['dd']}"]]
+    elif "tar" in params:
+        touch_programs("tar")
+        commands = []
+        for n in range(params["copies"]):
+            # On a full volume there is no room for a directory of its own.
+            folder = setting.path / f"copy{n}" if params["copies"] > 1 else setting.path
+            if folder != setting.path:
+                folder.mkdir()
+            commands.append(["tar", "-xf", setting.work / params["tar"], "-C", folder])
+    else:
+        commands = [[params["program"], setting.path, params["tasks"], params["bytes"], params["rounds"]]]
+    timed = Timed(setting, lambda: sum(map(fails_for_space, commands)))
+    yield "", "s", "lower", timed.seconds
+    yield "and sync", "s", "lower", timed.and_sync_s
+    yield "refused", "commands", "lower", timed.result
+    told = os.statvfs(setting.path)
+    yield "in use at the end", "%", "higher", 100 * (1 - told.f_bavail / told.f_blocks)
+    yield "CPU machine", "s", "lower", timed.usage.busy_s
+    yield from counts_of_disk(timed.usage.disk, 1, "in all")
+    setting.details["usage"] = details_of_usage(timed.usage, timed.sync_cpu_s, timed.front_s, 1)
+
+
 MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync,
-                "mmap": measure_mmap, "bulkstat": measure_bulkstat, "names": measure_names, "maildir": measure_maildir}
+                "mmap": measure_mmap, "bulkstat": measure_bulkstat, "names": measure_names, "maildir": measure_maildir,
+                "nearly full": measure_nearly_full}

@@ -52,6 +52,15 @@ runpy.run_path("{ROOT}/bench/run", run_name="__main__")
     assert os.listdir(tmp_path) == []
 
 
+def test_each_benchmark_says_what_it_is():
+    names = runpy.run_path(f"{ROOT}/bench/run")["BENCHMARKS"]
+    text = subprocess.run([ROOT / "bench/run", "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(f"\n    {name}" in text for name in names)
+    assert "0.1 %, 1 % and 5 %" in text
+    for name in names:
+        assert "--quick" in subprocess.run([ROOT / "bench/run", name, "--help"], capture_output=True, text=True, check=True).stdout
+
+
 def test_results_of_half_a_run_are_kept(tmp_path):
     path, rows = tmp_path / "new" / "out.json", []
     with pytest.raises(RuntimeError):
