@@ -188,6 +188,24 @@ struct tux3_ioc_scrub {
 
 #define TUX3_IOC_SCRUB _IOWR(TUX3_IOC_TYPE, 1, struct tux3_ioc_scrub)
 
+/* ---- hold: the tree of an anchor stays on the device for a while (core/scrub/hold.h) ---- */
+
+#define TUX3_HOLD_TAKE		1u
+#define TUX3_HOLD_RENEW		2u	/* is it still there?  Then so for another TUX3_HOLD_S */
+#define TUX3_HOLD_RELEASE	3u
+#define TUX3_HOLD_S		30
+#define TUX3_HOLD_ANCHOR	512
+
+struct tux3_ioc_hold {
+	__u32 op;		/* TUX3_HOLD_... */
+	__u32 flags;		/* 0 */
+	__u64 cookie;		/* out of TAKE, in of the others */
+	__u64 spare[6];		/* 0 */
+	__u8 anchor[TUX3_HOLD_ANCHOR];	/* out of TAKE: struct disk_anchor */
+};
+
+#define TUX3_IOC_HOLD _IOWR(TUX3_IOC_TYPE, 4, struct tux3_ioc_hold)
+
 /* ---- exchange: the contents of two files swap (core/data/remap.h) ---- */
 
 /*

@@ -366,6 +366,14 @@ static int volume_make_read_only(struct volume *vol)
 	return err;
 }
 
+/* A hold of before means nothing after it. */
+static void volume_end_hold(struct volume *vol)
+{
+	delta_lock(vol);
+	space_end_hold(vol);
+	delta_unlock(vol);
+}
+
 int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t why_size)
 {
 	int err;
@@ -376,12 +384,26 @@ int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t w
 		snprintf(why, why_size, "the volume is frozen");
 		return -EBUSY;
 	}
+	volume_end_hold(vol);
 	if (!read_only)
 		return volume_make_writable(vol, why, why_size);
 	err = volume_make_read_only(vol);
 	if (err)
 		snprintf(why, why_size, "the last changes could not be written (%s); the volume is read-only", error_text(err));
 	return err;
+}
+
+/* That of a hold: its slot on the disk may be another's by now. */
+static int volume_take_anchor(struct volume *vol, char *why, size_t why_size)
+{
+	vol->anchor = *vol->opts.anchor;
+	vol->opts.anchor = NULL;
+	vol->of_hold = true;
+	if (!vol->opts.read_only || !vol->opts.no_recovery) {
+		snprintf(why, why_size, "what was held can only be read, and without its log");
+		return -EINVAL;
+	}
+	return anchor_check(&vol->anchor, le64_to_cpu(vol->anchor.slot_offset), why, why_size);
 }
 
 int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
@@ -400,7 +422,10 @@ int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
 	vol->read_only = opts->read_only;
 	dev->block_size = 1u << TUX3_MIN_BLOCK_SHIFT;
 	volume_default_options(vol);
-	err = volume_read_anchor(dev, &vol->anchor, &vol->anchor_slot, why, why_size);
+	if (opts->anchor)
+		err = volume_take_anchor(vol, why, why_size);
+	else
+		err = volume_read_anchor(dev, &vol->anchor, &vol->anchor_slot, why, why_size);
 	if (err && err != -EOPNOTSUPP && opts->mend && opts->mend->anchor)
 		err = opts->mend->anchor(opts->mend, dev, &vol->anchor, why, why_size);
 	if (!err)

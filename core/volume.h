@@ -21,6 +21,7 @@
 #include "core/tree/tree.h"
 #include "core/quota/quota.h"
 #include "core/blocks/balloc.h"
+#include "core/blocks/held.h"
 #include "core/inode/ialloc.h"
 #include "core/log/log.h"
 #include "core/delta/space.h"
@@ -47,6 +48,7 @@ struct volume_mend {
 struct volume_options {
 	bool read_only;
 	bool no_recovery;	/* with read_only: the state of the anchor, the log is not replayed */
+	const struct disk_anchor *anchor;	/* with both: what is held (core/scrub/hold.h) is opened; NULL once that is done */
 	bool accept_last;	/* the last commit counts though not all of its data is there (log_end.c) */
 	bool cut_log;		/* a damaged log is cut where the damage is, and what follows is lost */
 	bool manual;		/* no back-end thread: commits happen in the calls that need one, and in
@@ -95,6 +97,7 @@ struct volume {
 	spinlock_t label_lock;
 	u64 created_ns;
 	bool read_only;			/* volume_set_read_only() */
+	bool of_hold;			/* opened with opts.anchor, while another has it and writes; constant */
 	u32 blocks_epoch;		/* moves when tux3_inode.blocks may be out of date; commit_mutex */
 
 	atomic_t error;			/* first fatal error (-errno): nothing is committed any more */
@@ -112,6 +115,7 @@ struct volume {
 	struct pace pace;
 	struct delta_state delta;
 	struct unify unify;
+	struct held held;
 	struct intent intent;
 	struct trim trim;
 	struct name_cache names;

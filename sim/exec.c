@@ -610,6 +610,7 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 		reach_note(run);
 	if (op->kind == SIM_COMPARE && !run->broken)
 		run_compare(run, run->state, "while running");
+	run_hold(run);
 	fault_pause(run, false);
 	model_put(before);
 	model_put(after);

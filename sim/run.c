@@ -302,6 +302,7 @@ int run_open(struct sim_run *run, bool read_only)
 		if (!run->faulty)
 			sim_fail(run, "cannot open: %s (%s)", why, strerror(-err));
 	} else {
+		run->holding = false;
 		reach_note_mount(run);
 	}
 	env_memory_count(false);

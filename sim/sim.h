@@ -9,7 +9,9 @@
 #define TUX3_SIM_H
 
 #include "user/lib/internal.h"
+#include "core/check/check.h"
 #include "core/delta/space.h"
+#include "core/ioctl.h"
 #include "disk.h"
 #include "model.h"
 
@@ -176,6 +178,9 @@ struct sim_run {
 	bool recovering;	/* what the trace has is a recovery */
 	u32 life;		/* 0: the first */
 	struct sim_reach reach;
+	bool holding;
+	struct tux3_ioc_hold hold;
+	struct check_result held;	/* what it held when it was taken */
 	s64 result;		/* of the last operation */
 	u8 *buffer;		/* SIM_BUFFER bytes */
 };
@@ -215,6 +220,10 @@ void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_st
 void run_check(struct sim_run *run);
 /* Does the open volume hold exactly this state, and its disk what the volume believes (a scrub)?  If not, says what differs. */
 bool run_compare(struct sim_run *run, const struct m_state *state, const char *what);
+
+/* ---- hold.c ---- */
+
+void run_hold(struct sim_run *run);	/* between two operations: in some runs a hold is taken, looked at, or let go */
 
 /* ---- ahead.c ---- */
 

@@ -26,6 +26,7 @@
 #include "core/volume.h"
 #include "core/blocks/balloc.h"
 #include "core/blocks/freemap.h"
+#include "core/blocks/held.h"
 
 /* ---- range lists ---- */
 
@@ -498,10 +499,10 @@ int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, s
 	return err;
 }
 
-int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot)
+int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapshot)
 {
 	if (was_in_snapshot)
-		return balloc_defer(vol, BALLOC_NODE, addr, 1, &vol->balloc.node_frees);
+		return balloc_defer(vol, BALLOC_NODE, addr, 1, held_list(vol, birth));
 	return balloc_free(vol, BALLOC_NODE, addr, 1);
 }
 

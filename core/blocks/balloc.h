@@ -152,8 +152,8 @@ int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len);
  * before the commit is over.
  */
 int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, struct range_list *list);
-/* A node's block: at once if it was never in a snapshot, else via node_frees. */
-int balloc_free_node(struct volume *vol, u64 addr, bool was_in_snapshot);
+/* A node's block: at once if it was never in a snapshot, else via node_frees, or kept for a hold (held.h). */
+int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapshot);
 /* What waited may be allocated now; empties the list. */
 int balloc_release(struct volume *vol, struct range_list *list);
 
@@ -223,6 +223,12 @@ void balloc_recount(struct volume *vol, u64 data);	/* so many blocks of data */
 #define BALLOC_SLOTS_OR_NONE 4u
 int balloc_slots_whole(struct volume *vol, u64 group, u32 *slots);
 u32 balloc_slots_bad(struct volume *vol, u64 group, u32 slots, const void *buf, char *why, size_t why_size);
+
+/*
+ * For a volume that is opened with what a hold keeps: the bits that a group had then, as copy_group has them.  -ESTALE: they were
+ * written over since, or cannot be told from that; -EIO: the device cannot read them; -ENOMEM.
+ */
+int balloc_read_held(struct volume *vol, u64 group, u8 *bits);
 
 /* Is this block one of the fixed ones (boot area, anchors, free-map slots)?  Also: beyond the volume. */
 bool balloc_is_fixed(struct volume *vol, u64 addr);

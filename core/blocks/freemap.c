@@ -35,6 +35,7 @@
 #include "core/blocks/freemap.h"
 
 #define MAP_TAIL_BYTES	(2 * TUX3_ANCHOR_STRIDE)	/* anchors 2 and 3 */
+#define MAP_READS	8u			/* of slots that somebody else writes */
 #define MAP_HEAD_BYTES	(3 * TUX3_ANCHOR_STRIDE)	/* boot area, anchors 0 and 1 */
 
 /* ---- geometry ---- */
@@ -411,6 +412,71 @@ u32 balloc_slots_bad(struct volume *vol, u64 index, u32 slots, const void *buf, 
 			bad |= 1u << slot;
 	}
 	return strange == MAP_SLOTS && slots & BALLOC_SLOTS_OR_NONE ? 0 : bad;
+}
+
+/* Both slots, read until they read the same again: then neither was being written. */
+static int held_read_slots(struct volume *vol, u64 index, u8 *buf)
+{
+	size_t bytes = (size_t)MAP_SLOTS << vol->block_shift;
+	u32 tries;
+	int err;
+
+	for (tries = 0; tries < MAP_READS; tries++) {
+		err = device_read(vol->dev, balloc_slot_addr(vol, index, 0), MAP_SLOTS, buf + (tries & 1) * bytes);
+		if (err)
+			return -EIO;
+		if (tries && !memcmp(buf, buf + bytes, bytes))
+			return 0;
+	}
+	return -ESTALE;
+}
+
+/* Of two slots as old as the anchor the newer one; if one is newer than that, the other.  MAP_NONE: there never was one. */
+static int held_pick_slot(struct volume *vol, u64 index, const u8 *buf)
+{
+	u64 anchor = le64_to_cpu(vol->anchor.delta), best = 0;
+	int pick = MAP_NONE, slot, strange = 0;
+	char why[100];
+
+	for (slot = 0; slot < MAP_SLOTS; slot++) {
+		const u8 *data = buf + slot * vol->block_size;
+		int err = map_check_seal(vol, data, balloc_slot_addr(vol, index, slot), index, why, sizeof(why));
+
+		strange += err == -ENOENT;
+		if (err == -EIO)
+			return -ESTALE;
+		if (!err && map_delta(data) <= anchor && (pick == MAP_NONE || map_delta(data) > best)) {
+			pick = slot;
+			best = map_delta(data);
+		}
+	}
+	return pick == MAP_NONE && strange < MAP_SLOTS ? -ESTALE : pick;
+}
+
+int balloc_read_held(struct volume *vol, u64 index, u8 *bits)
+{
+	u32 bytes = vol->block_size - sizeof(struct disk_map), head, tail, i;
+	int slot = MAP_NONE, err = 0;
+	u8 *buf;
+
+	buf = kvmalloc((size_t)2 * MAP_SLOTS << vol->block_shift, GFP_KERNEL);
+	if (!buf)
+		return -ENOMEM;
+	if (group_has_map(vol, index)) {
+		err = held_read_slots(vol, index, buf);
+		slot = err ? err : held_pick_slot(vol, index, buf);
+	}
+	if (slot >= 0 && slot != MAP_NONE) {
+		memcpy(bits, buf + slot * vol->block_size + sizeof(struct disk_map), bytes);
+	} else if (slot == MAP_NONE) {
+		memset(bits, 0, bytes);
+		group_fixed_bounds(vol, index, &head, &tail);
+		for (i = 0; i < vol->group_blocks; i++)
+			if (i < head || i >= tail)
+				bits[i / 8] |= 1u << i % 8;
+	}
+	kvfree(buf);
+	return min(slot, 0);
 }
 
 /* What to read of a group that is not in memory: at first both slots, later just the current one.  0: nothing. */

@@ -235,7 +235,7 @@ static int check_totals(struct check *check)
 static int check_passes(struct check *check)
 {
 	static int (*const passes[])(struct check *check) = {
-		check_tree, check_links, check_reachable, check_quotas, check_maps, check_totals,
+		check_read_maps, check_tree, check_links, check_reachable, check_quotas, check_maps, check_totals,
 	};
 	unsigned int i;
 	int err = 0;
@@ -268,6 +268,7 @@ int volume_check(struct volume *vol, const struct check_options *opts, struct ch
 		err = check_passes(check);
 	check_quota_exit(check);
 	check_bitmap_exit(&check->used);
+	check_bitmap_exit(&check->maps);
 	kvfree(check->inodes.entries);
 	kvfree(check->links.entries);
 	kvfree(check->orphans.entries);

@@ -149,6 +149,7 @@ struct check_result {
 	u64 inodes, directories, files, symlinks, others, names, orphans, xattrs;
 	u64 nodes, items, extents, data_blocks, unwritten_blocks, used_blocks, free_blocks, log_blocks;
 	u64 groups_read;
+	u64 groups_changed;	/* of a hold: their maps were written over since, and are not compared */
 	u32 tree_height;
 };
 

@@ -103,6 +103,7 @@ struct check {
 	struct check_table inodes, links, orphans;
 	u64 orphan_next;
 	struct check_bitmap used;
+	struct check_bitmap maps;	/* of a hold: read at the beginning */
 	struct rb_root quota;
 	struct check_current now;
 	u64 ticks;		/* since progress was last told */
@@ -173,6 +174,7 @@ bool check_range_inside(struct check *check, u64 addr, u64 len);
 /* Is one of these blocks fixed?  *fixed: the first. */
 bool check_range_fixed(struct check *check, u64 addr, u64 len, u64 *fixed);
 int check_maps(struct check *check);
+int check_read_maps(struct check *check);	/* of a hold: before all else, for they are being written over */
 
 /* check_quota.c */
 int check_quota_item(struct check *check, const struct tree_key *key, const void *data, u32 len);

@@ -172,14 +172,53 @@ static void map_compare(struct check *check, u64 index, const u8 *expect, const 
 		map_tell_runs(check, index, bits, expect, true);
 }
 
+/* Of a hold: what was read of it at the beginning, or what is there now. */
+static int map_of_hold(struct check *check, u64 index, u8 *bits)
+{
+	const u8 *early = check->maps.groups[index];
+
+	if (!early)
+		return balloc_read_held(check->vol, index, bits);
+	memcpy(bits, early, check->vol->group_blocks / 8);
+	return 0;
+}
+
+/* All maps, or of a very large volume the first. */
+int check_read_maps(struct check *check)
+{
+	struct volume *vol = check->vol;
+	u64 index;
+	int err;
+
+	if (!vol->of_hold)
+		return 0;
+	err = check_bitmap_init(check, &check->maps);
+	for (index = 0; !err && index < min_t(u64, check->maps.group_count, CHECK_GROUPS_ALL); index++) {
+		u8 *bits = kvmalloc(vol->group_blocks / 8, GFP_KERNEL);
+
+		if (!bits)
+			return check_fail(check, -ENOMEM);
+		if (balloc_read_held(vol, index, bits))	/* once more when its turn comes */
+			kvfree(bits);
+		else
+			check->maps.groups[index] = bits;
+		check_progress(check, CHECK_SPACE, index, check->maps.group_count);
+	}
+	return err ? check_fail(check, err) : 0;
+}
+
 /* *marked: bits set in the map, but for those beyond the end. */
 static int map_check_group(struct check *check, u64 index, u64 *marked)
 {
 	struct volume *vol = check->vol;
 	u8 *expect = check->buffer, *bits = expect + vol->block_size;
 	u32 i, length = group_length(vol, index);
-	int err = balloc_copy_group(vol, index, bits);
+	int err = vol->of_hold ? map_of_hold(check, index, bits) : balloc_copy_group(vol, index, bits);
 
+	if (err == -ESTALE) {
+		check->result->groups_changed++;
+		return 0;
+	}
 	if (err == -EIO)
 		return check_problem(check, MAP_BAD, 0, balloc_slot_addr(vol, index, 0), NULL, index);
 	if (err)
@@ -255,7 +294,7 @@ static void check_log_names(struct check *check)
 {
 	struct volume *vol = check->vol;
 
-	if (vol->opts.no_recovery && vol->read_only && !log_note_groups(vol))
+	if (vol->opts.no_recovery && vol->read_only && !vol->of_hold && !log_note_groups(vol))
 		balloc_note_log_unread(vol, false);
 }
 

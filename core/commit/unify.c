@@ -20,6 +20,7 @@
 #include "core/device/device.h"
 #include "core/format/anchor.h"
 #include "core/blocks/balloc.h"
+#include "core/blocks/held.h"
 #include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "core/log/apply.h"
@@ -39,6 +40,7 @@ void unify_init(struct volume *vol)
 	unify->next = &unify->nodes;
 	INIT_LIST_HEAD(&unify->maps);
 	range_list_init(&unify->node_frees);
+	held_init(vol);
 	unify->phase = UNIFY_IDLE;
 	atomic64_set(&unify->pending, 0);
 	unify->since_delta = le64_to_cpu(vol->anchor.delta);
@@ -54,6 +56,7 @@ void unify_exit(struct volume *vol)
 		tree_snapshot_done(vol, &unify->nodes, false);
 	balloc_snapshot_done(vol, &unify->maps, false);
 	range_list_exit(&unify->node_frees);
+	held_exit(vol);
 	kvfree(unify->anchor_block[0]);
 	kvfree(unify->anchor_block[1]);
 	unify->anchor_block[0] = unify->anchor_block[1] = NULL;
@@ -205,6 +208,7 @@ int unify_start(struct volume *vol)
 	vol->log.after_snapshot = true;
 	tree_edit_end(vol);
 	range_list_move(&unify->node_frees, &vol->balloc.node_frees);
+	held_snapshot(vol);
 	range_list_move(&vol->log.old_blocks, &vol->log.blocks);
 	unify->since_delta = vol->delta.committed;
 
@@ -289,8 +293,8 @@ static int unify_verify_phase(struct volume *vol, char *why, size_t why_size)
 	bool idle = unify->phase == UNIFY_IDLE, nodes = !list_empty(&unify->nodes);
 	const char *what = NULL;
 
-	if (idle && (nodes || !list_empty(&unify->maps) || unify->node_frees.count || vol->log.old_blocks.count ||
-		     atomic64_read(&unify->pending)))
+	if (idle && (nodes || !list_empty(&unify->maps) || unify->node_frees.count || vol->held.leaving.count ||
+		     vol->log.old_blocks.count || atomic64_read(&unify->pending)))
 		what = "it has something to write";
 	else if (!idle && unify->phase != UNIFY_WRITING && nodes)
 		what = "its nodes are not written";
@@ -341,6 +345,8 @@ static int unify_anchored(struct volume *vol)
 	nodes_err = balloc_release(vol, &unify->node_frees);
 	if (!err)
 		err = nodes_err;
+	if (!err)
+		err = held_anchored(vol);
 	unify->phase = UNIFY_IDLE;
 	atomic64_set(&unify->pending, 0);
 	count_add(vol, TUX3_COUNT_UNIFIES, 1);

@@ -928,6 +928,8 @@ int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int atte
 		err = -EBUSY;
 	vol->space.want_tight = attempt > 0;
 	intent_shrink(vol);
+	if (!err)
+		space_end_hold(vol);
 	if (!err && attempt > 1)
 		err = delta_unify_present(vol);
 	/* Even without changes: the next delta may be opened with another standing charge. */
@@ -1042,6 +1044,8 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 	if (pressed) {
 		if (!delta_may_go_on(vol))
 			delta_unify_committed(vol);
+		if (!delta_may_go_on(vol))	/* blocks that a hold keeps are in groups that stay in memory */
+			space_end_hold(vol);
 		wake_up_all(&delta->gate_queue);
 	}
 	delta_confirm(vol);

@@ -81,6 +81,7 @@
  */
 #include "core/volume.h"
 #include "core/blocks/balloc.h"
+#include "core/blocks/held.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/tree/tree.h"
@@ -463,12 +464,18 @@ static s64 space_tight_standing(struct volume *vol, u32 levels)
 	return space_less(vol, SPACE_CHEAP_TOP, 2 * space_nodes_from(vol, levels) + 3);
 }
 
+/* Too little to pay for the whole tree in each delta. */
+static bool space_is_short(struct volume *vol, s64 standing)
+{
+	return space_balance(vol) - standing < max_t(s64, standing, vol->total_blocks / 32);
+}
+
 void space_open_delta(struct volume *vol, u64 delta)
 {
 	struct space *space = &vol->space;
-	s64 standing = space_whole_standing(vol), left = space_balance(vol) - standing;
+	s64 standing = space_whole_standing(vol);
 	/* Where the number of nodes cannot be true, each operation pays for those that it changes. */
-	bool tight = space->want_tight || space_nodes(vol) < 1 || left < max_t(s64, standing, vol->total_blocks / 32);
+	bool tight = space->want_tight || space_nodes(vol) < 1 || space_is_short(vol, standing);
 	u32 levels = space_levels(vol, 0);
 
 	space->want_tight = false;
@@ -666,18 +673,45 @@ bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 	return false;
 }
 
-void space_settle(struct volume *vol, s64 charged)
+static void space_move_balance(struct volume *vol, s64 charged)
 {
 	s64 available = space_available(vol), move = available - vol->space.available + charged;
 	/* A commit gives back the standing charge of its delta; that of the next one was taken for it. */
 	s64 taken = charged ? vol->space.standing[vol->delta.front & 1] : 0;
 
-	lockdep_assert_held(&vol->delta.commit_mutex);
 	vol->space.available = available;
 	atomic64_add(move, &vol->space.balance);
 	if (move > taken)
 		atomic64_inc(&vol->space.freed);
 	space_raise_standing(vol);
+}
+
+/*
+ * A hold is over when its time is, and as soon as what it keeps may be missed: before deltas are tight, whose operations go below
+ * zero for what a unify gives back.  Who is refused before that ends it himself (delta_commit_space).
+ */
+static bool space_ends_hold(struct volume *vol)
+{
+	struct space *space = &vol->space;
+
+	return ktime_get_ns() >= vol->held.until_ns ||
+	       (vol->held.kept.blocks && (space->tight[vol->delta.front & 1] || space_is_short(vol, space_whole_standing(vol))));
+}
+
+void space_settle(struct volume *vol, s64 charged)
+{
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	space_move_balance(vol, charged);
+	if (unlikely(vol->held.on) && space_ends_hold(vol))
+		space_end_hold(vol);
+}
+
+void space_end_hold(struct volume *vol)
+{
+	if (likely(!vol->held.on))
+		return;
+	held_end(vol);
+	space_move_balance(vol, 0);
 }
 
 /* Was as much refused before, and nothing was freed since? */

@@ -202,6 +202,8 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 void space_open_delta(struct volume *vol, u64 delta);
 /* Back end, after a commit that was charged so much (space_close_delta), or an anchor: move the balance. */
 void space_settle(struct volume *vol, s64 charged);
+/* Back end: if there is a hold (core/blocks/held.h) it is over, and what it has kept is there. */
+void space_end_hold(struct volume *vol);
 /*
  * Back end: charge a slice of a long delete to the delta being committed.  first: of this commit; such a one may go below
  * zero, as far as nobody else may.

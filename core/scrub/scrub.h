@@ -20,8 +20,7 @@
  * once more: only what was in its place from the first to the last look, and durable, is a problem.
  *
  * What is not seen: intents of fsyncs, which the next commit supersedes, and nodes that only the anchor's tree still has.
- * Names against parent pointers, link counts, free maps against the tree: that is fsck.tux3's, and needs all of the volume at
- * one moment.
+ * Names against parent pointers, link counts, free maps against the tree: that needs all of the volume at one moment, see hold.h.
  */
 #ifndef TUX3_SCRUB_H
 #define TUX3_SCRUB_H

@@ -105,14 +105,15 @@ struct node_buffer *edit_take(struct tree_edit *edit, u32 level)
 void edit_discard(struct tree_edit *edit, struct node_buffer *buffer)
 {
 	bool was_in_snapshot = !test_bit(NODE_DIRTY, &buffer->state);
+	u64 addr = buffer->addr, birth = buffer->birth;
 	int err;
 
 	cache_drop(edit->vol, buffer);
-	if (node_unplaced(buffer->addr)) {
+	if (node_unplaced(addr)) {
 		balloc_unpromise(edit->vol, 1);
 		return;
 	}
-	err = balloc_free_node(edit->vol, buffer->addr, was_in_snapshot);
+	err = balloc_free_node(edit->vol, addr, birth, was_in_snapshot);
 	if (err && !edit->err)
 		edit->err = err;
 }

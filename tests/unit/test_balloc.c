@@ -214,7 +214,7 @@ static void step_free(struct model *model)
 	if (extent->kind == BALLOC_NODE && part == 1 && random_below(2)) {
 		bool was_in_snapshot = random_below(2);
 
-		check(balloc_free_node(vol, addr, was_in_snapshot) == 0);
+		check(balloc_free_node(vol, addr, 1, was_in_snapshot) == 0);
 		model_set(model, addr, 1, NODE, was_in_snapshot ? DEFERRED : FREE);
 	} else if (random_below(2)) {
 		check(balloc_defer(vol, extent->kind, addr, part, &model->deferred) == 0);

@@ -25,6 +25,7 @@
  *	inodes.c	all inodes of a volume
  *	quota.c		limits of users, groups and projects
  *	scrub.c		verifying what is on the device, of a volume in use
+ *	check.c		comparing what it has to say about names, links, space and quota
  *
  * Lock order, outermost first:
  *

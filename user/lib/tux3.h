@@ -356,6 +356,23 @@ typedef void (*tux3_scrub_fn)(void *ctx, const struct tux3_scrub_problem *proble
  */
 TUX3_API int tux3_scrub(struct tux3 *volume, struct tux3_scrub *scrub, tux3_scrub_fn fn, void *ctx);
 
+/* ---- check: names, links, counts, quotas and space against each other, while the volume is in use ---- */
+
+struct tux3_check_problem {
+	unsigned int code;		/* as fsck.tux3 tells them */
+	const char *name, *text;	/* "links"; a sentence */
+	const char *path;		/* of the inode; NULL: it has none that can be told */
+	uint64_t ino, block;		/* 0: none */
+};
+typedef void (*tux3_check_fn)(void *ctx, const struct tux3_check_problem *problem);
+
+/*
+ * What fsck.tux3 looks at, of the volume as it is at one moment after the call; others go on.  All of it is read, but for data.
+ * fn is called for each problem, up to 1,000.  -ESTALE: space is too short to keep that state for so long; -EBUSY: somebody else
+ * checks.
+ */
+TUX3_API int tux3_check(struct tux3 *volume, tux3_check_fn fn, void *ctx);
+
 /* ---- paths: from the root, symlinks followed unless NOFOLLOW; for programs that embed a volume ---- */
 
 #define TUX3_NOFOLLOW	1u	/* do not follow a symlink in the last component */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Checking what a hold keeps: see check.h. */
+#include <stdlib.h>
+#include "lib.h"
+#include "check.h"
+#include "core/error.h"
+#include "core/inode/path.h"
+#include "core/open.h"
+#include "core/scrub/hold.h"
+#include "user/env/device_view.h"
+
+#define HELD_TRIES	4u
+#define HELD_RENEW_NS	(TUX3_HOLD_S * 1000000000ull / 4)
+#define HELD_PATH	4096u
+#define HELD_CACHE_BYTES (32u << 20)
+
+struct held_run {
+	struct held_check *check;
+	struct tux3_ioc_hold hold;
+	u64 renewed_ns;
+	bool lost, out_of_memory;
+};
+
+static int ask(struct held_run *run, u32 op)
+{
+	run->hold.op = op;
+	run->renewed_ns = ktime_get_ns();
+	return run->check->hold(run->check->ctx, &run->hold);
+}
+
+static bool stopped(const struct held_run *run)
+{
+	return run->lost || run->out_of_memory || (run->check->stop && *run->check->stop);
+}
+
+static int on_problem(void *ctx, const struct check_problem *problem)
+{
+	struct held_run *run = ctx;
+	struct held_check *check = run->check;
+	struct held_problem *problems = check->problems;
+
+	if (check->count < HELD_PROBLEMS_MAX && !(check->count & (check->count + 1))) {
+		problems = realloc(check->problems, 2 * (check->count + 1) * sizeof(*problems));
+		run->out_of_memory = !problems;
+	}
+	if (problems && check->count < HELD_PROBLEMS_MAX) {
+		check->problems = problems;
+		problems += check->count++;
+		*problems = (struct held_problem){ .problem = *problem };
+		problems->problem.raw_name = NULL;
+	}
+	return stopped(run);
+}
+
+static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
+{
+	struct held_run *run = ctx;
+
+	if (!run->lost && ktime_get_ns() - run->renewed_ns > HELD_RENEW_NS)
+		run->lost = ask(run, TUX3_HOLD_RENEW);
+	if (run->check->progress)
+		run->check->progress(run->check->ctx, pass, done, total);
+}
+
+static void find_paths(struct held_check *check, struct volume *vol)
+{
+	char *text = malloc(HELD_PATH);
+	const char *path;
+	u32 i;
+
+	for (i = 0; text && i < check->count; i++) {
+		struct held_problem *problem = &check->problems[i];
+
+		path = problem->problem.ino ? path_first(vol, problem->problem.ino, text, HELD_PATH) : NULL;
+		if (path)
+			problem->path = strdup(path);
+	}
+	free(text);
+}
+
+static int check_view(struct held_run *run, struct tux3_device *view)
+{
+	struct volume_options opts = {
+		.read_only = true, .no_recovery = true, .manual = true, .cache_bytes = HELD_CACHE_BYTES,
+		.anchor = (const struct disk_anchor *)run->hold.anchor,
+	};
+	struct held_check *check = run->check;
+	struct check_options options = { .problem = on_problem, .progress = on_progress, .ctx = run };
+	struct volume *vol;
+	int err = volume_open(view, NULL, &opts, &vol, check->why, sizeof(check->why));
+
+	if (err)
+		return err;
+	err = volume_check(vol, &options, &check->result);
+	if (err)
+		snprintf(check->why, sizeof(check->why), "the check could not be finished (%s)", error_text(err));
+	else
+		find_paths(check, vol);
+	volume_close(vol);
+	return err;
+}
+
+/* One try.  What it has found counts if the hold is still there at its end; so does that it failed. */
+static int check_once(struct held_run *run, struct tux3_device *below)
+{
+	struct held_check *check = run->check;
+	struct tux3_device *view;
+	int err, held;
+
+	held_check_free(check);
+	run->lost = false;
+	memset(&run->hold, 0, sizeof(run->hold));
+	err = ask(run, TUX3_HOLD_TAKE);
+	if (err) {
+		snprintf(check->why, sizeof(check->why), "its state cannot be held (%s)", error_text(err));
+		return err;
+	}
+	view = device_view_create(below);
+	err = view ? check_view(run, view) : -ENOMEM;
+	if (view)
+		view->ops->close(view);
+	held = run->lost ? -ESTALE : ask(run, TUX3_HOLD_RENEW);
+	ask(run, TUX3_HOLD_RELEASE);
+	if (check->stop && *check->stop)
+		return -ECANCELED;
+	if (held == -ESTALE)
+		snprintf(check->why, sizeof(check->why), "what is checked was overwritten meanwhile, because space is short or it took too long");
+	if (held)
+		return held;
+	return run->out_of_memory ? -ENOMEM : err;
+}
+
+int held_check(struct held_check *check, struct tux3_device *below)
+{
+	struct held_run run = { .check = check };
+	int err = -ESTALE;
+	u32 tries;
+
+	for (tries = 0; err == -ESTALE && tries < HELD_TRIES; tries++)
+		err = check_once(&run, below);
+	if (err)
+		held_check_free(check);
+	return err;
+}
+
+void held_check_free(struct held_check *check)
+{
+	u32 i;
+
+	for (i = 0; i < check->count; i++)
+		free(check->problems[i].path);
+	free(check->problems);
+	check->problems = NULL;
+	check->count = 0;
+}
+
+/* ---- for programs that have tux3.h ---- */
+
+static int hold_here(void *ctx, struct tux3_ioc_hold *hold)
+{
+	return volume_hold(((struct tux3 *)ctx)->vol, hold);
+}
+
+int tux3_check(struct tux3 *volume, tux3_check_fn fn, void *ctx)
+{
+	struct held_check check = { .hold = hold_here, .ctx = volume };
+	int err = held_check(&check, volume->vol->dev);
+	u32 i;
+
+	for (i = 0; !err && i < check.count; i++) {
+		const struct check_problem *from = &check.problems[i].problem;
+		struct tux3_check_problem problem = {
+			.code = from->code, .name = from->name, .text = from->text, .path = check.problems[i].path,
+			.ino = from->ino, .block = from->addr,
+		};
+
+		fn(ctx, &problem);
+	}
+	held_check_free(&check);
+	return err;
+}
