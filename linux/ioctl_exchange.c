@@ -221,10 +221,8 @@ static int ioctl_exchange(struct file *file2, const struct tux3_ioc_exchange *ar
 static int ioctl_start_commit(struct file *file, struct tux3_ioc_commit __user *user)
 {
 	struct inode *inode = file_inode(file);
-	struct tux3_ioc_commit args = {};
 	u64 words[EXCHANGE_FRESH_WORDS];
 	int err = check_file(file);
-	u32 i;
 
 	if (!err)
 		err = mnt_want_write_file(file);	/* it may get blocks for what was inline */
@@ -239,9 +237,8 @@ static int ioctl_start_commit(struct file *file, struct tux3_ioc_commit __user *
 	mnt_drop_write_file(file);
 	if (err)
 		return err;
-	for (i = 0; i < EXCHANGE_FRESH_WORDS; i++)
-		args.fresh[i] = words[i];
-	return copy_to_user(user, &args, sizeof(args)) ? -EFAULT : 0;
+	/* The rest is what the caller wants to exchange: he may have said so already. */
+	return copy_to_user(user->fresh, words, sizeof(words)) ? -EFAULT : 0;
 }
 
 long node_ioctl_exchange(struct file *file, unsigned int cmd, void __user *user)
@@ -250,7 +247,7 @@ long node_ioctl_exchange(struct file *file, unsigned int cmd, void __user *user)
 	u64 words[EXCHANGE_FRESH_WORDS];
 	u32 i;
 
-	BUILD_BUG_ON(sizeof(args.exchange) != 40 || sizeof(args) != 88);
+	BUILD_BUG_ON(sizeof(args.exchange) != 40 || sizeof(args) != 88 || sizeof(args.fresh) != sizeof(words));
 	switch (cmd) {
 	case TUX3_IOC_EXCHANGE_RANGE:
 		if (copy_from_user(&args.exchange, user, sizeof(args.exchange)))

@@ -32,7 +32,11 @@ def exchange(file1, file2, offset1=0, offset2=0, length=0, flags=0, pad=0):
 
 
 def start_commit(file2):
-    return bytes(fcntl.ioctl(file2, START_COMMIT, bytes(88)))[40:]
+    """What the caller has said of the exchange already stays as it is."""
+    said = struct.pack("=iIQQQQ", 1, 2, 3, 4, 5, 6)
+    told = bytes(fcntl.ioctl(file2, START_COMMIT, said + bytes(48)))
+    assert told[:40] == said, told[:40]
+    return told[40:]
 
 
 def commit_range(file1, file2, fresh, offset1=0, offset2=0, length=0, flags=0):
