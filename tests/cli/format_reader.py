@@ -186,6 +186,7 @@ class Volume:
         self.touched = set()
         self.log_next = self.anchor.log_addr
         self.torn = None
+        self.skips = 0		# how often numbers of log blocks are left out
         self.commits = self.read_log()
         for commit in self.commits:
             self.replay(commit)
@@ -314,6 +315,7 @@ class Volume:
             payload += block.payload
             addrs.append(block.addr)
             place = block.next, block.after, block.seq + 1 + block.skip
+            self.skips += block.skip > 0
         head = COMMIT.unpack_from(payload)
         records = payload[COMMIT.size:]
         good = head[2] == len(records) and crc32c(records) == head[3]

@@ -112,6 +112,7 @@ def test_by_the_document(path, tmp_path):
         must_be(golden.picture_read(volume), must["tree"], "by FORMAT.md")
         assert (volume.delta, len(volume.commits), bool(volume.torn), len(volume.intents)) == \
             tuple(must[name] for name in ("delta", "commits", "torn", "intents"))
+        assert volume.skips == must.get("skips", volume.skips)
         assert golden.quotas(volume) == must["quota"]
         assert golden.orphans(volume) == must["orphans"]
         assert golden.chains(volume) == must["chains"]
@@ -156,6 +157,7 @@ def test_everything_occurs():
         assert any(must["intents"] > 1 for must in logged)
         assert {kind for must in logged for kind, _ in must["orphans"]} == {1, 2}
     assert {flags for must in musts for flags in must["extent_flags"]} == {0, 1, 2, 4}
+    assert any(must.get("skips") for must in musts)		# after a cut of the log
     assert any(must["torn"] for must in musts) and any(must["label"] for must in musts) and any(must["quota"] for must in musts)
     problems = re.findall(r'X\((\d+), \w+, "([\w-]+)", ', (ROOT / "core/check/check.h").read_text())
     found = {name for path in newest() if path.stem == "damaged" for must in expectation(path).values() for name in must}

@@ -12,14 +12,14 @@
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 
-TUX3_API int golden_open(const char *path, unsigned int slice_extents, unsigned int fsync_how, struct tux3 **volume, char *why,
-			 size_t why_size);
+TUX3_API int golden_open(const char *path, unsigned int slice_extents, unsigned int fsync_how, bool cut_log, struct tux3 **volume,
+			 char *why, size_t why_size);
 TUX3_API int golden_uncheck(struct tux3_node *node, uint64_t blocks);
 
-int golden_open(const char *path, unsigned int slice_extents, unsigned int fsync_how, struct tux3 **volume, char *why,
-		size_t why_size)
+int golden_open(const char *path, unsigned int slice_extents, unsigned int fsync_how, bool cut_log, struct tux3 **volume,
+		char *why, size_t why_size)
 {
-	struct volume_options opts = { .manual = true, .slice_extents = slice_extents, .fsync = fsync_how };
+	struct volume_options opts = { .manual = true, .slice_extents = slice_extents, .fsync = fsync_how, .cut_log = cut_log };
 	struct tux3_device *dev;
 	int err = device_open_file(path, DEVICE_OPEN_WRITE, &dev, why, why_size);
 

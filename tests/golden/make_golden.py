@@ -32,6 +32,8 @@ SET_MODE, SET_UID, SET_GID, SET_SIZE, SET_ATIME, SET_MTIME, SET_FLAGS, SET_PROJI
 IMMUTABLE, APPEND, NODUMP, NOATIME, PROJINHERIT = 0x100, 0x200, 0x400, 0x800, 0x1000
 USER, GROUP, PROJECT = range(3)
 AHEAD = 3		# fsync: always ahead of the delta
+COLLAPSE, INSERT = 8, 32		# fallocate
+TO_EOF, FILE1_WRITTEN = 1, 8		# exchange
 
 # With this key, in the root directory, these entries have the same hash: found by trying five thousand million names.
 HASH_SEED = bytes(range(16))
@@ -54,16 +56,17 @@ class Maker(View):
 
     library = None
 
-    def __init__(self, image, slice_extents=0, fsync=0):
+    def __init__(self, image, slice_extents=0, fsync=0, cut_log=False):
         self.lib = ctypes.CDLL(str(self.library))
         self.declare(self.lib)
         void = ctypes.c_void_p
         self.lib.golden_uncheck.argtypes = [void, ctypes.c_uint64]
         self.lib.tux3_fsync.argtypes = [void, ctypes.c_bool]
+        self.lib.tux3_exchange_range.argtypes = [void, ctypes.c_uint64, void, *3 * [ctypes.c_uint64], void]
         self.lib.tux3_quota_set.argtypes = [void, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(Quota), ctypes.c_uint32]
         self.handle = void()
         why = ctypes.create_string_buffer(512)
-        err = self.lib.golden_open(os.fsencode(image), slice_extents, fsync, ctypes.byref(self.handle), why, 512)
+        err = self.lib.golden_open(os.fsencode(image), slice_extents, fsync, cut_log, ctypes.byref(self.handle), why, 512)
         assert err == 0, why.value
 
     def put(self, path, size, offset=0, what=None):
@@ -74,6 +77,10 @@ class Maker(View):
     def allocate(self, path, mode, offset, length):
         with self.at(path, CREATE) as node:
             assert self.lib.tux3_fallocate(node, mode, offset, length) == 0, path
+
+    def exchange(self, path1, offset1, path2, offset2, length=0, flags=0):
+        with self.at(path1) as one, self.at(path2) as two:
+            assert self.lib.tux3_exchange_range(one, offset1, two, offset2, length, flags, None) == 0, (path1, path2)
 
     def set(self, path, bits, **values):
         with self.at(path, NOFOLLOW) as node:
@@ -232,15 +239,30 @@ def go_ahead(tree, block):
     tree.put("/not synced", 5 * block)
 
 
+def move(tree, block):
+    """Data that come to another place of a file, or to another file: of each kind of extent, and what is inline."""
+    tree.allocate("/dir/blocks", COLLAPSE, 3 * block, 4 * block)
+    tree.allocate("/dir/punched", INSERT, 2 * block, 5 * block)
+    tree.allocate("/dir/many extents", COLLAPSE, block, 7 * block)
+    tree.exchange("/dir/sparse", 7 * block, "/dir/blocks", 5 * block, 3 * block)
+    tree.exchange("/dir/inline", 0, "/dir/preallocated", 0, flags=TO_EOF)
+    tree.exchange("/dir/swap", 4 * block, "/project/of the project", block, 2 * block)
+    tree.sync()
+    tree.put("/dir/blocks", 100, 6 * block + 5, "where others were")
+    tree.exchange("/to be cut", 0, "/dir/sparse", 0, flags=TO_EOF | FILE1_WRITTEN)
+    tree.exchange("/dir/blocks", 0, "/dir/blocks", 10 * block, 2 * block)
+    tree.allocate("/to be deleted", INSERT, 20 * block, block)
+
+
 # ---- the images ----
 
 class Recipe:
     def __init__(self, block=4096, size=48 << 20, features="quota", logged=False, ahead=False, torn=False, label="golden", many=0,
-                 keep=0):
+                 keep=0, moved=False, cut=False):
         self.block, self.size, self.features, self.label = block, size, features, label
         self.keep = keep	# of its log, so many commits
         self.many = many or (10 if not logged else 430 if block > 4096 else 280)	# so many that leaves are merged
-        self.logged, self.ahead, self.torn = logged, ahead, torn
+        self.logged, self.ahead, self.torn, self.moved, self.cut = logged, ahead, torn, moved, cut
 
     def make(self, image):
         with open(image, "wb") as f:
@@ -253,7 +275,7 @@ class Recipe:
         tree.sync()
         tree.uncheck("/dir/swap", 24)
         tree.close()
-        if self.logged or self.ahead or self.torn:
+        if self.logged or self.ahead or self.torn or self.moved or self.cut:
             tree = Maker(image, slice_extents=2, fsync=AHEAD)
             if self.logged:
                 change(tree, self.block, quota, self.many, not self.keep)
@@ -268,7 +290,15 @@ class Recipe:
                 tree.sync()
                 tree.put("/torn", 3 * self.block)
                 tree.sync()
+            if self.moved:
+                move(tree, self.block)
+            if self.cut:
+                for path in ("/before the cut", "/damaged", "/behind it", "/far behind it"):
+                    tree.put(path, 3 * self.block)
+                    tree.sync()
             tree.abandon()
+        if self.cut:
+            go_on_cut(image, self.block)
         if self.torn:
             tear(image)
         if self.keep:
@@ -285,6 +315,19 @@ def tear(image):
     ino = next(entry.ino for entry in volume.walk() if entry.path == "torn")
     addr = volume.runs(ino)[0][1].addr
     edit(image, addr * volume.block_size, volume.block_size, lambda data: data.__setitem__(slice(100, 120), bytes(20)))
+
+
+def go_on_cut(image, block):
+    """A block in the middle of the log is damaged, and somebody goes on before that: what is behind it never counts again."""
+    volume = format_reader.Volume(image)
+    edit(image, volume.commits[-3].addrs[0] * volume.block_size, volume.block_size,
+         lambda data: data.__setitem__(slice(100, 120), bytes(20)))
+    tree = Maker(image, cut_log=True)
+    for path in ("/after the cut", "/dir/after the cut"):
+        tree.put(path, 2 * block)
+        tree.sync()
+    tree.abandon()
+    assert len(format_reader.Volume(image).commits) >= 3
 
 
 def cut_log(image, keep):
@@ -308,6 +351,9 @@ RECIPES = {
     "orphans": Recipe(logged=True, keep=8),
     "orphans-64k": Recipe(65536, 96 << 20, logged=True, keep=8),
     "torn": Recipe(torn=True),
+    "moved": Recipe(moved=True),
+    "moved-64k": Recipe(65536, 96 << 20, moved=True),
+    "cut": Recipe(cut=True),
 }
 
 
@@ -331,6 +377,7 @@ def describe(image):
     kinds = {kind for _, kind, _ in volume.items} | {format_reader.EXTENT}
     return {
         "delta": volume.delta, "commits": len(volume.commits), "torn": bool(volume.torn), "intents": len(volume.intents),
+        "skips": volume.skips,
         "label": shown["label"], "block_size": shown["block_size"], "items": sorted(kinds), "records": golden.records(BUILD, image),
         "extent_flags": sorted({e.flags for extents in volume.extents.values() for e in extents.values()}),
         "chains": golden.chains(volume), "quota": golden.quotas(volume), "orphans": golden.orphans(volume), "problems": golden.problems(BUILD, image), "tree": read,

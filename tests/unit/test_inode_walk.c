@@ -112,7 +112,7 @@ static void states(u32 block_size)
 {
 	static const u32 portions[] = { 1, 7, 64 };
 	struct told *told = test_malloc(sizeof(*told));
-	struct bed bed = { .opts.manual = true };		/* nor does an idle volume write a commit that confirms the last one */
+	struct bed bed = { .opts.manual = true };	/* no commit of an idle volume either, which confirms the last one */
 	struct tux3_node *node, *held;
 	struct tux3_stat stat = { .mode = 0600 };
 	u64 committed;
