@@ -156,6 +156,8 @@ long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return ioctl_set_label(file, user);
 	case TUX3_IOC_SCRUB:
 		return ioctl_scrub(inode->i_sb, user);
+	case TUX3_IOC_HOLD:
+		return ioctl_hold(inode->i_sb, user);
 	case FS_IOC_GETVERSION:		/* says long, but is and always was an int */
 	case FS_IOC32_GETVERSION:
 		return put_user(inode->i_generation, (u32 __user *)user);

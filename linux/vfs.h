@@ -361,6 +361,7 @@ long node_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 long node_ioctl_parents(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_parents.c; -ENOTTY: not one of these */
 long node_ioctl_inodes(struct file *file, unsigned int cmd, void __user *arg);	/* ioctl_inodes.c */
 long ioctl_scrub(struct super_block *sb, void __user *user);	/* ioctl_scrub.c */
+long ioctl_hold(struct super_block *sb, void __user *user);
 long node_ioctl_exchange(struct file *file, unsigned int cmd, void __user *user);	/* ioctl_exchange.c */
 int node_fileattr_get(struct dentry *dentry, struct file_kattr *fa);
 int node_fileattr_set(struct mnt_idmap *idmap, struct dentry *dentry, struct file_kattr *fa);

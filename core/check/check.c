@@ -87,6 +87,8 @@ void check_progress(struct check *check, enum check_pass pass, u64 done, u64 tot
 	cond_resched();
 	if (check->opts->progress)
 		check->opts->progress(check->opts->ctx, pass, done, total);
+	if (check->opts->stopped && check->opts->stopped(check->opts->ctx))
+		check_fail(check, -ECANCELED);
 }
 
 /* ---- tables ---- */
@@ -172,6 +174,8 @@ static int check_node(void *ctx, const struct tree_visit *visit)
 	const struct disk_node *node = visit->data;
 	int err;
 
+	if (check->stop)
+		return check->stop;
 	if (!node) {
 		check->damaged = true;
 		return check_problem(check, NODE_BAD, 0, visit->addr, visit->why, visit->addr, visit->level);
@@ -241,7 +245,7 @@ static int check_passes(struct check *check)
 	int err = 0;
 
 	for (i = 0; i < ARRAY_SIZE(passes) && !err; i++)
-		err = passes[i](check);
+		err = passes[i](check) ? : check->stop;
 	if (!err && check->opts->data)
 		err = check_data(check);
 	return err;

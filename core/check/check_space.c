@@ -203,6 +203,7 @@ int check_read_maps(struct check *check)
 		else
 			check->maps.groups[index] = bits;
 		check_progress(check, CHECK_SPACE, index, check->maps.group_count);
+		err = check->stop;
 	}
 	return err ? check_fail(check, err) : 0;
 }
@@ -247,6 +248,8 @@ static int check_groups(struct check *check, bool in_use, bool others, u64 *mark
 
 	for (index = 0; index < check->used.group_count && !err; index++) {
 		check_progress(check, CHECK_SPACE, start + index, check->used.group_count);
+		if (check->stop)
+			return check->stop;
 		if (check->used.groups[index] ? in_use : others)
 			err = map_check_group(check, index, marked);
 		else if (in_use)

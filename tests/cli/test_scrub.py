@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """tux3 scrub, of images and of volumes that tux3-fuse has mounted: what is damaged below is told with its path, and nothing else."""
+import contextlib
 import hashlib
 import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tests/golden"))
+import golden  # noqa: E402
 
 BLOCK = 4096
 
@@ -92,11 +98,11 @@ def test_image(run, filled):
     assert run("fsck.tux3", "-n", "--data", image, status=4).stdout.count("data-checksum") == 2
 
 
-def test_beside_load(run, mounted):
-    """While files are written, removed and synced nothing is told."""
+@contextlib.contextmanager
+def load(mounted):
     stop = threading.Event()
 
-    def load(seed):
+    def write(seed):
         n = 0
         while not stop.is_set():
             path = mounted / f"{seed}-{n % 20}"
@@ -108,16 +114,52 @@ def test_beside_load(run, mounted):
                 os.unlink(path)
             n += 1
 
-    threads = [threading.Thread(target=load, args=(seed,)) for seed in range(3)]
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
     try:
-        for _ in range(15):
-            run("tux3", "scrub", mounted.path)
+        yield
     finally:
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def test_beside_load(run, mounted):
+    """While files are written, removed and synced nothing is told."""
+    with load(mounted):
+        for _ in range(15):
+            problems, summary = told(run("tux3", "scrub", mounted.path, "--json"))
+            assert not problems and summary["compared"] and summary["inodes"] > 1
+
+
+@pytest.mark.parametrize("name", ["links", "dir-loop", "parent-missing", "quota-usage"])
+def test_compare(run, mount, tmp_path, name):
+    """What does not fit together is told with its path, beside load, too; and nothing of it without the comparison."""
+    packed = golden.Packed(sorted(ROOT.glob("tests/golden/[0-9]*/damaged.xz"))[-1])
+    which = next(image for image in packed.images if image.startswith(name + "-"))
+    image = tmp_path / "damaged.img"
+    packed.unpack(which, image)
+    must = [line.split(":")[1].split("(")[0].strip() for line in run("fsck.tux3", "-n", image, status=4).stdout.splitlines()[:-1]]
+    mounted = mount(image)
+    for beside in (contextlib.nullcontext(), load(mounted)):
+        with beside:
+            for _ in range(3):
+                problems, summary = told(run("tux3", "scrub", mounted.path, "--json", status=4))
+                assert [problem["name"] for problem in problems] == must, problems
+                assert all(problem["kind"] == "check" and problem["text"] for problem in problems)
+                assert name != "links" or problems[0]["path"].startswith("/")
+                assert summary["compared"] and summary["exit"] == 4
+    assert f"{mounted.path}: {name} (" in run("tux3", "scrub", mounted.path, status=4).stdout
+    problems, summary = told(run("tux3", "scrub", mounted.path, "--json", "--no-check"))
+    assert not problems and not summary["compared"]
+    mounted.unmount()
+
+
+def test_two(build, mounted):
+    """One waits for the other."""
+    scrubs = [subprocess.Popen([build / "tux3", "scrub", mounted.path], stdout=subprocess.DEVNULL) for _ in range(8)]
+    assert [scrub.wait(60) for scrub in scrubs] == [0] * 8
 
 
 def test_state(build, run, filled, tmp_path):
@@ -126,6 +168,7 @@ def test_state(build, run, filled, tmp_path):
         f.write(content("large", 2000))
     commit(filled)
     state = tmp_path / "state"
+    run("tux3", "scrub", filled.path)  # makes an anchor: no node is dirty then
     whole = told(run("tux3", "scrub", filled.path, "--json"))[1]
     begun = time.monotonic()
     scrub = subprocess.Popen([build / "tux3", "scrub", filled.path, "--rate", "2M", "--state", state, "--json"],

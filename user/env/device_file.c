@@ -232,7 +232,7 @@ const char *device_file_method(struct tux3_device *dev)
 
 struct opening {
 	const char *path;
-	bool write, format;
+	bool write, format, beside;
 	char *why;
 	size_t why_size;
 };
@@ -385,9 +385,9 @@ static int open_and_lock(struct opening *opening, struct device_file *file)
 		return fd;
 
 	err = fstat(fd, &st) ? explain_open(opening, errno) : check_kind(opening, st.st_mode);
-	if (!err)
+	if (!err && !opening->beside)
 		err = lock_file(opening, fd);
-	if (!err)
+	if (!err && !opening->beside)
 		err = keep_others_out(opening, fd, &st, &file->holds);
 	if (err)
 		goto fail;
@@ -418,6 +418,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 		.path = path,
 		.write = flags & DEVICE_OPEN_WRITE,
 		.format = flags & DEVICE_OPEN_FORMAT,
+		.beside = flags & DEVICE_OPEN_BESIDE,
 		.why = why,
 		.why_size = why_size,
 	};

@@ -14,6 +14,7 @@
 #include "tux3_fuse.h"
 #include "core/inode/inode.h"
 #include "core/ioctl.h"
+#include "core/scrub/hold.h"
 #include "core/scrub/scrub.h"
 #include "user/lib/inodes.h"
 #include "user/lib/internal.h"
@@ -375,6 +376,21 @@ static void serve_scrub(fuse_req_t req, struct tux3 *volume, const void *in)
 	free(scrub);
 }
 
+static void serve_hold(fuse_req_t req, struct tux3 *volume, const void *in)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct tux3_ioc_hold hold;
+	int err = -EPERM;
+
+	memcpy(&hold, in, sizeof(hold));
+	if (uid == 0 || uid == getuid())
+		err = volume_hold(tux3_core(volume), &hold);
+	if (err)
+		fuse_reply_err(req, -err);
+	else
+		fuse_reply_ioctl(req, 0, &hold, sizeof(hold));
+}
+
 /* tux3 ls-inodes. */
 static void serve_inodes(fuse_req_t req, struct tux3 *volume, const void *in)
 {
@@ -412,6 +428,8 @@ static bool volume_ioctl(fuse_req_t req, struct tux3 *volume, unsigned int cmd, 
 		serve_inodes(req, volume, in);
 	} else if (cmd == (unsigned int)TUX3_IOC_SCRUB && in_size >= sizeof(struct tux3_ioc_scrub)) {
 		serve_scrub(req, volume, in);
+	} else if (cmd == (unsigned int)TUX3_IOC_HOLD && in_size >= sizeof(struct tux3_ioc_hold)) {
+		serve_hold(req, volume, in);
 	} else {
 		return false;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Checking what a hold keeps: see check.h. */
 #include <stdlib.h>
+#include <time.h>
 #include "lib.h"
 #include "check.h"
 #include "core/error.h"
@@ -31,6 +32,11 @@ static int ask(struct held_run *run, u32 op)
 static bool stopped(const struct held_run *run)
 {
 	return run->lost || run->out_of_memory || (run->check->stop && *run->check->stop);
+}
+
+static bool on_stopped(void *ctx)
+{
+	return stopped(ctx);
 }
 
 static int on_problem(void *ctx, const struct check_problem *problem)
@@ -85,7 +91,7 @@ static int check_view(struct held_run *run, struct tux3_device *view)
 		.anchor = (const struct disk_anchor *)run->hold.anchor,
 	};
 	struct held_check *check = run->check;
-	struct check_options options = { .problem = on_problem, .progress = on_progress, .ctx = run };
+	struct check_options options = { .problem = on_problem, .progress = on_progress, .stopped = on_stopped, .ctx = run };
 	struct volume *vol;
 	int err = volume_open(view, NULL, &opts, &vol, check->why, sizeof(check->why));
 
@@ -100,6 +106,21 @@ static int check_view(struct held_run *run, struct tux3_device *view)
 	return err;
 }
 
+/* Who else has one renews it, or it ends: then it is our turn, or that of another. */
+static int take(struct held_run *run)
+{
+	u64 until = ktime_get_ns() + (TUX3_HOLD_S + 5) * 1000000000ull;
+	struct timespec pause = { 0, 100000000 };
+	int err;
+
+	for (;;) {
+		err = ask(run, TUX3_HOLD_TAKE);
+		if (err != -EBUSY || !run->check->wait || ktime_get_ns() > until || stopped(run))
+			return err;
+		nanosleep(&pause, NULL);
+	}
+}
+
 /* One try.  What it has found counts if the hold is still there at its end; so does that it failed. */
 static int check_once(struct held_run *run, struct tux3_device *below)
 {
@@ -110,7 +131,7 @@ static int check_once(struct held_run *run, struct tux3_device *below)
 	held_check_free(check);
 	run->lost = false;
 	memset(&run->hold, 0, sizeof(run->hold));
-	err = ask(run, TUX3_HOLD_TAKE);
+	err = take(run);
 	if (err) {
 		snprintf(check->why, sizeof(check->why), "its state cannot be held (%s)", error_text(err));
 		return err;

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "commands.h"
+#include "tux3_scrub.h"
 #include "tux3.h"
 #include "core/options.h"
 #include "core/scrub/scrub.h"
@@ -25,10 +26,12 @@ const char scrub_help[] =
 "\n"
 "Reads the anchors, the log, all free maps, all tree nodes and all data of a volume from its device and\n"
 "verifies them: checksums, addresses, order.  A mounted volume stays in use meanwhile; nothing is\n"
-"written.  What is damaged is told with its path.  For links, names and counts there is fsck.tux3.\n"
+"written.  What is damaged is told with its path.  Of a mounted volume then names, links, counts, quotas and\n"
+"free maps are compared, as they all are at one moment; of an image that is done by fsck.tux3.\n"
 "\n"
 "  --rate SIZE              read no more than so much in a second: 100M\n"
 "  --state FILE             save there how far it came; if it is there, go on from there\n"
+"      --no-check           do not compare names, links, counts\n"
 "  -C, --progress           show progress even if stderr is not a terminal\n"
 "  -j, --json               the result as JSON\n"
 "\n"
@@ -59,6 +62,8 @@ struct run {
 	struct tux3_ioc_scrub *scrub;
 	struct totals totals;
 	u64 told;			/* problems, by this process */
+	bool no_check;
+	struct scrub_check check;
 	u64 started_ns, started_bytes, saved_ns;
 	struct progress progress;
 };
@@ -276,19 +281,74 @@ static void tell_problems(struct run *run)
 	fflush(stdout);
 }
 
+static void tell_checked_json(const struct run *run, const struct held_problem *held)
+{
+	const struct check_problem *problem = &held->problem;
+	char text[8192];
+	struct show_buffer out;
+
+	show_init(&out, text, sizeof(text), true);
+	show_begin(&out, NULL);
+	show_string(&out, "kind", "check");
+	show_u64(&out, "code", problem->code);
+	show_string(&out, "name", problem->name);
+	show_u64(&out, "inode", problem->ino);
+	show_u64(&out, "block", problem->addr);
+	if (held->path)
+		show_bytes(&out, "path", held->path, strlen(held->path));
+	show_string(&out, "text", problem->text);
+	show_end(&out);
+	printf("%s\n    %s", run->told ? "," : "", text);
+}
+
+static void tell_checked(struct run *run)
+{
+	const struct held_check *held = &run->check.held;
+	char shown[4 * 4096 + 8];
+	struct show_buffer out;
+	u32 i;
+
+	for (i = 0; i < held->count; i++, run->told++) {
+		const struct check_problem *problem = &held->problems[i].problem;
+
+		if (run->json) {
+			tell_checked_json(run, &held->problems[i]);
+			continue;
+		}
+		printf("%s: %s (%u): %s", run->path, problem->name, problem->code, problem->text);
+		if (held->problems[i].path) {
+			show_init(&out, shown, sizeof(shown), false);
+			show_bytes(&out, NULL, held->problems[i].path, strlen(held->problems[i].path));
+			printf(" Path: %s.", shown);
+		}
+		putchar('\n');
+	}
+	if (!run->json && held->result.problems > held->count)
+		printf("%s: %llu more problems are not shown\n", run->path, held->result.problems - held->count);
+	run->told += held->result.problems - held->count;
+	run->totals.problems += held->result.problems;
+}
+
 /* ---- the end ---- */
 
 static void tell_end(const struct run *run, bool over, int code)
 {
 	const struct totals *totals = &run->totals;
-	char size[FORMAT_MAX], text[4096];
+	const struct check_result *checked = &run->check.held.result;
+	char size[FORMAT_MAX], text[4096], compared[120] = "";
 	struct show_buffer out;
 
+	if (run->check.done)
+		snprintf(compared, sizeof(compared), "; %llu inodes compared with %llu names", checked->inodes, checked->names);
+	if (run->check.done && checked->groups_changed)
+		snprintf(compared + strlen(compared), sizeof(compared) - strlen(compared), " (%llu free maps had changed)",
+			 checked->groups_changed);
 	if (!run->json) {
 		format_size(size, sizeof(size), totals->bytes_read);
-		printf("%s: %s: %s read; %llu nodes and anchors, %llu free maps, %llu blocks of log, %llu of data; %llu problem%s%s\n",
+		printf("%s: %s: %s read; %llu nodes and anchors, %llu free maps, %llu blocks of log, %llu of data%s; %llu problem%s%s\n",
 		       run->path, over ? totals->problems ? "damaged" : "clean" : "not finished", size, totals->nodes, totals->maps,
-		       totals->log_blocks, totals->blocks, totals->problems, totals->problems == 1 ? "" : "s",
+		       totals->log_blocks, totals->blocks, compared,
+		       totals->problems, totals->problems == 1 ? "" : "s",
 		       totals->problems > run->told ? ", some of them told before" : "");
 		return;
 	}
@@ -299,6 +359,12 @@ static void tell_end(const struct run *run, bool over, int code)
 	show_bool(&out, "resumed", run->resumed);
 	show_bool(&out, "clean", over && !totals->problems);
 	show_u64(&out, "exit", code);
+	show_bool(&out, "compared", run->check.done);
+	if (run->check.done) {
+		show_u64(&out, "inodes", checked->inodes);
+		show_u64(&out, "names", checked->names);
+		show_u64(&out, "maps_changed", checked->groups_changed);
+	}
 #define X(field) show_u64(&out, #field, totals->field);
 	TOTALS(X)
 #undef X
@@ -399,6 +465,25 @@ static int scrub_all(struct run *run, bool *over)
 	return interrupted && !*over ? EXIT_CANCELED : 0;
 }
 
+/* Names, links and counts, of what is mounted.  An exit code. */
+static int compare(struct run *run)
+{
+	struct scrub_check *check = &run->check;
+	int code;
+
+	check->path = run->path;
+	check->fd = run->fd;
+	check->rate = run->rate;
+	check->progress = &run->progress;
+	check->held.stop = &interrupted;
+	check->held.wait = true;
+	code = scrub_check(check);
+	if (check->done)
+		tell_checked(run);
+	held_check_free(&check->held);
+	return code;
+}
+
 static int run_scrub(struct run *run)
 {
 	bool over = false;
@@ -407,6 +492,9 @@ static int run_scrub(struct run *run)
 	if (run->json)
 		printf("{\"problems\": [");
 	code = scrub_all(run, &over);
+	if (over && run->fd >= 0 && !run->no_check)
+		code |= compare(run);
+	over = over && !(code & EXIT_CANCELED);
 	if (over && run->state_path)
 		unlink(run->state_path);
 	else if (!(code & EXIT_OPERATION) && save_state(run))
@@ -449,6 +537,7 @@ int command_scrub(int argc, char **argv)
 	static const struct option options[] = {
 		{ "rate", required_argument, NULL, 'r' },
 		{ "state", required_argument, NULL, 's' },
+		{ "no-check", no_argument, NULL, 'n' },
 		{ "progress", no_argument, NULL, 'C' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
@@ -468,6 +557,9 @@ int command_scrub(int argc, char **argv)
 			break;
 		case 's':
 			run.state_path = optarg;
+			break;
+		case 'n':
+			run.no_check = true;
 			break;
 		case 'C':
 			run.progress.always = true;

@@ -140,9 +140,49 @@ group_load() {
 	done
 	touch /tmp/stop
 	wait $pids
+	told "names were compared" " inodes compared with "
 	[ $bad = 0 ] && ok "nothing is told beside load" || failed "nothing is told beside load" "$said"
 	scrubbed "nor after it" 0
 	checked_umount "umount after load"
+	loop_gone
+}
+
+# A volume on which names and counts do not fit together.
+group_compare() {
+	local i pid bad=0
+	BACKING=/tmp/backing.img
+	python3 -c '
+import sys
+from pathlib import Path
+sys.path[:0] = ["tests/golden", "tests/cli"]
+import golden
+packed = golden.Packed(sorted(Path(".").glob("tests/golden/[0-9]*/damaged.xz"))[-1])
+packed.unpack(next(name for name in packed.images if name.startswith("links-")), Path(sys.argv[1]))
+' $BACKING || { failed compare "no image"; return; }
+	DEVICE=$(losetup --show --find --direct-io=off $BACKING)
+	mount_it || { failed compare "no mount"; return; }
+	scrubbed "a wrong link count" 4
+	told "is told" ": links ("
+	told "with its path" " Path: \"/"
+	told "and nothing else" " 1 problem"
+	scrubbed "but not without the comparison" 0 --no-check
+	rm -f /tmp/stop
+	until [ -e /tmp/stop ]; do
+		mkdir -p "$MNT/beside" && touch "$MNT/beside/"{1..50} && rm -rf "$MNT/beside"
+		sync -f "$MNT"
+	done &
+	pid=$!
+	for i in $(seq 10); do
+		scrub 4 && grep -q " 1 problem" <<<"$said" || bad=1
+		[ $bad = 0 ] || break
+	done
+	touch /tmp/stop
+	wait $pid
+	[ $bad = 0 ] && ok "beside load as well" || failed "beside load as well" "$said"
+	fsfreeze --freeze "$MNT"
+	scrubbed "frozen as well" 4
+	fsfreeze --unfreeze "$MNT"
+	umount "$MNT"
 	loop_gone
 }
 
@@ -185,7 +225,7 @@ group_life() {
 	loop_gone
 }
 
-all="damage load life"
+all="damage load compare life"
 for group in ${*:-$all}; do
 	group_$group
 done
