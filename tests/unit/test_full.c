@@ -507,6 +507,69 @@ static void test_credit(void **state)
 	bed_free(&bed);
 }
 
+/* Whoever comes with a large operation, an exchange of many extents for one, leaves a CPU no more credit than others do. */
+static void test_credit_of_large_operations(void **state)
+{
+	struct bed bed = {};
+	struct delta_cpu *cpu;
+	struct volume *vol;
+	s64 credit, all;
+
+	bed_make(&bed, (u64)num_possible_cpus() << 28, BLOCK);
+	vol = core(&bed);
+	cpu = per_cpu_ptr(vol->delta.cpu, 0);
+	all = space_balance(vol);
+	assert_int_equal(atomic64_read(&cpu->credit), 0);
+	assert_true(space_charge(vol, cpu, 1025, 0));
+	assert_int_equal(atomic64_read(&cpu->credit), 0);
+	space_uncharge(vol, cpu, 1025);
+	assert_int_equal(atomic64_read(&cpu->credit), 0);
+	assert_true(space_charge(vol, cpu, 3, 0));
+	credit = atomic64_read(&cpu->credit);
+	assert_in_range(credit, 1, 1024);
+	/* What is given back does not all become the credit of one. */
+	assert_true(space_charge(vol, cpu, 40000, 0));
+	space_uncharge(vol, cpu, 40000);
+	assert_int_equal(atomic64_read(&cpu->credit), credit);
+	space_uncharge(vol, cpu, 3);
+	assert_int_equal(atomic64_read(&cpu->credit), credit + 3);
+	assert_int_equal(space_balance(vol), all);
+	bed_free(&bed);
+}
+
+/* A slice of a delete gets it, too, when nothing else is left. */
+static void test_slices_get_credit(void **state)
+{
+	struct bed bed = {};
+	s64 rest, credit, charged = 0;
+	struct volume *vol;
+	int cpu;
+
+	bed_make(&bed, (u64)num_possible_cpus() << 28, BLOCK);
+	vol = core(&bed);
+	mutex_lock(&vol->delta.commit_mutex);
+	for_each_possible_cpu(cpu)
+		assert_true(space_charge(vol, per_cpu_ptr(vol->delta.cpu, cpu), 3, 0));
+	rest = atomic64_xchg(&vol->space.balance, 0);
+	credit = space_balance(vol);
+	assert_true(space_charge_slice(vol, false, &charged));
+	assert_true(charged > 0);
+	assert_int_equal(space_balance(vol), credit - charged);
+	/* Not what is not there. */
+	atomic64_set(&vol->space.balance, charged - 1);
+	credit = charged;
+	assert_false(space_charge_slice(vol, false, &charged));
+	assert_int_equal(charged, credit);
+	assert_int_equal(space_balance(vol), charged - 1);
+	atomic64_set(&vol->space.balance, rest);
+	for_each_possible_cpu(cpu) {
+		atomic64_set(&per_cpu_ptr(vol->delta.cpu, cpu)->credit, 0);
+		space_uncharge(vol, per_cpu_ptr(vol->delta.cpu, cpu), 3);
+	}
+	mutex_unlock(&vol->delta.commit_mutex);
+	bed_free(&bed);
+}
+
 /* ---- an answer does not wait for what others do ---- */
 
 static struct {
@@ -760,6 +823,8 @@ int main(void)
 	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_credit),
+		cmocka_unit_test(test_credit_of_large_operations),
+		cmocka_unit_test(test_slices_get_credit),
 		cmocka_unit_test(test_deletes_in_a_full_volume_are_replayed),
 		cmocka_unit_test(test_a_full_volume_is_mounted_after_a_crash),
 		cmocka_unit_test(test_a_file_in_many_groups_is_punched),

@@ -302,6 +302,24 @@ static void test_freshness(void **state)
 	end(&bed, a, b);
 }
 
+/* Who is killed has changed nothing. */
+static void test_killed(void **state)
+{
+	struct bed bed = start();
+	struct tux3_node *a = file(&bed, "/a", "abcd", 4 * BLOCK), *b = file(&bed, "/b", "ABCD", 4 * BLOCK);
+
+	assert_ok(tux3_sync(bed.volume));
+	env_killed = true;
+	assert_int_equal(swap_files(a, 0, b, 0, 4, 0), -EINTR);
+	assert_int_equal(swap_files(a, 0, b, 0, 4, TUX3_EXCHANGE_FILE1_WRITTEN), -EINTR);
+	assert_int_equal(tux3_fallocate(a, FALLOC_FL_COLLAPSE_RANGE, 0, BLOCK), -EINTR);
+	env_killed = false;
+	expect(a, "abcd", 4 * BLOCK);
+	expect(b, "ABCD", 4 * BLOCK);
+	assert_ok(swap_files(a, 0, b, 0, 4, 0));
+	end(&bed, a, b);
+}
+
 /* Every second block: so many extents that it is too much log. */
 static void test_too_large(void **state)
 {
@@ -560,6 +578,7 @@ int main(void)
 		cmocka_unit_test(test_times_and_change),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_freshness),
+		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_too_large),
 		cmocka_unit_test(test_many_extents),
 		cmocka_unit_test(test_costs),

@@ -43,6 +43,7 @@ void init_rwsem(struct rw_semaphore *sem)
 }
 
 __thread char env_thread_mark;
+__thread bool env_killed;
 
 #ifdef TUX3_LOCKDEP
 __thread const struct lockdep_map *env_map_held;

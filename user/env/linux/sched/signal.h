@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * User-space stand-in for the kernel's header: see core/env.h.  A killed program does not ask; current tells threads apart, and
- * nothing more.
+ * User-space stand-in for the kernel's header: see core/env.h.  A killed program does not ask: only tests say that a thread is.
+ * current tells threads apart, and nothing more.
  */
 #ifndef TUX3_ENV_SCHED_SIGNAL_H
 #define TUX3_ENV_SCHED_SIGNAL_H
@@ -12,6 +12,7 @@
 struct task_struct;
 
 extern __thread char env_thread_mark;
+extern __thread bool env_killed;
 
 static inline struct task_struct *get_current(void)
 {
@@ -22,7 +23,7 @@ static inline struct task_struct *get_current(void)
 
 static inline bool fatal_signal_pending(struct task_struct *task)
 {
-	return false;
+	return env_killed;
 }
 
 #endif
