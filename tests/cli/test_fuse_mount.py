@@ -97,6 +97,13 @@ def test_second_mount_is_refused(run, mounted, tmp_path):
     assert read_file(mounted / "f") == b"x"
 
 
+def test_defrag_is_refused_once(run, mounted):
+    for n in range(20):
+        write_file(mounted / f"f{n}", b"x")
+    done = run("tux3", "defrag", mounted.path, status=1)
+    assert len(done.stderr.splitlines()) == 1 and "kernel's module" in done.stderr and done.stdout.startswith("0 files")
+
+
 def test_read_only(mount, volume):
     m = mount(volume)
     write_file(m / "f", b"x")

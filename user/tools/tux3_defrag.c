@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "commands.h"
 #include "core/ioctl.h"
@@ -142,12 +143,8 @@ static int defrag_portion(struct target *target, u64 from, u64 end)
 		return failed(target->path, "ask where it lies");
 	if ((u64)before <= 1 + (end - from) / LONG_EXTENT)
 		return 0;
-	if (ioctl(target->fd, TUX3_IOC_START_COMMIT, &commit)) {
-		tool_error("%s is not on a Tux3 volume that the kernel's module has mounted: only there contents can be swapped (%s).",
-			   target->path, strerror(errno));
-		run.failed = true;
-		return -1;
-	}
+	if (ioctl(target->fd, TUX3_IOC_START_COMMIT, &commit))
+		return failed(target->path, "begin to swap its contents");
 	err = reserve(target, from, end);
 	if (!err)
 		err = copy(target, from, end);
@@ -229,6 +226,22 @@ static int visit(const char *path, const struct stat *stat, int type, struct FTW
 	return 0;
 }
 
+/* Nowhere else contents can be swapped: one sentence, not one for each file. */
+static bool is_of_module(const char *path)
+{
+	struct statfs stat;
+
+	if (statfs(path, &stat)) {
+		failed(path, "look at it");
+		return false;
+	}
+	if ((u32)stat.f_type == TUX3_SUPER_MAGIC)
+		return true;
+	tool_error("%s is not on a Tux3 volume that the kernel's module has mounted: only there contents can be swapped.", path);
+	run.failed = true;
+	return false;
+}
+
 int command_defrag(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -254,7 +267,7 @@ int command_defrag(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	for (; optind < argc; optind++)
-		if (nftw(argv[optind], visit, 64, FTW_PHYS | FTW_MOUNT))
+		if (is_of_module(argv[optind]) && nftw(argv[optind], visit, 64, FTW_PHYS | FTW_MOUNT))
 			failed(argv[optind], "look at it");
 	printf("%llu files, %llu of them written anew; %llu pieces before, %llu now\n", run.files, run.changed, run.before, run.after);
 	free(run.buffer);
