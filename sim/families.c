@@ -1020,11 +1020,16 @@ u32 family_of_unit(const struct sim_config *config, u64 unit, u64 *seed)
 
 static void family_params(struct sim_params *params, const struct sim_config *config, u64 unit)
 {
+	const struct sim_reach *least;
 	struct rng rng;
 
 	params->family = family_of_unit(config, unit, &params->seed);
+	least = &families[params->family].goal.least;
 	rng.state = rng_hash(params->seed, 100 + params->family);
 	params->block_size = 4096;
+	/* Each makes an anchor. */
+	params->holds = params->seed % 3 == 0 && !least->log_blocks && !least->dirty_nodes && !least->replay_nodes &&
+			!least->groups;
 	params->data_cache_bytes = MIB;
 	params->images = 2;
 	params->recoveries = 4;

@@ -11,7 +11,6 @@
 #include "device_view.h"
 #include "sim.h"
 
-#define HOLD_RUNS	3u	/* one of so many runs has holds */
 #define HOLD_TAKES	24u	/* between so many operations one is taken */
 #define HOLD_LOOKS	12u
 #define HOLD_ENDS	40u
@@ -107,7 +106,7 @@ void run_hold(struct sim_run *run)
 	u64 chance = rng_hash(rng_hash(run->params->seed, run->life), run->op_index);
 
 	if (run->threaded || run->faulty || run->broken || run->failed || run->config->canary != CANARY_NONE ||
-	    !run->boundary_count || run->params->seed % HOLD_RUNS || volume_error(tux3_core(run->volume)) ||
+	    !run->boundary_count || !run->params->holds || volume_error(tux3_core(run->volume)) ||
 	    tux3_core(run->volume)->read_only)
 		return;
 	if (!run->holding && chance % HOLD_TAKES == 0)

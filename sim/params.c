@@ -96,6 +96,7 @@ void params_draw(struct sim_params *params, const struct sim_config *config, u64
 	params->family = SIM_KINDS - 1;
 	params->lives = 1;
 	params->seed = seed;
+	params->holds = seed % 3 == 0;
 	params->volume_bytes = (4 + rng_below(&rng, rng_one_in(&rng, 3) ? 13 : 3)) * MIB;
 	params->block_size = rng_one_in(&rng, 20) ? 4096u << rng_below(&rng, 5) : 4096;
 	if (params->block_size > 4096)

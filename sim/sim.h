@@ -142,6 +142,7 @@ struct sim_params {		/* all follow from the seed */
 	u32 block_size;
 	bool no_csum, quota, tight;
 	bool ahead;		/* many fsyncs go ahead of their delta: a commit comes first, which makes room for that */
+	bool holds;		/* some are taken: see hold.c */
 	bool close_at_end, abandon_last;	/* does a life end with a close?  Even so, the last one does not */
 	struct volume_options options;
 	u64 data_cache_bytes;

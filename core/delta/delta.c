@@ -1044,8 +1044,6 @@ static void delta_work(struct volume *vol, u64 *idle_since)
 	if (pressed) {
 		if (!delta_may_go_on(vol))
 			delta_unify_committed(vol);
-		if (!delta_may_go_on(vol))	/* blocks that a hold keeps are in groups that stay in memory */
-			space_end_hold(vol);
 		wake_up_all(&delta->gate_queue);
 	}
 	delta_confirm(vol);

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -153,6 +154,16 @@ def test_compare(run, mount, tmp_path, name):
     assert f"{mounted.path}: {name} (" in run("tux3", "scrub", mounted.path, status=4).stdout
     problems, summary = told(run("tux3", "scrub", mounted.path, "--json", "--no-check"))
     assert not problems and not summary["compared"]
+    mounted.unmount()
+
+
+@pytest.mark.parametrize("block", [8, 64])
+def test_large_blocks(run, mkfs, mount, block):
+    mounted = mount(mkfs("256M", "-b", str(block << 10), "-O", "quota"))
+    for i in range(300):
+        Path(mounted / f"file {i}").write_bytes(b"x" * 500 * i)
+    problems, summary = told(run("tux3", "scrub", mounted.path, "--json"))
+    assert not problems and summary["compared"] and summary["inodes"] >= 301
     mounted.unmount()
 
 

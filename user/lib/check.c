@@ -126,6 +126,7 @@ static int check_once(struct held_run *run, struct tux3_device *below)
 {
 	struct held_check *check = run->check;
 	struct tux3_device *view;
+	struct disk_anchor anchor;
 	int err, held;
 
 	held_check_free(check);
@@ -136,6 +137,9 @@ static int check_once(struct held_run *run, struct tux3_device *below)
 		snprintf(check->why, sizeof(check->why), "its state cannot be held (%s)", error_text(err));
 		return err;
 	}
+	memcpy(&anchor, run->hold.anchor, sizeof(anchor));
+	if (check->own_device && le32_to_cpu(anchor.block_shift) <= TUX3_MAX_BLOCK_SHIFT)
+		below->block_size = 1u << le32_to_cpu(anchor.block_shift);
 	view = device_view_create(below);
 	err = view ? check_view(run, view) : -ENOMEM;
 	if (view)

@@ -23,6 +23,7 @@ struct held_check {
 	void (*progress)(void *ctx, enum check_pass pass, u64 done, u64 total);		/* or NULL */
 	void *ctx;
 	volatile int *stop;		/* or NULL: end as soon as this is not 0 */
+	bool own_device;		/* nobody else uses `below`: it gets the block size of the volume */
 	bool wait;			/* for who has a hold now, also if he is dead: TUX3_HOLD_S seconds */
 	/* Out. */
 	struct check_result result;

@@ -130,6 +130,7 @@ int scrub_check(struct scrub_check *check)
 	}
 	check->started_ns = ktime_get_ns();
 	check->held.hold = ask;
+	check->held.own_device = true;
 	check->held.progress = on_progress;
 	check->held.ctx = check;
 	err = held_check(&check->held, check->dev);
