@@ -45,9 +45,10 @@ usr/share/git-core/contrib usr/share/icons usr/share/stress-ng usr/lib/x86_64-li
 POSTGRESQL_WITHOUT = ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/lib/postgresql/{0}/lib/bitcode",
                       "usr/lib/postgresql/{0}/lib/llvmjit.so", "usr/lib/postgresql/{0}/lib/llvmjit_types.bc"]
 
-# The first Debian whose mkfs.xfs makes volumes with parent pointers, and what that program needs of it.
+# The first Debian whose mkfs.xfs makes volumes with parent pointers, and what that program and xfs_io need of it.
 XFSPROGS_RELEASE = "trixie"
-XFSPROGS = ["xfsprogs", "libblkid1", "libc6", "libinih1", "liburcu8t64", "libuuid1"]
+XFSPROGS = ["xfsprogs", "libblkid1", "libc6", "libinih1", "liburcu8t64", "libuuid1",
+            "libbsd0", "libdevmapper1.02.1", "libedit2", "libmd0", "libpcre2-8-0", "libselinux1", "libtinfo6", "libudev1"]
 XFSPROGS_WITHOUT = ["usr/share", "usr/lib/x86_64-linux-gnu/gconv"]
 
 # What installation would have linked.
