@@ -63,7 +63,7 @@ struct tux3_ioc_parent {
 	struct tux3_ioc_handle dir;
 	__u32 bytes;		/* to the next one; of the last, to the end of the buffer */
 	__u32 reserved;		/* 0 */
-	char name[];		/* terminated; empty: there was none */
+	char name[];		/* terminated; empty: there was none.  What is behind the last one is left as it was */
 };
 
 #define TUX3_IOC_GETPARENTS		_IOWR('X', 62, struct tux3_ioc_parents)
@@ -80,12 +80,12 @@ struct tux3_ioc_inodes_header {
 	__u32 flags;		/* TUX3_INODES_... */
 	__u32 wanted;		/* so many */
 	__u32 count;		/* out: so many there are; 0: there are no more */
-	__u32 agno;
+	__u32 agno;		/* 0 */
 	__u64 reserved[5];	/* 0 */
 };
 
 #define TUX3_INODES_AGNO	1u	/* not here: there are no allocation groups */
-#define TUX3_INODES_SPECIAL	2u	/* ino is TUX3_INODES_SPECIAL_ROOT: begin with the root directory */
+#define TUX3_INODES_SPECIAL	2u	/* ino is TUX3_INODES_SPECIAL_ROOT: only the root directory */
 #define TUX3_INODES_EXTENTS_64	4u	/* says where the number of extents goes */
 #define TUX3_INODES_METADIR	8u	/* also what belongs to the file system: nothing here */
 #define TUX3_INODES_SPECIAL_ROOT 1u

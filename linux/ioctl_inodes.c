@@ -20,30 +20,12 @@ struct portion {
 	struct tux3_ioc_inode told[PORTION];
 };
 
-static int check_header(struct file *file, struct tux3_ioc_inodes_header *header)
-{
-	const u32 known = TUX3_INODES_SPECIAL | TUX3_INODES_EXTENTS_64 | TUX3_INODES_METADIR;
-
-	/* Who owns what is told as it is on the disk. */
-	if (file_mnt_idmap(file) != &nop_mnt_idmap)
-		return -EINVAL;
-	if (!header->wanted || header->flags & ~known || memchr_inv(header->reserved, 0, sizeof(header->reserved)))
-		return -EINVAL;
-	if (header->flags & TUX3_INODES_SPECIAL) {
-		if (header->ino != TUX3_INODES_SPECIAL_ROOT)
-			return -EINVAL;
-		header->ino = TUX3_INO_ROOT;
-	}
-	header->count = 0;
-	return 0;
-}
-
-static int tell_inodes(struct volume *vol, struct tux3_ioc_inodes_header *header, struct tux3_ioc_inode __user *to,
+static int tell_inodes(struct volume *vol, struct tux3_ioc_inodes_header *header, u32 wanted, struct tux3_ioc_inode __user *to,
 		       struct portion *portion)
 {
-	while (header->count < header->wanted) {
+	while (header->count < wanted) {
 		u64 ino = header->ino;
-		int n = inode_walk(vol, &ino, portion->seen, min(header->wanted - header->count, PORTION)), i;
+		int n = inode_walk(vol, &ino, portion->seen, min(wanted - header->count, PORTION)), i;
 
 		if (n < 0 && !header->count)
 			return n;
@@ -66,21 +48,25 @@ long node_ioctl_inodes(struct file *file, unsigned int cmd, void __user *arg)
 	struct tux3_ioc_bulkstat __user *user = arg;
 	struct tux3_ioc_inodes_header header;
 	struct portion *portion;
+	u32 wanted;
 	int err;
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
 	if (copy_from_user(&header, &user->header, sizeof(header)))
 		return -EFAULT;
-	err = check_header(file, &header);
+	/* Who owns what is told as it is on the disk. */
+	if (file_mnt_idmap(file) != &nop_mnt_idmap)
+		return -EINVAL;
+	err = inode_walk_request(&header, &wanted);
 	if (err)
 		return err;
 	if (cmd == TUX3_IOC_INODES)
-		header.wanted = min(header.wanted, TUX3_IOC_INODES_MAX);
+		wanted = min(wanted, TUX3_IOC_INODES_MAX);
 	portion = kvmalloc(sizeof(*portion), GFP_KERNEL);
 	if (!portion)
 		return -ENOMEM;
-	err = tell_inodes(sb_of(file_inode(file)->i_sb)->vol, &header, user->inode, portion);
+	err = tell_inodes(sb_of(file_inode(file)->i_sb)->vol, &header, wanted, user->inode, portion);
 	kvfree(portion);
 	return err ? err : copy_to_user(&user->header, &header, sizeof(header)) ? -EFAULT : 0;
 }

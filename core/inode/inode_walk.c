@@ -188,6 +188,24 @@ int inode_walk(struct volume *vol, u64 *ino, struct inode_seen *seen, u32 max)
 	return walk.count ? walk.count : err;
 }
 
+int inode_walk_request(struct tux3_ioc_inodes_header *header, u32 *wanted)
+{
+	const u32 known = TUX3_INODES_SPECIAL | TUX3_INODES_EXTENTS_64 | TUX3_INODES_METADIR;
+
+	if (!header->wanted || header->flags & ~known || header->agno ||
+	    memchr_inv(header->reserved, 0, sizeof(header->reserved)))
+		return -EINVAL;
+	*wanted = header->wanted;
+	if (header->flags & TUX3_INODES_SPECIAL) {
+		if (header->ino != TUX3_INODES_SPECIAL_ROOT)
+			return -EINVAL;
+		header->ino = TUX3_INO_ROOT;
+		*wanted = 1;
+	}
+	header->count = 0;
+	return 0;
+}
+
 void inode_seen_to_ioctl(struct volume *vol, const struct inode_seen *seen, struct tux3_ioc_inode *to)
 {
 	const struct tux3_attr *attr = &seen->attr;

@@ -12,6 +12,7 @@
 #include "core/inode/inode.h"
 
 struct tux3_ioc_inode;
+struct tux3_ioc_inodes_header;
 
 struct inode_seen {
 	u64 ino;
@@ -28,7 +29,9 @@ struct inode_seen {
  */
 int inode_walk(struct volume *vol, u64 *ino, struct inode_seen *seen, u32 max);
 
-/* For ioctls: all of it in the structure of theirs. */
+/* For ioctls: so many are wanted, from header->ino on.  -EINVAL. */
+int inode_walk_request(struct tux3_ioc_inodes_header *header, u32 *wanted);
+/* All of it in the structure of theirs. */
 void inode_seen_to_ioctl(struct volume *vol, const struct inode_seen *seen, struct tux3_ioc_inode *to);
 
 #endif

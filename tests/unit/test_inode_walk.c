@@ -5,6 +5,7 @@
 #include "support_lib.h"
 #include "core/host.h"
 #include "core/inode/inode_walk.h"
+#include "core/ioctl.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -404,9 +405,51 @@ static void test_beside(void **state)
 	beside(FEWER(30, 10), 3);
 }
 
+/* ---- what ioctls ask for ---- */
+
+static int ask(struct tux3_ioc_inodes_header header, u32 expected, u64 expected_ino)
+{
+	u32 wanted = 0;
+	int err = inode_walk_request(&header, &wanted);
+
+	if (!err) {
+		assert_int_equal(wanted, expected);
+		assert_int_equal(header.ino, expected_ino);
+		assert_int_equal(header.count, 0);
+	}
+	return err;
+}
+
+static void test_requests(void **state)
+{
+	struct tux3_ioc_inodes_header plain = { .ino = 100, .wanted = 7, .count = 5 }, header;
+
+	assert_int_equal(ask(plain, 7, 100), 0);
+	header = plain;
+	header.flags = TUX3_INODES_EXTENTS_64 | TUX3_INODES_METADIR;
+	assert_int_equal(ask(header, 7, 100), 0);
+	header.flags = TUX3_INODES_AGNO;
+	assert_int_equal(ask(header, 0, 0), -EINVAL);
+	header.flags = TUX3_INODES_SPECIAL;
+	assert_int_equal(ask(header, 0, 0), -EINVAL);
+	/* The special one alone. */
+	header.ino = TUX3_INODES_SPECIAL_ROOT;
+	assert_int_equal(ask(header, 1, TUX3_INO_ROOT), 0);
+	header = plain;
+	header.agno = 1;
+	assert_int_equal(ask(header, 0, 0), -EINVAL);
+	header = plain;
+	header.wanted = 0;
+	assert_int_equal(ask(header, 0, 0), -EINVAL);
+	header = plain;
+	header.reserved[4] = 1;
+	assert_int_equal(ask(header, 0, 0), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_large),
 		cmocka_unit_test(test_looks),

@@ -31,19 +31,15 @@ int tux3_bulkstat(struct tux3 *volume, uint64_t *ino, struct tux3_stat *stats, u
 int tux3_answer_inodes(struct tux3 *volume, struct tux3_ioc_inodes *request)
 {
 	struct tux3_ioc_inodes_header *header = &request->header;
-	const u32 known = TUX3_INODES_SPECIAL | TUX3_INODES_EXTENTS_64 | TUX3_INODES_METADIR;
 	struct inode_seen seen[TUX3_IOC_INODES_MAX];
-	u64 ino = header->ino;
-	int n, i;
+	u32 wanted;
+	u64 ino;
+	int n, i, err = inode_walk_request(header, &wanted);
 
-	if (!header->wanted || header->flags & ~known || memchr_inv(header->reserved, 0, sizeof(header->reserved)))
-		return -EINVAL;
-	if (header->flags & TUX3_INODES_SPECIAL) {
-		if (ino != TUX3_INODES_SPECIAL_ROOT)
-			return -EINVAL;
-		ino = TUX3_INO_ROOT;
-	}
-	n = inode_walk(volume->vol, &ino, seen, min(header->wanted, TUX3_IOC_INODES_MAX));
+	if (err)
+		return err;
+	ino = header->ino;
+	n = inode_walk(volume->vol, &ino, seen, min(wanted, TUX3_IOC_INODES_MAX));
 	if (n < 0)
 		return n;
 	for (i = 0; i < n; i++)

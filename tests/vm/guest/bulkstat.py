@@ -25,11 +25,11 @@ FIELDS = ("ino size blocks xflags atime mtime ctime btime gen uid gid projid ati
           "blksize rdev cow ext nlink extents aextents version forkoff sick checked mode pad extents64").split()
 
 
-def call(fd, ino, wanted, flags=0, reserved=0):
+def call(fd, ino, wanted, flags=0, reserved=0, agno=0):
     """One call: (next number, [records])"""
     size = struct.calcsize(RECORD)
     buffer = ctypes.create_string_buffer(64 + wanted * size)
-    struct.pack_into(HEADER, buffer, 0, ino, flags, wanted, 0, 0)
+    struct.pack_into(HEADER, buffer, 0, ino, flags, wanted, 0, agno)
     struct.pack_into("Q", buffer, 24, reserved)
     if libc.ioctl(fd, ctypes.c_ulong(BULKSTAT), buffer):
         raise OSError(ctypes.get_errno(), "bulkstat")
@@ -152,7 +152,9 @@ def main():
     compare("bulkstat: not in memory", fd, mount, 64)
 
     root = os.lstat(mount).st_ino
-    check("bulkstat: the root", call(fd, 1, 1, 2)[1][0]["ino"], root)
+    check("bulkstat: the root, and nothing else", [one["ino"] for one in call(fd, 1, 10, 2)[1]], [root])
+    check("bulkstat: another special one", fails(call, fd, 2, 10, 2), "EINVAL")
+    check("bulkstat: an allocation group that was not asked for", fails(lambda: call(fd, 0, 10, agno=1)), "EINVAL")
     check("bulkstat: beyond the last", call(fd, max(one["ino"] for one in found) + 1, 10)[1], [])
     check("bulkstat: none wanted", fails(call, fd, 0, 0), "EINVAL")
     check("bulkstat: unknown flags", fails(call, fd, 0, 1, 1 << 20), "EINVAL")

@@ -26,21 +26,24 @@ HANDLE = "IIHHIQ"
 
 def call(fd, cursor, size, handle=b"", iflags=0, reserved=0):
     """One call: (cursor, flags, [((fsid, generation, inode), name)])"""
-    buffer = ctypes.create_string_buffer(b"\xee" * max(size, 1), max(size, 1))
+    # XFS leaves it as it is if there is none.
+    buffer = ctypes.create_string_buffer(bytes(40) + b"\xee" * max(size - 40, 1), max(size, 41))
     request = bytearray(handle + cursor + struct.pack("HHIQQ", iflags, 0, size, reserved, ctypes.addressof(buffer)))
     fcntl.ioctl(fd, GETPARENTS_BY_HANDLE if handle else GETPARENTS, request)
     request = bytes(request[len(handle):])
     flags, = struct.unpack_from("H", request, 18)
-    found, at = [], 0
-    while at < size // 8 * 8:
+    found, at, used = [], 0, 0
+    while at < size // 8 * 8 and any(buffer.raw[at:at + 40]):
         fsid0, fsid1, length, pad, generation, ino = struct.unpack_from(HANDLE, buffer, at)
         bytes_, zero = struct.unpack_from("II", buffer, at + 24)
         name = buffer.raw[at + 32:buffer.raw.index(b"\0", at + 32)]
         if name:
             assert (length, pad, zero) == (14, 0, 0)
             found.append((((fsid0, fsid1), generation, ino), os.fsdecode(name)))
+            used = at + (32 + len(os.fsencode(name)) + 1 + 7) // 8 * 8
         at += bytes_
-    assert at == size
+    assert at in (0, size)
+    assert buffer.raw[max(used, 40):size].count(b"\xee") == max(size - max(used, 40), 0)
     return request[:16], flags, found
 
 
