@@ -132,7 +132,7 @@ static u32 put_off_list(struct volume *vol, struct llist_head *list, u64 delta, 
 			at = &node->next;
 			continue;
 		}
-		*at = node->next;
+		WRITE_ONCE(*at, node->next);	/* is it empty?  The thread looks without a lock */
 		llist_add(&inode->dirty_node[!from], &vol->delta.dirty[!from]);
 		inodes++;
 		*blocks += went;
