@@ -14,8 +14,9 @@ struct volume;
 struct tree_key;
 
 #define LOG_BYTES_MAX		(32u << 20)	/* writers wait when the log is longer */
-#define LOG_SKIP		(1u << 24)	/* more than the log ever has blocks */
-#define LOG_LATER_MAX		(1ULL << 32)	/* a block whose number is higher by more is not of this log: skip has 32 bits */
+#define LOG_SKIP		(1u << 21)	/* more than the log ever has blocks */
+#define LOG_SKIP_CUT		(1u << 26)	/* more than it ever has with what mounts have skipped */
+#define LOG_LATER_MAX		(1ULL << 33)	/* a block whose number is higher by more is not of this log: skip has 32 bits */
 #define LOG_MERGE_BYTES	round_up(sizeof(struct disk_record) + sizeof(struct record_merge), 8)
 #define LOG_EXTENT_BLOCKS 1024u	/* blocks in one EXTENT_MAP record */
 
@@ -25,7 +26,7 @@ struct log {
 	u64 next_addr;		/* where the next log block goes; busy in balloc */
 	u64 after_addr;		/* where the one behind it goes, likewise; 0: not chosen yet, after a mount with a detour */
 	u64 next_seq;
-	u32 skip;		/* numbers that nobody gets after the next commit: blocks behind the end may have them */
+	u64 skip;		/* numbers that nobody gets after the next commit: blocks behind the end may have them */
 	struct range_list blocks;	/* log blocks since the snapshot that the next anchor will stand for */
 	struct range_list old_blocks;	/* those before: free when that anchor is durable */
 	u64 length;		/* blocks in both */

@@ -206,10 +206,9 @@ static void chain_note_later(struct log_chain *chain, const struct disk_log *blo
 	chain->latest = max_t(u64, chain->latest, le64_to_cpu(block->seq));
 }
 
-/* Are there later commits, reached from the block behind the one that is missing? */
-static void chain_find_behind(struct log_chain *chain)
+/* The block at this place, and all that it leads to. */
+static void chain_walk(struct log_chain *chain, struct log_place place)
 {
-	struct log_place place = { chain->stop.after, chain->stop.after, chain->stop.seq + 1 };
 	const struct disk_log *block;
 	u64 at, left = chain->reader.vol->total_blocks;
 	int err;
@@ -219,12 +218,13 @@ static void chain_find_behind(struct log_chain *chain)
 	block = log_reader_block(&chain->reader, place.addr, place.seq, &err);
 	while (block && left--) {
 		chain_note_later(chain, block);
-		if (!apply_blocks_valid(chain->reader.vol, le64_to_cpu(block->next), 1) ||
-		    !apply_blocks_valid(chain->reader.vol, le64_to_cpu(block->after), 1))
-			return;
 		place.addr = le64_to_cpu(block->next);
 		place.after = le64_to_cpu(block->after);
 		place.seq = le64_to_cpu(block->seq) + 1 + le32_to_cpu(block->skip);
+		/* A number that means any, or one that is lower: forged. */
+		if (place.seq == U64_MAX || place.seq <= chain->latest || !apply_blocks_valid(chain->reader.vol, place.addr, 1) ||
+		    !apply_blocks_valid(chain->reader.vol, place.after, 1))
+			return;
 		block = log_reader_follow(&chain->reader, &place, &at, &err);
 	}
 }
@@ -250,7 +250,7 @@ static bool chain_stop_torn(struct log_chain *chain)
 static void chain_find_near(struct log_chain *chain)
 {
 	struct volume *vol = chain->reader.vol;
-	u64 addr = chain->stop.addr, end = min_t(u64, addr + chain->reader.ahead_max, vol->total_blocks), seq;
+	u64 addr = chain->stop.addr, end = min_t(u64, addr + chain->reader.ahead_max, vol->total_blocks), seq, at = 0;
 	const struct disk_log *block;
 	u32 unreadable = 0;
 	int err;
@@ -259,9 +259,13 @@ static void chain_find_near(struct log_chain *chain)
 		block = log_reader_block(&chain->reader, addr, U64_MAX, &err);
 		unreadable += !!err;
 		seq = block ? le64_to_cpu(block->seq) : 0;
-		if (block && !le32_to_cpu(block->index) && seq > chain->stop.seq && seq - chain->stop.seq <= LOG_LATER_MAX)
-			chain_note_later(chain, block);
+		if (!block || le32_to_cpu(block->index) || seq <= chain->stop.seq || seq - chain->stop.seq > LOG_LATER_MAX)
+			continue;
+		at = seq >= chain->latest ? addr : at;
+		chain_note_later(chain, block);
 	}
+	if (at)
+		chain_walk(chain, (struct log_place){ at, at, chain->latest });
 }
 
 int log_chain_read(struct log_chain *chain, struct volume *vol)
@@ -284,7 +288,7 @@ int log_chain_read(struct log_chain *chain, struct volume *vol)
 		return err == -EUCLEAN ? -EIO : err;
 	chain->stop_torn = chain_stop_torn(chain);
 	chain->latest = chain->stop.seq;
-	chain_find_behind(chain);
+	chain_walk(chain, (struct log_place){ chain->stop.after, chain->stop.after, chain->stop.seq + 1 });
 	chain_find_near(chain);
 	return 0;
 }

@@ -416,6 +416,12 @@ static u32 log_shift(const struct log *log, u32 crc)
 	return shifted;
 }
 
+/* The field has 32 bits: what is more is skipped by the commits behind it. */
+static u32 log_skip_now(const struct log *log)
+{
+	return min_t(u64, log->skip, U32_MAX);
+}
+
 /*
  * Returns the checksum of all records up to the end of this chunk; records: of those before it.  Checksums are linear: two
  * that go over the same bytes differ by what the difference of their beginnings becomes there.  So for a chunk in the
@@ -438,7 +444,7 @@ static u32 log_seal(struct volume *vol, struct log_chunk *chunk, u64 delta, u32 
 	block->index = cpu_to_le32(index);
 	block->blocks = cpu_to_le32(log->chunk_count);
 	block->used = cpu_to_le32(chunk->used);
-	block->skip = cpu_to_le32(last ? log->skip : 0);
+	block->skip = cpu_to_le32(last ? log_skip_now(log) : 0);
 	block->crc = 0;
 	memset((u8 *)(block + 1) + chunk->used, 0, chunk_capacity(vol) - chunk->used);
 	crc = crc32c(~0u, block, vol->block_size);
@@ -557,8 +563,8 @@ int log_write_commit(struct volume *vol, u64 delta, u32 flags, struct io_wait *w
 	log_submit(vol, wait);
 	log->next_addr = next;
 	log->after_addr = after;
-	log->next_seq += log->chunk_count + (u64)log->skip;
-	log->skip = 0;
+	log->next_seq += (u64)log->chunk_count + log_skip_now(log);
+	log->skip -= log_skip_now(log);
 	log->unconfirmed = log->bytes;
 	log->commit_ns = ktime_get_ns();
 	WRITE_ONCE(log->length, log->length + log->chunk_count);

@@ -303,6 +303,7 @@ static int replay_set_end(struct replay *replay)
 	struct log_chain *chain = &replay->chain;
 	const struct log_place *end = &chain->end;
 	struct log *log = &replay->vol->log;
+	u32 margin = chain->goes_on ? LOG_SKIP_CUT : LOG_SKIP;
 	bool detour, bad;
 	int err;
 
@@ -317,7 +318,7 @@ static int replay_set_end(struct replay *replay)
 	log->next_seq = end->seq;
 	log->skip = 0;
 	if (log->must_write)
-		log->skip = min_t(u64, chain->latest - end->seq + LOG_SKIP + get_random_u32() % LOG_SKIP, U32_MAX);
+		log->skip = chain->latest - end->seq + margin + get_random_u32() % margin;
 	err = range_list_add(&replay->log, end->addr, 1);
 	return err ? err : range_list_add(&replay->log, end->after, 1);
 }

@@ -385,6 +385,44 @@ static void the_log_is_cut_often(void **state)
 	bed_free(&bed);
 }
 
+#define MANY 300u	/* more log blocks than are looked at behind damage */
+
+/* What a cut leaves out may lie behind an earlier one, far behind the damage: what comes now has higher numbers all the same. */
+static void a_cut_is_above_all_that_it_leaves_out(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .log_blocks = 8 * MANY } };
+	u64 log[MANY], top;
+	u32 n;
+
+	bed_make(&bed, VOLUME_BYTES, BLOCK);
+	for (n = 0; n < MANY + 5; n++) {
+		struct range_list *list = &core_of(&bed)->log.blocks;
+
+		if (n == MANY) {
+			tux3_abandon(bed.volume);
+			damage(&bed, log[MANY - 3], 1);
+			bed.opts.cut_log = true;
+			bed_open(&bed);
+			bed.opts.cut_log = false;
+			list = &core_of(&bed)->log.blocks;
+		}
+		make_file(&bed, n);
+		if (n < MANY)
+			log[n] = list->ranges[list->count - 1].addr + list->ranges[list->count - 1].len - 1;
+	}
+	top = core_of(&bed)->log.next_seq;
+	assert_true(top > LOG_SKIP);
+	tux3_abandon(bed.volume);
+	damage(&bed, log[5], 1);
+	damage(&bed, log[6], 1);
+	assert_refused(&bed, log[5]);
+	bed.opts.cut_log = true;
+	bed_open(&bed);
+	assert_true(core_of(&bed)->log.next_seq > top);
+	assert_files(&bed, 5);
+	bed_free(&bed);
+}
+
 /* A whole log block whose number is higher by more, somewhere behind the end. */
 static void put_forged(struct bed *bed, u64 last, u64 addr, u64 more)
 {
@@ -437,6 +475,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_number_that_is_too_high_is_forged),
 		cmocka_unit_test(the_first_commit_after_a_cut_is_damaged),
 		cmocka_unit_test(the_log_is_cut_often),
+		cmocka_unit_test(a_cut_is_above_all_that_it_leaves_out),
 		cmocka_unit_test(the_end_cannot_be_read),
 		cmocka_unit_test(the_first_block_cannot_be_read),
 		cmocka_unit_test(data_of_the_last_commit),
