@@ -310,6 +310,14 @@ static int volume_start(struct volume *vol, char *why, size_t why_size)
 
 /* ---- changing between read-only and writable ---- */
 
+/* A hold of before means nothing after it. */
+static void volume_end_hold(struct volume *vol)
+{
+	delta_lock(vol);
+	space_end_hold(vol);
+	delta_unlock(vol);
+}
+
 static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
 {
 	int err = volume_error(vol);
@@ -333,6 +341,7 @@ static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
 			snprintf(why, why_size, "the volume cannot be made ready for writing (%s)", error_text(err));
 	}
 	if (err) {
+		volume_end_hold(vol);
 		vol->opts.read_only = true;
 		delta_stop(vol);
 		delete_exit(vol);
@@ -341,6 +350,7 @@ static int volume_make_writable(struct volume *vol, char *why, size_t why_size)
 		return err;
 	}
 	delta_set_writable(vol);
+	volume_end_hold(vol);		/* one that was taken while it was neither this nor that */
 	return 0;
 }
 
@@ -353,6 +363,7 @@ static int volume_make_read_only(struct volume *vol)
 	vol->opts.read_only = true;
 	smp_mb();		/* pairs with delta_count_in() */
 	delta_lock(vol);
+	space_end_hold(vol);
 	err = volume_error(vol);
 	if (!err)
 		err = commit_delta(vol);
@@ -366,14 +377,6 @@ static int volume_make_read_only(struct volume *vol)
 	return err;
 }
 
-/* A hold of before means nothing after it. */
-static void volume_end_hold(struct volume *vol)
-{
-	delta_lock(vol);
-	space_end_hold(vol);
-	delta_unlock(vol);
-}
-
 int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t why_size)
 {
 	int err;
@@ -384,7 +387,6 @@ int volume_set_read_only(struct volume *vol, bool read_only, char *why, size_t w
 		snprintf(why, why_size, "the volume is frozen");
 		return -EBUSY;
 	}
-	volume_end_hold(vol);
 	if (!read_only)
 		return volume_make_writable(vol, why, why_size);
 	err = volume_make_read_only(vol);

@@ -4,6 +4,8 @@
 #include "core/blocks/balloc.h"
 #include "core/blocks/held.h"
 
+#define HELD_RANGES_MAX	(1u << 16)
+
 void held_init(struct volume *vol)
 {
 	struct held *held = &vol->held;
@@ -65,7 +67,8 @@ int held_anchored(struct volume *vol)
 	while (held->on && held->leaving.count) {
 		struct block_range *last = &held->leaving.ranges[held->leaving.count - 1];
 
-		if (range_list_add(&held->kept, last->addr, last->len)) {	/* no memory: it is over */
+		/* Giving them all back takes its time, and others wait then; or there is no memory. */
+		if (held->kept.count == HELD_RANGES_MAX || range_list_add(&held->kept, last->addr, last->len)) {
 			held_end(vol);
 			break;
 		}

@@ -314,7 +314,7 @@ int check_maps(struct check *check)
 		return check_fail(check, -ENOMEM);
 	check_log_names(check);
 	err = check_groups(check, true, all, &marked);
-	if (!err && !all && (marked != counted || used != counted))
+	if (!err && !all && (used != counted || (marked != counted && !check->result->groups_changed)))
 		err = check_groups(check, false, true, &rest);
 	check_progress(check, CHECK_SPACE, check->used.group_count, check->used.group_count);
 	kvfree(check->buffer);

@@ -348,7 +348,7 @@ static int unify_anchored(struct volume *vol)
 	if (!err)
 		err = held_anchored(vol);
 	/* The maps of groups in which something is kept stay in memory. */
-	if (unlikely(vol->held.on) && delta_groups_are_many(vol, 2))
+	if (unlikely(vol->held.kept.blocks) && delta_groups_are_many(vol, 2))
 		held_end(vol);
 	unify->phase = UNIFY_IDLE;
 	atomic64_set(&unify->pending, 0);

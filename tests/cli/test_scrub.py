@@ -167,6 +167,18 @@ def test_large_blocks(run, mkfs, mount, block):
     mounted.unmount()
 
 
+def test_another_volume(run, mkfs, mount):
+    """The image was moved, and something else has its name: nothing of that is told."""
+    image = mkfs("64M")
+    mounted = mount(image)
+    Path(mounted / "file").write_bytes(b"x")
+    os.rename(image, f"{image}.moved")
+    run("mkfs.tux3", "-q", image, "64M")
+    done = run("tux3", "scrub", mounted.path, "--json", status=8)
+    problems, summary = told(done)
+    assert not problems and not summary["clean"] and not summary["compared"] and "another volume" in done.stderr
+
+
 def test_two(build, mounted):
     """One waits for the other."""
     scrubs = [subprocess.Popen([build / "tux3", "scrub", mounted.path], stdout=subprocess.DEVNULL) for _ in range(8)]

@@ -1,37 +1,69 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Checking what a hold keeps: see check.h. */
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include "lib.h"
 #include "check.h"
 #include "core/error.h"
+#include "core/format/anchor.h"
 #include "core/inode/path.h"
 #include "core/open.h"
 #include "core/scrub/hold.h"
 #include "user/env/device_view.h"
 
 #define HELD_TRIES	4u
-#define HELD_RENEW_NS	(TUX3_HOLD_S * 1000000000ull / 4)
+#define HELD_RENEW_S	(TUX3_HOLD_S / 4)
 #define HELD_PATH	4096u
 #define HELD_CACHE_BYTES (32u << 20)
 
 struct held_run {
 	struct held_check *check;
 	struct tux3_ioc_hold hold;
-	u64 renewed_ns;
 	bool lost, out_of_memory;
+	/* Renews the hold, whatever the check is waiting for. */
+	pthread_t renewer;
+	pthread_mutex_t lock;
+	pthread_cond_t ends;
+	bool over;		/* lock */
 };
 
 static int ask(struct held_run *run, u32 op)
 {
 	run->hold.op = op;
-	run->renewed_ns = ktime_get_ns();
 	return run->check->hold(run->check->ctx, &run->hold);
+}
+
+static void *renew(void *ctx)
+{
+	struct held_run *run = ctx;
+	struct tux3_ioc_hold hold = { .op = TUX3_HOLD_RENEW, .cookie = run->hold.cookie };
+	struct timespec until;
+
+	pthread_mutex_lock(&run->lock);
+	while (!run->over && !run->lost) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += HELD_RENEW_S;
+		if (pthread_cond_timedwait(&run->ends, &run->lock, &until) == ETIMEDOUT && run->check->hold(run->check->ctx, &hold))
+			WRITE_ONCE(run->lost, true);
+	}
+	pthread_mutex_unlock(&run->lock);
+	return NULL;
+}
+
+static void renewer_stop(struct held_run *run)
+{
+	pthread_mutex_lock(&run->lock);
+	run->over = true;
+	pthread_cond_signal(&run->ends);
+	pthread_mutex_unlock(&run->lock);
+	pthread_join(run->renewer, NULL);
 }
 
 static bool stopped(const struct held_run *run)
 {
-	return run->lost || run->out_of_memory || (run->check->stop && *run->check->stop);
+	return READ_ONCE(run->lost) || run->out_of_memory || (run->check->stop && *run->check->stop);
 }
 
 static bool on_stopped(void *ctx)
@@ -62,19 +94,18 @@ static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 {
 	struct held_run *run = ctx;
 
-	if (!run->lost && ktime_get_ns() - run->renewed_ns > HELD_RENEW_NS)
-		run->lost = ask(run, TUX3_HOLD_RENEW);
 	if (run->check->progress)
 		run->check->progress(run->check->ctx, pass, done, total);
 }
 
-static void find_paths(struct held_check *check, struct volume *vol)
+static void find_paths(struct held_run *run, struct volume *vol)
 {
+	struct held_check *check = run->check;
 	char *text = malloc(HELD_PATH);
 	const char *path;
 	u32 i;
 
-	for (i = 0; text && i < check->count; i++) {
+	for (i = 0; text && i < check->count && !stopped(run); i++) {
 		struct held_problem *problem = &check->problems[i];
 
 		path = problem->problem.ino ? path_first(vol, problem->problem.ino, text, HELD_PATH) : NULL;
@@ -97,11 +128,12 @@ static int check_view(struct held_run *run, struct tux3_device *view)
 
 	if (err)
 		return err;
+	check->why[0] = 0;
 	err = volume_check(vol, &options, &check->result);
 	if (err)
 		snprintf(check->why, sizeof(check->why), "the check could not be finished (%s)", error_text(err));
 	else
-		find_paths(check, vol);
+		find_paths(run, vol);
 	volume_close(vol);
 	return err;
 }
@@ -121,6 +153,26 @@ static int take(struct held_run *run)
 	}
 }
 
+/* Is it the right one, by its anchors?  (Not those of a mounted device: a cache may have older ones.) */
+static int find_device(struct held_check *check, const struct disk_anchor *anchor, struct tux3_device *dev)
+{
+	struct disk_anchor found;
+	int err;
+
+	dev->block_size = 1u << TUX3_MIN_BLOCK_SHIFT;
+	err = check->image ? volume_read_anchor(dev, &found, NULL, check->why, sizeof(check->why)) : 0;
+	if (err)
+		return err;
+	if (check->image && (found.volume_id != anchor->volume_id ||
+			     le64_to_cpu(found.generation) < le64_to_cpu(anchor->generation))) {
+		snprintf(check->why, sizeof(check->why), "what has that name now is another volume, or a copy of it");
+		return -ENODEV;
+	}
+	if (le32_to_cpu(anchor->block_shift) <= TUX3_MAX_BLOCK_SHIFT)
+		dev->block_size = 1u << le32_to_cpu(anchor->block_shift);
+	return 0;
+}
+
 /* One try.  What it has found counts if the hold is still there at its end; so does that it failed. */
 static int check_once(struct held_run *run, struct tux3_device *below)
 {
@@ -130,7 +182,7 @@ static int check_once(struct held_run *run, struct tux3_device *below)
 	int err, held;
 
 	held_check_free(check);
-	run->lost = false;
+	run->lost = run->over = false;
 	memset(&run->hold, 0, sizeof(run->hold));
 	err = take(run);
 	if (err) {
@@ -138,12 +190,18 @@ static int check_once(struct held_run *run, struct tux3_device *below)
 		return err;
 	}
 	memcpy(&anchor, run->hold.anchor, sizeof(anchor));
-	if (check->own_device && le32_to_cpu(anchor.block_shift) <= TUX3_MAX_BLOCK_SHIFT)
-		below->block_size = 1u << le32_to_cpu(anchor.block_shift);
+	err = check->own_device ? find_device(check, &anchor, below) : 0;
+	if (!err && pthread_create(&run->renewer, NULL, renew, run))
+		err = -ENOMEM;
+	if (err) {
+		ask(run, TUX3_HOLD_RELEASE);
+		return err;
+	}
 	view = device_view_create(below);
 	err = view ? check_view(run, view) : -ENOMEM;
 	if (view)
 		view->ops->close(view);
+	renewer_stop(run);
 	held = run->lost ? -ESTALE : ask(run, TUX3_HOLD_RENEW);
 	ask(run, TUX3_HOLD_RELEASE);
 	if (check->stop && *check->stop)
@@ -157,7 +215,7 @@ static int check_once(struct held_run *run, struct tux3_device *below)
 
 int held_check(struct held_check *check, struct tux3_device *below)
 {
-	struct held_run run = { .check = check };
+	struct held_run run = { .check = check, .lock = PTHREAD_MUTEX_INITIALIZER, .ends = PTHREAD_COND_INITIALIZER };
 	int err = -ESTALE;
 	u32 tries;
 

@@ -24,6 +24,7 @@ struct held_check {
 	void *ctx;
 	volatile int *stop;		/* or NULL: end as soon as this is not 0 */
 	bool own_device;		/* nobody else uses `below`: it gets the block size of the volume */
+	bool image;			/* with own_device: it was found by a name, which may lead elsewhere by now */
 	bool wait;			/* for who has a hold now, also if he is dead: TUX3_HOLD_S seconds */
 	/* Out. */
 	struct check_result result;

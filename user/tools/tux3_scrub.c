@@ -284,7 +284,7 @@ static void tell_problems(struct run *run)
 static void tell_checked_json(const struct run *run, const struct held_problem *held)
 {
 	const struct check_problem *problem = &held->problem;
-	char text[8192];
+	char text[6 * 4096 + 1024];	/* a path, each byte of it as \\u00.. */
 	struct show_buffer out;
 
 	show_init(&out, text, sizeof(text), true);
@@ -487,17 +487,18 @@ static int compare(struct run *run)
 static int run_scrub(struct run *run)
 {
 	bool over = false;
-	int code;
+	int code, compared = 0;
 
 	if (run->json)
 		printf("{\"problems\": [");
 	code = scrub_all(run, &over);
 	if (over && run->fd >= 0 && !run->no_check)
-		code |= compare(run);
-	over = over && !(code & EXIT_CANCELED);
+		compared = compare(run);
+	over = over && !(compared & (EXIT_CANCELED | EXIT_OPERATION));
+	code |= compared;
 	if (over && run->state_path)
 		unlink(run->state_path);
-	else if (!(code & EXIT_OPERATION) && save_state(run))
+	else if ((compared || !(code & EXIT_OPERATION)) && save_state(run))
 		code |= EXIT_OPERATION;
 	if (run->totals.problems)
 		code |= EXIT_PROBLEMS;

@@ -28,7 +28,7 @@ static void unescape(char *text)
 	char *to = text;
 
 	for (; *text; text++) {
-		if (*text == '\\' && sscanf(text + 1, "%3o", &byte) == 1) {
+		if (*text == '\\' && strspn(text + 1, "01234567") >= 3 && sscanf(text + 1, "%3o", &byte) == 1) {
 			*to++ = byte;
 			text += 3;
 		} else {
@@ -117,6 +117,7 @@ static void tell_failure(const struct scrub_check *check, int err)
 int scrub_check(struct scrub_check *check)
 {
 	char source[4096], why[512];
+	struct stat st;
 	int err;
 
 	if (!find_source(check->fd, source, sizeof(source))) {
@@ -131,6 +132,7 @@ int scrub_check(struct scrub_check *check)
 	check->started_ns = ktime_get_ns();
 	check->held.hold = ask;
 	check->held.own_device = true;
+	check->held.image = !stat(source, &st) && S_ISREG(st.st_mode);
 	check->held.progress = on_progress;
 	check->held.ctx = check;
 	err = held_check(&check->held, check->dev);
