@@ -756,11 +756,12 @@ static int delta_unify_inline(struct volume *vol)
 	return err;
 }
 
-/*
- * All deltas up to this one, the front one or older, are durable on return 0.  -EINTR: the caller was killed.  put_off: if we
- * commit it, stores through mappings may stay for the one after it.
- */
-static int delta_commit_to(struct volume *vol, u64 target, bool surely, bool put_off)
+#define COMMIT_SURELY	1u	/* nothing ends the wait */
+#define COMMIT_PUT_OFF	2u	/* if we commit it, stores through mappings may stay for the one after it */
+#define COMMIT_EMPTY	4u	/* also if nothing was changed yet: operations may be under way */
+
+/* All deltas up to this one, the front one or older, are durable on return 0.  -EINTR: the caller was killed. */
+static int delta_commit_to(struct volume *vol, u64 target, unsigned int flags)
 {
 	struct delta_state *delta = &vol->delta;
 	int err = 0, got;
@@ -768,13 +769,13 @@ static int delta_commit_to(struct volume *vol, u64 target, bool surely, bool put
 	lockdep_assert_not_held(&vol->delta.inside);
 	if (READ_ONCE(vol->read_only))
 		return volume_error(vol);
-	got = delta_lock_for(vol, target, surely);
+	got = delta_lock_for(vol, target, flags & COMMIT_SURELY);
 	if (got <= 0)
 		return got ? got : volume_error(vol);
 	if (volume_error(vol))
 		err = volume_error(vol);
-	else if (!delta->paused && delta->front == target && delta_has_changes(vol)) {
-		delta->may_put_off = put_off;
+	else if (!delta->paused && delta->front == target && (flags & COMMIT_EMPTY || delta_has_changes(vol))) {
+		delta->may_put_off = flags & COMMIT_PUT_OFF;
 		err = commit_delta(vol);
 		delta->may_put_off = false;
 	}
@@ -793,25 +794,30 @@ static int delta_commit_to(struct volume *vol, u64 target, bool surely, bool put
  * Whoever makes the commit that we wait for puts nothing off: he sees that we wait when he has moved front, or else we see the
  * new front.
  */
-static int delta_commit_all(struct volume *vol, bool surely)
+static int delta_commit_all(struct volume *vol, unsigned int flags)
 {
 	int err;
 
 	atomic_inc(&vol->delta.wholes);
 	smp_mb();		/* pairs with delta_transition() */
-	err = delta_commit_to(vol, READ_ONCE(vol->delta.front), surely, false);
+	err = delta_commit_to(vol, READ_ONCE(vol->delta.front), flags);
 	atomic_dec(&vol->delta.wholes);
 	return err;
 }
 
 int delta_commit(struct volume *vol)
 {
-	return delta_commit_all(vol, false);
+	return delta_commit_all(vol, 0);
 }
 
 int delta_commit_surely(struct volume *vol)
 {
-	return delta_commit_all(vol, true);
+	return delta_commit_all(vol, COMMIT_SURELY);
+}
+
+int delta_commit_charges(struct volume *vol)
+{
+	return delta_commit_all(vol, COMMIT_EMPTY);
 }
 
 int delta_commit_through(struct volume *vol, u64 delta)
@@ -849,7 +855,7 @@ int delta_commit_inode(struct tux3_inode *inode)
 	if (!in_front)
 		front--;
 	pace_sync(vol);
-	err = delta_commit_to(vol, front, false, READ_ONCE(vol->opts.fsync) != TUX3_FSYNC_FULL);
+	err = delta_commit_to(vol, front, READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL ? 0 : COMMIT_PUT_OFF);
 	/* It was dirty: so volume_make_read_only() is just committing it, or is about to. */
 	if (!err && unlikely(READ_ONCE(vol->read_only))) {
 		err = delta_wait(vol->delta.commit_queue, READ_ONCE(vol->delta.committed) >= front || volume_error(vol), false);

@@ -176,7 +176,7 @@ static int charge_commit(struct charging *charging, struct quota *quota, const s
 		return 0;
 	if (vol->host->settle_unused)
 		vol->host->settle_unused(vol);
-	return delta_commit(vol);
+	return delta_commit_charges(vol);
 }
 
 /* Outside: it was refused.  0: once more. */

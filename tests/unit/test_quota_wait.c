@@ -7,6 +7,7 @@
 #include "user/lib/lib.h"
 #include "user/env/clock.h"
 #include "core/delta/delta.h"
+#include "core/inode/inode_quota.h"
 #include "core/open.h"
 
 #include <pthread.h>
@@ -296,6 +297,58 @@ static void test_rewriting(void **state)
 	rewriting(100, 100, true);
 }
 
+struct holder {
+	struct tux3_node *node;
+	struct quota *quota;
+	int charged;
+};
+
+/* Inside its delta with all the room, and nothing changed yet, until somebody waits for it. */
+static void *hold_charge(void *arg)
+{
+	struct holder *holder = arg;
+	struct tux3_inode *inode = &holder->node->inode;
+	struct quota_charge charge = { .amount = { .blocks = 100, .unsure = true } };
+	struct delta_op op;
+	int err = inode_quota_enter(inode, &op, 0, DELTA_MUST, &charge);
+
+	WRITE_ONCE(holder->charged, 1);
+	if (err)
+		return (void *)(long)err;
+	while (!atomic_read(&holder->quota->waiting))
+		usleep(1000);
+	usleep(50000);
+	inode_quota_settle(inode, &op, &charge, 0);
+	delta_leave(&op);
+	return NULL;
+}
+
+/* Who was charged for what he will not need, and is not ready to say so: the others wait for him. */
+static void test_under_way(void **state)
+{
+	struct bed bed = { .quota = true };
+	struct holder holder = {};
+	struct tux3_node *node;
+	pthread_t thread;
+	void *result;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	limit(&bed, USER, 100, 0);
+	holder.node = create(&bed, &user, "holder");
+	node = create(&bed, &user, "node");
+	assert_ok(tux3_sync(bed.volume));
+	holder.quota = holder.node->inode.owner->quota[QUOTA_USER];
+	assert_int_equal(pthread_create(&thread, NULL, hold_charge, &holder), 0);
+	while (!READ_ONCE(holder.charged))
+		usleep(1000);
+	assert_int_equal(put(node, 0, 1), 1);
+	pthread_join(thread, &result);
+	assert_null(result);
+	tux3_node_put(holder.node, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 static u64 now_s;
 
 static u64 clock_ns(void)
@@ -342,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_owner_after_recovery),
 		cmocka_unit_test(test_rewriting),
 		cmocka_unit_test(test_soft),
+		cmocka_unit_test(test_under_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
