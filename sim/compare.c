@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "sim.h"
+#include "core/check/check.h"
 #include "core/quota/quota.h"
+#include "sim.h"
 
 #define DIFFERENCES_MAX	8	/* told */
 #define HOLE_EDGE	8192	/* of a large hole, so much is read at both ends */
@@ -24,6 +25,12 @@ void note_difference(struct difference *diff, const char *format, ...)
 	diff->used += vscnprintf(diff->text + diff->used, sizeof(diff->text) - diff->used, format, args);
 	va_end(args);
 	diff->used += scnprintf(diff->text + diff->used, sizeof(diff->text) - diff->used, "\n");
+}
+
+int note_problem(void *ctx, const struct check_problem *problem)
+{
+	note_difference(ctx, "  problem %u (%s): %s", problem->code, problem->name, problem->text);
+	return 0;
 }
 
 void name_expand(const char *name, char *full)

@@ -15,24 +15,12 @@
 #define HOLD_LOOKS	12u
 #define HOLD_ENDS	40u
 
-struct problems {
-	struct difference text;
-};
-
-static int hold_problem(void *ctx, const struct check_problem *problem)
-{
-	struct problems *problems = ctx;
-
-	note_difference(&problems->text, "  problem %u (%s): %s", problem->code, problem->name, problem->text);
-	return 0;
-}
-
 /* What is held, by the checker.  false: it failed. */
 static bool hold_look(struct sim_run *run, struct check_result *result)
 {
 	struct volume_options opts = run->params->options;
-	struct problems problems = { .text = { .count = 0 } };
-	struct check_options check = { .problem = hold_problem, .ctx = &problems };
+	struct difference problems = { .count = 0 };
+	struct check_options check = { .problem = note_problem, .ctx = &problems };
 	struct tux3_device *view = device_view_create(&run->disk->dev);
 	u64 passes = run->disk->read_passes;
 	struct volume *vol;
@@ -55,7 +43,7 @@ static bool hold_look(struct sim_run *run, struct check_result *result)
 	if (err)
 		sim_fail(run, "what is held cannot be checked: %s %d", why, err);
 	else if (result->problems)
-		sim_fail(run, "the checker found %llu problems in what is held\n%s", result->problems, problems.text.text);
+		sim_fail(run, "the checker found %llu problems in what is held\n%s", result->problems, problems.text);
 	return !run->failed;
 }
 

@@ -455,22 +455,10 @@ bool run_compare(struct sim_run *run, const struct m_state *state, const char *w
 	return false;
 }
 
-struct problems {
-	struct difference text;
-};
-
-static int run_problem(void *ctx, const struct check_problem *problem)
-{
-	struct problems *problems = ctx;
-
-	note_difference(&problems->text, "  problem %u (%s): %s", problem->code, problem->name, problem->text);
-	return 0;
-}
-
 void run_check(struct sim_run *run)
 {
-	struct problems problems = { .text = { .count = 0 } };
-	struct check_options opts = { .data = true, .problem = run_problem, .ctx = &problems };
+	struct difference problems = { .count = 0 };
+	struct check_options opts = { .data = true, .problem = note_problem, .ctx = &problems };
 	struct check_result result;
 	int err;
 
@@ -480,5 +468,5 @@ void run_check(struct sim_run *run)
 	if (err)
 		sim_fail(run, "the checker gave up: %s", strerror(-err));
 	else if (result.problems)
-		sim_fail(run, "the checker found %llu problems\n%s", result.problems, problems.text.text);
+		sim_fail(run, "the checker found %llu problems\n%s", result.problems, problems.text);
 }

@@ -276,6 +276,7 @@ int compare_data(struct tux3_node *node, const struct m_inode *inode, u64 from, 
 void name_expand(const char *name, char *full);		/* full: 256 bytes */
 int node_walk(struct tux3 *volume, const char *path, struct tux3_node **node);
 void note_difference(struct difference *diff, const char *format, ...) __printf(2, 3);
+int note_problem(void *ctx, const struct check_problem *problem);	/* check_options.problem, ctx: struct difference */
 
 /* ---- crash.c ---- */
 

@@ -76,8 +76,7 @@ static void pause_for_rate(struct scrub_check *check)
 {
 	u64 passed = ktime_get_ns() - check->started_ns;
 	u64 wanted = check->rate ? (double)atomic64_read(&check->dev->read_bytes) * NS_PER_S / check->rate : 0;
-	/* What is held has to be asked for again and again. */
-	u64 pause = wanted > passed ? min_t(u64, wanted - passed, NS_PER_S) : 0;
+	u64 pause = wanted > passed ? wanted - passed : 0;
 	struct timespec time = { pause / NS_PER_S, pause % NS_PER_S };
 
 	if (pause)
