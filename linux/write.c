@@ -494,6 +494,7 @@ static void batch_shorten(struct write_batch *batch, struct delta_op *op, u32 i,
 	if (batch->end > first << batch->shift)
 		folio_forget_dirty(op, batch->node, first, ((batch->end - 1) >> batch->shift) + 1 - first);
 	inode_quota_frees(op, &batch->node->core, false);
+	batch->change.count = 0;	/* no run that the next write may go on with */
 }
 
 static void batch_times(struct write_batch *batch, struct delta_op *op, u64 end)
@@ -533,7 +534,7 @@ static ssize_t batch_commit(struct write_batch *batch, const struct iov_iter *fr
 			if (batch->parts[i].mask)
 				folio_change_end(batch->node, &batch->parts[i], 1);
 	}
-	data_change_settle(&batch->change, &op, newly);
+	data_settle_write(&batch->change, &op, newly);
 	delta_leave(&op);
 	return reached - batch->pos;
 }

@@ -59,6 +59,28 @@ static u64 change_cost(const struct data_change *change, u32 blocks)
 	return change->base + space_cost_data(change->inode->vol, blocks, min(blocks, change->new_blocks));
 }
 
+/* What is kept of the price; paid: for so many items of it somebody has paid. */
+static u64 settled_cost(const struct data_change *change, u32 newly, u32 paid)
+{
+	u64 cost = change_cost(change, newly);
+
+	if (change->base || !paid)
+		return cost;
+	return newly ? cost - space_cost_items(change->inode->vol, paid) : 0;
+}
+
+/*
+ * A write that goes on where the one before it ended, in one delta, makes a run of dirty blocks longer: its ends, for which the
+ * tree's paths are paid, are as many as before.  Up to what one batch may have, for which that is right: see space_cost_data().
+ */
+static bool run_goes_on(const struct data_change *change, const struct inode_slot *slot)
+{
+	u64 end = slot->run_end, last = change->first + change->count - 1;
+
+	return end % DATA_BATCH_MAX && (change->first == end || change->first + 1 == end) &&
+	       last / DATA_BATCH_MAX == end / DATA_BATCH_MAX && !change->edges && !(READ_ONCE(slot->dirty) & INODE_DIRTY_REMAP);
+}
+
 /* ---- quotas ---- */
 
 /* May the file be inline still? */
@@ -142,14 +164,29 @@ void data_change_undone(struct data_change *change, struct delta_op *op)
 	delta_leave(op);
 }
 
-void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly)
+static void change_settle(struct data_change *change, struct delta_op *op, u32 newly, u32 paid)
 {
 	if (unlikely(change->inode->owner))
 		settle_quota(change, op, newly);
 	if (unlikely(change->unwritten))
 		data_paid(op, change->inode, min(newly, change->unwritten));
-	if (newly < change->blocks)
-		delta_refund(op, change->cost, change_cost(change, newly));
+	if (newly < change->blocks || paid)
+		delta_refund(op, change->cost, settled_cost(change, newly, paid));
+}
+
+void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly)
+{
+	change_settle(change, op, newly, change->attr_paid);
+}
+
+void data_settle_write(struct data_change *change, struct delta_op *op, u32 newly)
+{
+	struct inode_slot *slot = &change->inode->slot[op->delta & 1];	/* the file's lock is enough for run_end */
+	u32 ends = run_goes_on(change, slot) ? SPACE_ITEMS_WRITE - 1 : 0;
+
+	if (change->count)
+		slot->run_end = change->first + change->count;
+	change_settle(change, op, newly, change->attr_paid + ends);
 }
 
 /* ---- writes ---- */

@@ -26,7 +26,7 @@
  *	data_change_enter(&change, &op);
  *	copy; mark all blocks dirty in op.delta (private copies: see host.h); newly: those that were not;
  *	    data_dirty(&op, inode); delta_add_dirty_bytes(&op, newly << shift)
- *	data_change_settle(&change, &op, newly);
+ *	data_settle_write(&change, &op, newly);
  *	attr = inode_change_begin(); size, mtime, ctime; inode_change_end();
  *	delta_leave(&op);
  *
@@ -112,6 +112,7 @@ struct data_change {
 	u32 blocks;				/* that get dirty */
 	u32 new_blocks, unwritten;		/* of these: need space; are preallocated and were never written */
 	u32 enter;				/* DELTA_... */
+	bool attr_paid;				/* the inode's attributes had been changed in the delta before it was entered */
 	u64 base;				/* besides those blocks */
 	u64 cost;				/* all */
 	u64 first, count;			/* the blocks that are written to; for changes of hosts */
@@ -187,16 +188,23 @@ static inline int data_change_enter(struct data_change *change, struct delta_op 
 {
 	int err = delta_enter(change->inode->vol, op, change->cost, change->enter);
 
-	if (likely(!change->inode->owner) || err)
-		return err;
-	return data_change_charge(change, op);
+	if (unlikely(change->inode->owner) && !err)
+		err = data_change_charge(change, op);
+	if (!err)
+		change->attr_paid = READ_ONCE(change->inode->slot[op->delta & 1].dirty) & INODE_DIRTY_ATTR;
+	return err;
 }
 
 /* Nothing was changed: what was paid comes back, and the delta is left. */
 void data_change_undone(struct data_change *change, struct delta_op *op);
 
-/* Inside the delta: newly blocks were not dirty in it before.  What was paid for the others comes back. */
+/*
+ * Inside the delta: newly blocks were not dirty in it before.  What was paid for the others comes back, and what was paid for the
+ * attributes, if somebody else has changed them in the delta: he has paid.
+ */
 void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly);
+/* The same for a write, with the file's lock.  change->count is 0 if not all of its blocks are dirty now. */
+void data_settle_write(struct data_change *change, struct delta_op *op, u32 newly);
 
 /* ---- writes ---- */
 

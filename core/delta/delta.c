@@ -537,7 +537,7 @@ void delta_refund(struct delta_op *op, u64 cost, u64 now)
 	u64 was = space_price(op->vol, op->delta, cost), is = space_price(op->vol, op->delta, now);
 	u64 blocks = was > is ? (was - is) * op->times : 0;
 
-	if (blocks && unlikely(op->vol->opts.costs)) {
+	if (unlikely(op->vol->opts.costs)) {
 		space_note(op->vol, op->delta, cost, -(s64)op->times);
 		space_note(op->vol, op->delta, now, op->times);
 	}

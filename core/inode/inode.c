@@ -36,6 +36,8 @@ static const char *slot_left(const struct inode_slot *slot)
 		return "ranges removed or preallocated";
 	if (slot->cut != DATA_END)
 		return "a truncate";
+	if (slot->run_end)
+		return "a run of written blocks";
 	if (slot->unchecked || slot->unchecked_end)
 		return "blocks without checksums";
 	if (slot->extra || slot->paid)

@@ -45,6 +45,7 @@ struct inode_slot {
 	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
 	struct rb_root prealloc;	/* file_range: holes in these become unwritten extents */
+	u64 run_end;		/* before this block writes made some dirty: data_settle_write(); 0: none.  The file's lock */
 	u64 unchecked, unchecked_end;	/* extents in these blocks lose their checksums; end 0: none */
 	/* For stat and statfs, in blocks: */
 	s64 extra;		/* what the delta will take (or give back) besides its dirty blocks */

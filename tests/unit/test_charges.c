@@ -510,6 +510,44 @@ static void set(u32 what)
 static void do_chmod(struct bed *bed) { set(TUX3_SET_MODE); }
 static void do_chown(struct bed *bed) { set(TUX3_SET_UID | TUX3_SET_GID); }
 
+static void do_write_in_pieces(struct bed *bed)
+{
+	static u8 piece[BLOCK / 4];
+	u32 i;
+
+	for (i = 0; i < 16; i++)
+		assert_int_equal(tux3_write(file, piece, sizeof(piece), i * sizeof(piece)), sizeof(piece));
+}
+
+/* The first of them: what is behind it is no run of one batch any more. */
+static void do_write_two_batches(struct bed *bed)
+{
+	u32 i;
+
+	for (i = 0; i < 2 * DATA_BATCH_MAX; i++)
+		write_at(i, BLOCK);
+}
+
+static void do_write_backwards(struct bed *bed)
+{
+	write_at(2, BLOCK);
+	write_at(0, BLOCK);
+	write_at(0, BLOCK);
+}
+
+static void do_write_after_removal(struct bed *bed)
+{
+	write_at(0, 2 * BLOCK);
+	assert_ok(tux3_fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BLOCK));
+	write_at(2, BLOCK);
+}
+
+static void do_chmod_and_write(struct bed *bed)
+{
+	set(TUX3_SET_MODE);
+	write_at(0, BLOCK);
+}
+
 static void symlink_of(u32 bytes)
 {
 	char target[TUX3_SYMLINK_MAX + 1];
@@ -577,6 +615,11 @@ static const struct operation {
 	{ "write inline", have_file, do_write_inline, { 3, 1, 1, 0 } },
 	{ "write of a block", have_file, do_write, { 3, 1, 1, 0 } },
 	{ "write of four blocks", have_file, do_write_four, { 3, 4, 4, 0 } },
+	{ "writes of four blocks in pieces", have_data, do_write_in_pieces, { 3, 4, 4, 0 } },
+	{ "writes of two batches", have_data, do_write_two_batches, { 5, 512, 512, 0 } },
+	{ "writes that are no run", have_data, do_write_backwards, { 5, 2, 2, 0 } },
+	{ "a run with a hole", have_data, do_write_after_removal, { 6, 31, 3, 0 } },
+	{ "chmod and a write", have_data, do_chmod_and_write, { 3, 1, 1, 0 } },
 	{ "overwrite", have_data, do_write, { 3, 1, 1, 0 } },
 	{ "truncate", have_data, do_truncate, { 3, 28, 0, 0 } },
 	{ "truncate upwards", have_data, do_grow, { 1, 0, 0, 0 } },

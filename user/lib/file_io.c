@@ -247,7 +247,7 @@ static int batch_commit(struct write_batch *batch)
 		return err;
 	newly = dirty_blocks(batch, &op);
 	file_change_dirtied(&batch->change, &op, newly);
-	data_change_settle(plan, &op, newly);
+	data_settle_write(plan, &op, newly);
 	attr = inode_change_begin(&op, inode);
 	attr->size = max(attr->size, batch->end);
 	if (batch->mode)
