@@ -9,7 +9,7 @@
 #include "core/inode/inode_quota.h"
 #include "core/quota/quota.h"
 
-#define QUOTA_TRIES		4u	/* commits that one operation makes at most; one is enough, but for races */
+#define QUOTA_TRIES		4u	/* commits that one operation makes at most for one quota; one is enough, but for races */
 #define QUOTA_DELETE_TRIES	10000u	/* while a long delete goes on */
 
 /* ---- owners ---- */
@@ -76,7 +76,7 @@ struct charging {
 	bool force;
 	unsigned int tries;
 	struct quota *refused;		/* with a reference */
-	struct quota *waits;		/* likewise: and counted there */
+	struct quota *waits[QUOTA_KINDS];	/* likewise: and counted there */
 };
 
 static struct charging charging_of(struct volume *vol, struct delta_op *op)
@@ -88,7 +88,7 @@ static struct charging charging_of(struct volume *vol, struct delta_op *op)
 static int charge_owner(struct charging *charging, const struct quota_owner *owner, const struct quota_owner *kept,
 			struct quota_charge *charge)
 {
-	u64 delta = charging->op->delta;
+	struct quota *refused = NULL;
 	int i, err = 0;
 
 	memset(charge->charged, 0, sizeof(charge->charged));
@@ -104,17 +104,14 @@ static int charge_owner(struct charging *charging, const struct quota_owner *own
 			err = -EAGAIN;
 		else if (charge->look && charge->amount.unsure && !charging->force && unlikely(atomic_read(&quota->waiting)))
 			err = -EDQUOT;		/* look first */
-		else
-			err = quota_reserve(charging->op->vol, quota, delta, &charge->amount, charging->now, charging->force);
-		if (!err) {
-			charge->charged[i] = quota;
-		} else {
-			atomic_inc(&quota->refs);
-			charging->refused = quota;
-		}
+		charge->charged[i] = refused = quota;
 	}
+	if (!err && refused)
+		err = quota_reserve(charging->op->vol, charge->charged, charging->op->delta, &charge->amount, charging->now,
+				    charging->force, &refused);
 	if (err) {
-		charge_undo(charge, delta, &charge->amount);
+		atomic_inc(&refused->refs);
+		charging->refused = refused;
 		memset(charge->charged, 0, sizeof(charge->charged));
 	}
 	return err;
@@ -145,20 +142,38 @@ static void charge_refused(struct volume *vol, struct quota *quota, const struct
 	vol->host->quota_refused(vol, quota->type, quota->id, inodes, hard);
 }
 
-/* What others are charged from now on is exact, until this one has got what it wants or gives up. */
+static void charge_waits_end(struct charging *charging, struct quota **waits)
+{
+	if (!*waits)
+		return;
+	atomic_dec(&(*waits)->waiting);
+	quota_put(charging->op->vol, *waits);
+	*waits = NULL;
+}
+
+static void charging_end(struct charging *charging)
+{
+	int i;
+
+	for (i = 0; i < QUOTA_KINDS; i++)
+		charge_waits_end(charging, &charging->waits[i]);
+}
+
+/*
+ * What others are charged from now on is exact, until this one has got what it wants or gives up: of all that have refused it, or
+ * while it waits for one others would take what it has waited for of another.
+ */
 static void charge_waits(struct charging *charging, struct quota *quota)
 {
-	if (charging->waits == quota)
+	struct quota **waits = &charging->waits[quota->type];
+
+	if (*waits == quota)
 		return;
-	if (charging->waits) {
-		atomic_dec(&charging->waits->waiting);
-		quota_put(charging->op->vol, charging->waits);
-	}
-	charging->waits = quota;
-	if (quota) {
-		atomic_inc(&quota->refs);
-		atomic_inc(&quota->waiting);
-	}
+	charge_waits_end(charging, waits);
+	atomic_inc(&quota->refs);
+	atomic_inc(&quota->waiting);
+	*waits = quota;
+	charging->tries = 0;
 }
 
 /* Outside: it was refused all that it needs.  0: once more, it may be granted now. */
@@ -226,7 +241,7 @@ int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 cost, 
 		if (!err)
 			err = delta_enter(inode->vol, op, cost, flags);
 	} while (!err);
-	charge_waits(&charging, NULL);
+	charging_end(&charging);
 	return err;
 }
 
@@ -300,7 +315,9 @@ static int move_locked(struct charging *charging, struct tux3_inode *inode, stru
 	slots[1] = inode_slot_of(inode, 1);
 	charge->amount.inodes = 1;
 	charge->amount.blocks = inode->blocks + slots[0]->charged + slots[1]->charged;
-	charge->amount.unsure = (slots[0]->dirty | slots[1]->dirty) & (INODE_DIRTY_DATA | INODE_DIRTY_XATTRS);
+	/* An operation that is under way may give back what it was charged, before anything of the inode is dirty. */
+	charge->amount.unsure = (slots[0]->dirty | slots[1]->dirty) & (INODE_DIRTY_DATA | INODE_DIRTY_XATTRS) ||
+				slots[0]->charged || slots[1]->charged;
 	err = charge_owner(charging, *owner, inode->owner, charge);
 	if (err) {
 		spin_unlock(&inode->lock);
@@ -330,7 +347,7 @@ int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *o
 		delta_leave(op);
 		err = charge_wait(&charging, &charge, err, flags);
 	}
-	charge_waits(&charging, NULL);
+	charging_end(&charging);
 	quota_owner_put(inode->vol, owner);	/* of success, the old one */
 	return err;
 }

@@ -364,27 +364,42 @@ static bool may_reserve(const struct quota *quota, const struct quota_amount *am
 	       may_use(granted_inodes(quota), amount->inodes, limits->inodes_soft, limits->inodes_hard, limits->inodes_time, now);
 }
 
-int quota_reserve(struct volume *vol, struct quota *quota, u64 delta, const struct quota_amount *amount, u64 now, bool force)
+/* With quota->lock. */
+static void reserve(struct volume *vol, struct quota *quota, u64 delta, const struct quota_amount *amount, u64 now)
 {
 	struct quota_limits *limits = &quota->limits;
 	struct quota_slot *slot = &quota->slot[delta & 1];
-	int err = 0;
 
-	spin_lock(&quota->lock);
-	if (!force && !may_reserve(quota, amount, now)) {
-		err = -EDQUOT;
-	} else {
-		slot->blocks += amount->blocks;
-		slot->inodes += amount->inodes;
-		slot->unsure += amount->unsure ? amount->blocks : 0;
-		if (!limits->blocks_time && above(granted_blocks(quota) - quota->slot[0].unsure - quota->slot[1].unsure,
-						  limits->blocks_soft))
-			limits->blocks_time = now + grace(vol, quota->type, false);
-		if (!limits->inodes_time && above(granted_inodes(quota), limits->inodes_soft))
-			limits->inodes_time = now + grace(vol, quota->type, true);
-		quota_list(vol, quota, delta & 1);
-	}
-	spin_unlock(&quota->lock);
+	slot->blocks += amount->blocks;
+	slot->inodes += amount->inodes;
+	slot->unsure += amount->unsure ? amount->blocks : 0;
+	if (!limits->blocks_time && above(granted_blocks(quota) - quota->slot[0].unsure - quota->slot[1].unsure,
+					  limits->blocks_soft))
+		limits->blocks_time = now + grace(vol, quota->type, false);
+	if (!limits->inodes_time && above(granted_inodes(quota), limits->inodes_soft))
+		limits->inodes_time = now + grace(vol, quota->type, true);
+	quota_list(vol, quota, delta & 1);
+}
+
+int quota_reserve(struct volume *vol, struct quota *const *quotas, u64 delta, const struct quota_amount *amount, u64 now,
+		  bool force, struct quota **refused)
+{
+	int i, err = 0;
+
+	for (i = 0; i < QUOTA_KINDS; i++)
+		if (quotas[i])
+			spin_lock_nested(&quotas[i]->lock, i);
+	for (i = 0; i < QUOTA_KINDS && !err; i++)
+		if (quotas[i] && !force && !may_reserve(quotas[i], amount, now)) {
+			*refused = quotas[i];
+			err = -EDQUOT;
+		}
+	for (i = 0; i < QUOTA_KINDS && !err; i++)
+		if (quotas[i])
+			reserve(vol, quotas[i], delta, amount, now);
+	for (i = QUOTA_KINDS; i-- > 0; )
+		if (quotas[i])
+			spin_unlock(&quotas[i]->lock);
 	return err;
 }
 

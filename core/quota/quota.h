@@ -17,7 +17,8 @@
  * An inode has an owner (struct quota_owner: its user, group and project), which it shares with others.  What inodes are charged,
  * by which operations: core/inode/inode_quota.h.
  *
- * Locking: table.lock, which is taken alone, for the two trees; quota.lock, below inode->lock, for the rest.
+ * Locking: table.lock, which is taken alone, for the two trees; quota.lock, below inode->lock, for the rest: of an owner's quotas
+ * in the order of their kinds.
  */
 #ifndef TUX3_QUOTA_H
 #define TUX3_QUOTA_H
@@ -104,14 +105,16 @@ int quota_load(struct volume *vol, struct quota *quota);
 int quota_next(struct volume *vol, u32 type, u32 *id);
 
 /*
- * Inside a delta, of a quota with limits: reserve, or -EDQUOT.  A grace period may begin, but not by what may turn out to be
- * nothing: the commit begins it then.  force: whatever the limits say.
+ * Inside a delta: reserve, of one quota with limits of each kind, NULL: none, or -EDQUOT, and who refused it.  All or nothing, in
+ * one step: nobody else sees a part of it.  A grace period may begin, but not by what may turn out to be nothing: the commit begins
+ * it then.  force: whatever the limits say.
  */
 struct quota_amount {
 	s64 blocks, inodes;
 	bool unsure;		/* it may be fewer blocks */
 };
-int quota_reserve(struct volume *vol, struct quota *quota, u64 delta, const struct quota_amount *amount, u64 now, bool force);
+int quota_reserve(struct volume *vol, struct quota *const *quotas, u64 delta, const struct quota_amount *amount, u64 now,
+		  bool force, struct quota **refused);
 /* So much of it comes back. */
 void quota_unreserve(struct quota *quota, u64 delta, const struct quota_amount *amount);
 /* Inside: blocks, inodes that it uses are freed by this delta. */

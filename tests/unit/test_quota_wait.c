@@ -297,6 +297,124 @@ static void test_rewriting(void **state)
 	rewriting(100, 100, true);
 }
 
+static const struct tux3_device_ops *memory_ops;
+
+static void late_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	usleep(1000);
+	memory_ops->write(dev, addr, vec, vecs, flags, wait);
+}
+
+/* A commit takes time, as on a disk: whoever does not wait for it is in the next delta first. */
+static void make_late(struct bed *bed, struct tux3_device_ops *ops)
+{
+	memory_ops = bed->dev->ops;
+	*ops = *memory_ops;
+	ops->write = late_write;
+	bed->dev->ops = ops;
+}
+
+/* Each of two limits has its own who write over what there is: while he waits for room in the one he does not lose the other. */
+static void test_rewriting_two(void **state)
+{
+	static const struct tux3_cred who[] = {
+		{ .uid = USER, .gid = 700, .no_permission_checks = true },
+		{ .uid = USER, .gid = 701, .no_permission_checks = true },
+		{ .uid = OTHER, .gid = 700, .no_permission_checks = true },
+	};
+	struct tux3_quota quota = { .bytes_hard = 20 * BLOCK };
+	struct bed bed = { .quota = true };
+	struct rewriter rewriters[2];
+	struct tux3_device_ops ops;
+	struct tux3_node *node;
+	void *result;
+	u32 i, n;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	limit(&bed, USER, 20, 0);
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_GROUP, 700, &quota, TUX3_QUOTA_BYTES_HARD));
+	for (i = 0; i < ARRAY_SIZE(rewriters); i++) {
+		rewriters[i] = (struct rewriter){ .node = create(&bed, &who[1 + i], (char[]){ 'a' + i, 0 }), .count = 10,
+						  .at_once = 1 };
+		assert_int_equal(put(rewriters[i].node, 0, 10), 10);
+	}
+	node = create(&bed, &who[0], "node");
+	assert_ok(tux3_sync(bed.volume));
+	make_late(&bed, &ops);
+	for (i = 0; i < ARRAY_SIZE(rewriters); i++)
+		assert_int_equal(pthread_create(&rewriters[i].thread, NULL, rewrite, &rewriters[i]), 0);
+	for (n = 0; n < 10; n++) {
+		for (i = 0; i < 10; i++) {
+			ssize_t done = tux3_write_atomic(node, bytes, BLOCK, 2 * i * BLOCK);	/* in one piece: tried once */
+
+			if (done != BLOCK)
+				fail_msg("round %u, block %u: %zd", n, i, done);
+			assert_ok(tux3_sync(bed.volume));
+		}
+		assert_int_equal(put(node, 2 * i, 1), -EDQUOT);
+		assert_ok(tux3_truncate(node, 0));
+	}
+	for (i = 0; i < ARRAY_SIZE(rewriters); i++) {
+		WRITE_ONCE(rewriters[i].stop, 1);
+		pthread_join(rewriters[i].thread, &result);
+		assert_null(result);
+		tux3_node_put(rewriters[i].node, 1);
+	}
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+struct maker {
+	pthread_t thread;
+	struct tux3_node *dir;
+	const struct tux3_cred *cred;
+	const char *name;
+	int err;
+};
+
+static void *make(void *arg)
+{
+	struct maker *maker = arg;
+
+	maker->err = tux3_mknod(maker->dir, maker->cred, maker->name, S_IFREG | 0644, 0, 0, NULL);
+	return NULL;
+}
+
+/* Who is refused for his group has taken nothing meanwhile from others of his user. */
+static void test_refused_by_second(void **state)
+{
+	static const struct tux3_cred who = { .uid = USER, .gid = 700, .no_permission_checks = true };
+	struct tux3_quota quota = { .inodes_hard = 1 };
+	struct maker refused = { .cred = &who, .name = "refused" }, granted = { .cred = &user, .name = "granted" };
+	struct bed bed = { .quota = true };
+	struct tux3_node *full;
+	struct quota *group;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	limit(&bed, USER, 0, 2);
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_GROUP, 700, &quota, TUX3_QUOTA_INODES_HARD));
+	full = create(&bed, &who, "full");
+	assert_ok(tux3_mknod(bed.root, &other, "one", S_IFDIR | 0755, 0, 0, &refused.dir));
+	assert_ok(tux3_mknod(bed.root, &other, "two", S_IFDIR | 0755, 0, 0, &granted.dir));
+	assert_ok(tux3_sync(bed.volume));
+	group = full->inode.owner->quota[QUOTA_GROUP];
+	spin_lock(&group->lock);	/* so far he gets, and no further */
+	assert_int_equal(pthread_create(&refused.thread, NULL, make, &refused), 0);
+	usleep(100000);
+	assert_int_equal(pthread_create(&granted.thread, NULL, make, &granted), 0);
+	usleep(100000);
+	spin_unlock(&group->lock);
+	pthread_join(refused.thread, NULL);
+	pthread_join(granted.thread, NULL);
+	assert_int_equal(refused.err, -EDQUOT);
+	assert_int_equal(granted.err, 0);
+	tux3_node_put(full, 1);
+	tux3_node_put(refused.dir, 1);
+	tux3_node_put(granted.dir, 1);
+	bed_free(&bed);
+}
+
 struct holder {
 	struct tux3_node *node;
 	struct quota *quota;
@@ -349,6 +467,37 @@ static void test_under_way(void **state)
 	bed_free(&bed);
 }
 
+/* Who gets a file of which an operation under way is charged for what it will not need, and who waits for it. */
+static void test_under_way_moved(void **state)
+{
+	struct bed bed = { .quota = true };
+	struct holder holder = {};
+	struct tux3_node *node;
+	pthread_t thread;
+	void *result;
+	u32 room;
+
+	for (room = 50; room <= 100; room += 50) {
+		bed_make(&bed, 64 << 20, BLOCK);
+		limit(&bed, USER, room, 0);
+		holder.charged = 0;
+		holder.node = create(&bed, &other, "holder");
+		node = create(&bed, &user, "node");
+		assert_ok(tux3_sync(bed.volume));
+		holder.quota = node->inode.owner->quota[QUOTA_USER];
+		assert_int_equal(pthread_create(&thread, NULL, hold_charge, &holder), 0);
+		while (!READ_ONCE(holder.charged))
+			usleep(1000);
+		assert_ok(tux3_setattr(holder.node, NULL, &(struct tux3_stat){ .uid = USER }, TUX3_SET_UID));
+		assert_int_equal(put(node, 0, 1), 1);
+		pthread_join(thread, &result);
+		assert_null(result);
+		tux3_node_put(holder.node, 1);
+		tux3_node_put(node, 1);
+		bed_free(&bed);
+	}
+}
+
 static u64 now_s;
 
 static u64 clock_ns(void)
@@ -396,6 +545,9 @@ int main(void)
 		cmocka_unit_test(test_rewriting),
 		cmocka_unit_test(test_soft),
 		cmocka_unit_test(test_under_way),
+		cmocka_unit_test(test_under_way_moved),
+		cmocka_unit_test(test_rewriting_two),
+		cmocka_unit_test(test_refused_by_second),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

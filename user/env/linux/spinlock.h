@@ -27,6 +27,8 @@ static inline void spin_lock(spinlock_t *lock)
 	futex_lock(&lock->lock);
 }
 
+#define spin_lock_nested(lock, subclass)	spin_lock(lock)
+
 static inline void spin_unlock(spinlock_t *lock)
 {
 	futex_unlock(&lock->lock);
