@@ -166,7 +166,7 @@ void data_change_undone(struct data_change *change, struct delta_op *op)
 
 static void change_settle(struct data_change *change, struct delta_op *op, u32 newly, u32 paid)
 {
-	if (unlikely(change->inode->owner))
+	if (unlikely(READ_ONCE(change->inode->owner)))
 		settle_quota(change, op, newly);
 	if (unlikely(change->unwritten))
 		data_paid(op, change->inode, min(newly, change->unwritten));
@@ -402,7 +402,7 @@ static int change_owner(struct data_change *change)
 int data_truncate(struct data_change *change, u64 size)
 {
 	struct volume *vol = change->inode->vol;
-	int err = unlikely(change->inode->owner) && change->set & OP_ATTR_OWNER ? change_owner(change) : 0;
+	int err = unlikely(READ_ONCE(change->inode->owner)) && change->set & OP_ATTR_OWNER ? change_owner(change) : 0;
 
 	if (err)
 		return err;

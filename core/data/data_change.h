@@ -188,7 +188,7 @@ static inline int data_change_enter(struct data_change *change, struct delta_op 
 {
 	int err = delta_enter(change->inode->vol, op, change->cost, change->enter);
 
-	if (unlikely(change->inode->owner) && !err)
+	if (unlikely(READ_ONCE(change->inode->owner)) && !err)
 		err = data_change_charge(change, op);
 	if (!err)
 		change->attr_paid = READ_ONCE(change->inode->slot[op->delta & 1].dirty) & INODE_DIRTY_ATTR;

@@ -91,6 +91,7 @@ struct tux3_inode {
 	bool orphan_in_tree;		/* has an ORPHAN item; back end */
 	bool given_back;		/* data_give_back() was called, and no commit since */
 	bool cutting;			/* set by data_remove, cleared by the back end: a long truncate is under way */
+	bool moving;			/* its owner is to be another, who has been refused: charges are to be exact; lock */
 	bool number_returned;		/* back end: its number may be used again */
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */
 	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */

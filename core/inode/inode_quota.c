@@ -84,13 +84,20 @@ static struct charging charging_of(struct volume *vol, struct delta_op *op)
 	return (struct charging){ .op = op, .force = READ_ONCE(vol->opts.no_quota) };
 }
 
-/* Of owner's quotas those that are not kept's are charged.  0, -EDQUOT, or -EAGAIN: one is to be read; nothing was charged then. */
+/*
+ * Of owner's quotas those that are not kept's are charged.  0, -EDQUOT, or -EAGAIN: one is to be read; nothing was charged then.
+ * exact: whoever can look first has to, even where there is no limit.
+ */
 static int charge_owner(struct charging *charging, const struct quota_owner *owner, const struct quota_owner *kept,
-			struct quota_charge *charge)
+			struct quota_charge *charge, bool exact)
 {
 	struct quota *refused = NULL;
 	int i, err = 0;
 
+	if (unlikely(exact) && charge->look && charge->amount.unsure) {
+		refused = owner->quota[QUOTA_USER];
+		err = -EDQUOT;
+	}
 	memset(charge->charged, 0, sizeof(charge->charged));
 	for (i = 0; i < QUOTA_KINDS && !err; i++) {
 		struct quota *quota = owner->quota[i];
@@ -102,8 +109,8 @@ static int charge_owner(struct charging *charging, const struct quota_owner *own
 			charging->now = inode_now(charging->op->vol).sec;
 		if (mode == QUOTA_UNKNOWN)
 			err = -EAGAIN;
-		else if (charge->look && charge->amount.unsure && !charging->force && unlikely(atomic_read(&quota->waiting)))
-			err = -EDQUOT;		/* look first */
+		else if (charge->look && charge->amount.unsure && unlikely(atomic_read(&quota->waiting)))
+			err = -EDQUOT;		/* look first, also who is above all limits */
 		charge->charged[i] = refused = quota;
 	}
 	if (!err && refused)
@@ -123,7 +130,7 @@ static int charge_locked(struct charging *charging, struct tux3_inode *inode, st
 	int err;
 
 	spin_lock(&inode->lock);
-	err = charge_owner(charging, inode->owner, charge->kept, charge);
+	err = charge_owner(charging, inode->owner, charge->kept, charge, inode->moving);
 	if (!err)
 		inode_slot_of(inode, charging->op->delta)->charged += charge->amount.blocks;
 	else
@@ -308,23 +315,28 @@ struct quota_owner *inode_quota_delete(struct tux3_inode *inode)
 static int move_locked(struct charging *charging, struct tux3_inode *inode, struct quota_owner **owner, struct quota_charge *charge)
 {
 	struct inode_slot *slots[2];
+	struct quota_owner *was;
 	int err;
 
 	spin_lock(&inode->lock);
 	slots[0] = inode_slot_of(inode, 0);
 	slots[1] = inode_slot_of(inode, 1);
+	inode->moving = false;
 	charge->amount.inodes = 1;
 	charge->amount.blocks = inode->blocks + slots[0]->charged + slots[1]->charged;
 	/* An operation that is under way may give back what it was charged, before anything of the inode is dirty. */
 	charge->amount.unsure = (slots[0]->dirty | slots[1]->dirty) & (INODE_DIRTY_DATA | INODE_DIRTY_XATTRS) ||
 				slots[0]->charged || slots[1]->charged;
-	err = charge_owner(charging, *owner, inode->owner, charge);
+	err = charge_owner(charging, *owner, inode->owner, charge, false);
 	if (err) {
+		inode->moving = err == -EDQUOT;		/* or each store would be counted as a hole, and that is moved, too */
 		spin_unlock(&inode->lock);
 		return err;
 	}
 	inode_quota_frees_locked(charging->op, inode, true);
-	swap(inode->owner, *owner);
+	was = inode->owner;
+	WRITE_ONCE(inode->owner, *owner);	/* page faults look without the lock whether there is any */
+	*owner = was;
 	inode_dirty_locked(charging->op, inode, INODE_DIRTY_ATTR);
 	return 0;
 }
@@ -348,6 +360,11 @@ int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *o
 		err = charge_wait(&charging, &charge, err, flags);
 	}
 	charging_end(&charging);
+	if (err && owner) {
+		spin_lock(&inode->lock);
+		inode->moving = false;
+		spin_unlock(&inode->lock);
+	}
 	quota_owner_put(inode->vol, owner);	/* of success, the old one */
 	return err;
 }

@@ -45,7 +45,7 @@ static inline int inode_quota_enter(struct tux3_inode *inode, struct delta_op *o
 {
 	int err = delta_enter(inode->vol, op, cost, flags);
 
-	if (likely(!inode->owner) || err)
+	if (likely(!READ_ONCE(inode->owner)) || err)
 		return err;
 	return inode_quota_charge(inode, op, cost, flags, charge);
 }
@@ -54,7 +54,7 @@ void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct
 /* Inside: so many blocks are kept, the rest comes back. */
 static inline void inode_quota_settle(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks)
 {
-	if (unlikely(inode->owner) && charge->amount.blocks > blocks)
+	if (unlikely(READ_ONCE(inode->owner)) && charge->amount.blocks > blocks)
 		inode_quota_give_back(inode, op, charge, blocks);
 }
 
@@ -62,7 +62,7 @@ static inline void inode_quota_settle(struct tux3_inode *inode, struct delta_op 
 void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode, bool goes);
 static inline void inode_quota_frees(struct delta_op *op, struct tux3_inode *inode, bool goes)
 {
-	if (likely(!inode->owner))
+	if (likely(!READ_ONCE(inode->owner)))
 		return;
 	spin_lock(&inode->lock);
 	inode_quota_frees_locked(op, inode, goes);

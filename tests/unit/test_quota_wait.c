@@ -365,6 +365,48 @@ static void test_rewriting_two(void **state)
 	bed_free(&bed);
 }
 
+static void *rewrite_exempt(void *arg)
+{
+	tux3_quota_exempt(true);
+	return rewrite(arg);
+}
+
+/* Who is above all limits, and writes over what there is, takes nothing from who waits, either. */
+static void test_rewriting_exempt(void **state)
+{
+	struct bed bed = { .quota = true };
+	struct tux3_device_ops ops;
+	struct rewriter rewriter;
+	struct tux3_node *node;
+	void *result;
+	u32 i, n;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	limit(&bed, USER, 20, 0);
+	rewriter = (struct rewriter){ .node = create(&bed, &user, "file"), .count = 10, .at_once = 1 };
+	assert_int_equal(put(rewriter.node, 0, 10), 10);
+	node = create(&bed, &user, "node");
+	assert_ok(tux3_sync(bed.volume));
+	make_late(&bed, &ops);
+	assert_int_equal(pthread_create(&rewriter.thread, NULL, rewrite_exempt, &rewriter), 0);
+	for (n = 0; n < 10; n++) {
+		for (i = 0; i < 10; i++) {
+			ssize_t done = tux3_write_atomic(node, bytes, BLOCK, 2 * i * BLOCK);
+
+			if (done != BLOCK)
+				fail_msg("round %u, block %u: %zd", n, i, done);
+			assert_ok(tux3_sync(bed.volume));
+		}
+		assert_ok(tux3_truncate(node, 0));
+	}
+	WRITE_ONCE(rewriter.stop, 1);
+	pthread_join(rewriter.thread, &result);
+	assert_null(result);
+	tux3_node_put(rewriter.node, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 struct maker {
 	pthread_t thread;
 	struct tux3_node *dir;
@@ -498,6 +540,61 @@ static void test_under_way_moved(void **state)
 	}
 }
 
+static int look_none(struct quota_charge *charge)
+{
+	charge->amount.blocks = 0;
+	return 0;
+}
+
+/* As stores through a mapping do, of blocks that are there: they wait for no host's lock. */
+static void *store(void *arg)
+{
+	struct rewriter *storer = arg;
+	struct tux3_inode *inode = &storer->node->inode;
+
+	while (!READ_ONCE(storer->stop)) {
+		struct quota_charge charge = { .amount = { .blocks = 1, .unsure = true }, .look = look_none };
+		struct delta_op op;
+		int err = inode_quota_enter(inode, &op, 0, DELTA_MUST, &charge);
+
+		if (err)
+			return (void *)(long)err;
+		inode_change_begin(&op, inode);
+		inode_change_end(inode);
+		delta_leave(&op);
+		usleep(100);
+	}
+	return NULL;
+}
+
+/* Who gets a file that is stored to all the time needs room for what it has, and no more. */
+static void test_move_while_stored(void **state)
+{
+	struct bed bed = { .quota = true };
+	struct rewriter storer = {};
+	struct tux3_device_ops ops;
+	void *result;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	limit(&bed, USER, 100, 0);
+	storer.node = create(&bed, &other, "file");
+	assert_int_equal(put(storer.node, 0, 100), 100);
+	assert_ok(tux3_sync(bed.volume));
+	make_late(&bed, &ops);
+	assert_int_equal(pthread_create(&storer.thread, NULL, store, &storer), 0);
+	for (i = 0; i < 10; i++) {
+		usleep(1000);
+		assert_ok(tux3_setattr(storer.node, NULL, &(struct tux3_stat){ .uid = USER }, TUX3_SET_UID));
+		assert_ok(tux3_setattr(storer.node, NULL, &(struct tux3_stat){ .uid = OTHER }, TUX3_SET_UID));
+	}
+	WRITE_ONCE(storer.stop, 1);
+	pthread_join(storer.thread, &result);
+	assert_null(result);
+	tux3_node_put(storer.node, 1);
+	bed_free(&bed);
+}
+
 static u64 now_s;
 
 static u64 clock_ns(void)
@@ -546,8 +643,10 @@ int main(void)
 		cmocka_unit_test(test_soft),
 		cmocka_unit_test(test_under_way),
 		cmocka_unit_test(test_under_way_moved),
+		cmocka_unit_test(test_move_while_stored),
 		cmocka_unit_test(test_rewriting_two),
 		cmocka_unit_test(test_refused_by_second),
+		cmocka_unit_test(test_rewriting_exempt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
