@@ -17,7 +17,7 @@ class Changed:
         self.run, self.path, self.undo = run, path, tmp_path / "undo"
         self.delta = as_json(run("fsck.tux3", "--json", path))["summary"]["delta"]
         self.before = digest(path)
-        self.header = undo_file.header(path)
+        self.header = undo_file.header(path, before=(undo_file.generation(path), self.delta))
         self.records = []
         with open(path, "r+b") as f:
             for seq, addr in enumerate((3000, 1, 5000), start=1):
@@ -99,6 +99,32 @@ def test_interrupted(changed):
     assert digest(changed.path) == changed.before
 
 
+def test_used_after_an_interruption(build, changed):
+    """Of the first try nothing was put back, and the volume is in use again."""
+    changed.write(undo_file.header(changed.path, state=1), *changed.records, changed.end)
+    add_to_log(build, changed.path)
+    assert "was changed after" in changed.refused()
+
+
+@pytest.mark.parametrize("end", ["", "damaged"])
+def test_used_and_without_an_end(build, changed, end):
+    """Whether the repair was finished nobody knows."""
+    damaged = bytearray(changed.end)
+    damaged[100] ^= 0xff
+    changed.write(changed.header, *changed.records, bytes(damaged) if end else b"")
+    add_to_log(build, changed.path)
+    assert "has no end" in changed.refused()
+    changed.put_back("-f")
+
+
+def test_without_an_end_or_a_beginning(changed):
+    """An undo file of an earlier program does not say how the volume was before."""
+    changed.write(undo_file.header(changed.path), *changed.records)
+    assert "has no end" in changed.refused()
+    changed.put_back("-f")
+    assert digest(changed.path) == changed.before
+
+
 def test_another_volume(run, mkfs, changed):
     other = mkfs("64M")
     changed.path = other
@@ -151,5 +177,5 @@ def test_not_to_be_used(run, changed, tmp_path):
         assert said in sentence(run("tux3", "undo", path, changed.path, status=1))
     assert "does not exist" in sentence(run("tux3", "undo", changed.undo, tmp_path / "none", status=1))
     assert digest(changed.path) == changed.after
-    changed.write(undo_file.sealed(undo_file.HEADER, undo_file.MAGIC, 0, 2, *[0] * 3, bytes(16), 0, 0, 0))
+    changed.write(undo_file.sealed(undo_file.HEADER, undo_file.MAGIC, 0, 2, *[0] * 3, bytes(16), *[0] * 7))
     assert "newer program" in changed.refused()

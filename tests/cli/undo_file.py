@@ -7,7 +7,7 @@ from format_reader import crc32c
 from tools_helpers import STRIDE
 
 UNIT = 4096
-HEADER, RECORD = struct.Struct("<QIIQQQ16sQII440x"), struct.Struct("<QIIQQQQIIQQII432x")
+HEADER, RECORD = struct.Struct("<QIIQQQ16sQIIQQII416x"), struct.Struct("<QIIQQQQIIQQII432x")
 MAGIC, RECORD_MAGIC = 0x4f444e5533585554, 0x4352444e55335854
 FILE_ID = 0x1234567
 
@@ -34,10 +34,11 @@ def newest(path):
     return max(anchors(path), key=lambda data: struct.unpack_from("<Q", data, 32)[0])
 
 
-def header(path, state=0, size=None):
+def header(path, state=0, size=None, before=None):
+    """before: generation and delta."""
     anchor = newest(path)
     return sealed(HEADER, MAGIC, 0, 1, FILE_ID, size or os.path.getsize(path), struct.unpack_from("<Q", anchor, 16)[0],
-                  anchor[40:56], 0, UNIT, state)
+                  anchor[40:56], 0, UNIT, state, *(before or (0, 0)), 0, 0)
 
 
 def record(seq, offset, data):
@@ -45,9 +46,12 @@ def record(seq, offset, data):
     return sealed(RECORD, RECORD_MAGIC, 0, crc32c(data), FILE_ID, seq, seq - 1, offset, len(data), 1, 0, 0, 0, 0) + data
 
 
+def generation(path):
+    return struct.unpack_from("<Q", newest(path), 32)[0]
+
+
 def end(path, seq, delta):
-    generation = struct.unpack_from("<Q", newest(path), 32)[0]
-    return sealed(RECORD, RECORD_MAGIC, 0, 0xffffffff, FILE_ID, seq, seq - 1, 0, 0, 2, generation, delta,
+    return sealed(RECORD, RECORD_MAGIC, 0, 0xffffffff, FILE_ID, seq, seq - 1, 0, 0, 2, generation(path), delta,
                   crc32c(b"".join(anchors(path))), 0)
 
 

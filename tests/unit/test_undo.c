@@ -129,7 +129,7 @@ static void bed_make(struct bed *bed, u64 seed)
 		*(u64 *)(bytes + i) = next(&seed);
 	bed->old = malloc(BYTES);
 	memcpy(bed->old, bytes, BYTES);
-	assert_int_equal(undo_file_create(path, BYTES, uuid, 42, &bed->file, why, sizeof(why)), 0);
+	assert_int_equal(undo_file_create(path, BYTES, uuid, 42, NULL, &bed->file, why, sizeof(why)), 0);
 	watch.dev = (struct tux3_device){ .ops = &watch_ops, .size_bytes = BYTES, .block_size = 4096, .volatile_cache = true, .name = "watch" };
 	watch.below = bed->memory;
 	watch.old = bed->old;
@@ -479,12 +479,12 @@ static void test_state(void **state)
 	assert_int_equal(file->count, 2);
 	undo_file_close(file);
 	/* There is one: it is not overwritten. */
-	assert_int_equal(undo_file_create(path, BYTES, uuid, 1, &file, why, sizeof(why)), -EEXIST);
+	assert_int_equal(undo_file_create(path, BYTES, uuid, 1, NULL, &file, why, sizeof(why)), -EEXIST);
 	assert_int_equal(undo_file_open(path, &file, why, sizeof(why)), 0);
 	undo_file_close(file);
 	assert_int_equal(undo_file_open("/dev/null", &file, why, sizeof(why)), -EINVAL);
 	assert_int_equal(undo_file_open("/no/such/file", &file, why, sizeof(why)), -ENOENT);
-	assert_int_equal(undo_file_create("/no/such/file", BYTES, uuid, 1, &file, why, sizeof(why)), -ENOENT);
+	assert_int_equal(undo_file_create("/no/such/file", BYTES, uuid, 1, NULL, &file, why, sizeof(why)), -ENOENT);
 	bed_free(&bed);
 }
 

@@ -152,7 +152,7 @@ static struct undo_file *new_file(const char *path)
 	return NULL;
 }
 
-int undo_file_create(const char *path, u64 device_bytes, const u8 *uuid, u64 volume_id,
+int undo_file_create(const char *path, u64 device_bytes, const u8 *uuid, u64 volume_id, const struct undo_left *before,
 		     struct undo_file **filep, char *why, size_t why_size)
 {
 	struct undo_file *file = new_file(path);
@@ -170,6 +170,8 @@ int undo_file_create(const char *path, u64 device_bytes, const u8 *uuid, u64 vol
 		.volume_id = cpu_to_le64(volume_id), .unit = cpu_to_le32(UNDO_UNIT),
 		.created_ns = cpu_to_le64(now.tv_sec * NSEC_PER_SEC + now.tv_nsec),
 	};
+	if (before)
+		file->header.before = *before;
 	if (uuid)
 		memcpy(file->header.uuid, uuid, sizeof(file->header.uuid));
 	file->end = sizeof(file->header);

@@ -24,6 +24,14 @@ enum undo_state {
 
 enum undo_kind { UNDO_KIND_BYTES = 1, UNDO_KIND_END };
 
+/* How the volume was before, and how the writer left it. */
+struct undo_left {
+	__le64 generation;	/* of its anchor; 0: there was none */
+	__le64 delta;		/* the last one that is durable, in the tree or the log; 0: it cannot be opened */
+	__le32 anchors_crc;	/* of all anchor slots that are valid, one after the other */
+	__le32 spare;
+};
+
 struct disk_undo {
 	__le64 magic;
 	__le32 crc;		/* of these 512 bytes, with 0 here */
@@ -35,15 +43,8 @@ struct disk_undo {
 	__le64 created_ns;	/* Unix time */
 	__le32 unit;		/* UNDO_UNIT */
 	__le32 state;		/* enum undo_state */
-	__u8 spare[440];
-};
-
-/* How the writer left the volume. */
-struct undo_left {
-	__le64 generation;	/* of its anchor */
-	__le64 delta;		/* the last one that is durable, in the tree or the log; 0: it cannot be opened */
-	__le32 anchors_crc;	/* of all anchor slots that are valid, one after the other */
-	__le32 spare;
+	struct undo_left before;	/* anything was written to it */
+	__u8 spare[416];
 };
 
 struct disk_undo_record {
@@ -87,10 +88,10 @@ struct undo_file {
 };
 
 /*
- * A new file, durable with its name; there must be none.  uuid may be NULL.  0 or -errno, and a sentence without a full
+ * A new file, durable with its name; there must be none.  uuid and before may be NULL.  0 or -errno, and a sentence without a full
  * stop in why.
  */
-int undo_file_create(const char *path, u64 device_bytes, const u8 *uuid, u64 volume_id,
+int undo_file_create(const char *path, u64 device_bytes, const u8 *uuid, u64 volume_id, const struct undo_left *before,
 		     struct undo_file **file, char *why, size_t why_size);
 /* These bytes were at offset.  Counts once undo_file_sync() has returned 0.  0 or -errno, and it was told. */
 int undo_file_append(struct undo_file *file, u64 offset, const void *data, u32 bytes);

@@ -5,16 +5,6 @@
 #include "core/open.h"
 #include "user/env/undo_file.h"
 
-int tool_undo_create(const char *path, struct tux3_device *dev, struct undo_file **file, char *why, size_t why_size)
-{
-	struct disk_anchor anchor;
-	char ignored[256];
-
-	if (volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored)))
-		return undo_file_create(path, dev->size_bytes, NULL, 0, file, why, why_size);
-	return undo_file_create(path, dev->size_bytes, anchor.uuid, le64_to_cpu(anchor.volume_id), file, why, why_size);
-}
-
 void tool_undo_left(struct tux3_device *dev, struct undo_left *left)
 {
 	struct volume_options opts = { .read_only = true, .manual = true, .cache_bytes = CACHE_BYTES };
@@ -38,13 +28,40 @@ void tool_undo_left(struct tux3_device *dev, struct undo_left *left)
 	volume_close(vol);
 }
 
+int tool_undo_create(const char *path, struct tux3_device *dev, struct undo_file **file, char *why, size_t why_size)
+{
+	struct undo_left before;
+	struct disk_anchor anchor;
+	char ignored[256];
+
+	tool_undo_left(dev, &before);
+	if (volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored)))
+		return undo_file_create(path, dev->size_bytes, NULL, 0, &before, file, why, why_size);
+	return undo_file_create(path, dev->size_bytes, anchor.uuid, le64_to_cpu(anchor.volume_id), &before, file, why, why_size);
+}
+
+/*
+ * Has nobody changed it since?  Whoever was stopped, when he saved or when he put back, left it as he found it, or on the way: then
+ * its anchors and its log are no newer than they were.
+ */
+static bool undo_is_current(struct tux3_device *dev, const struct undo_file *file)
+{
+	const struct undo_left *known = file->complete ? &file->left : &file->header.before;
+	struct undo_left now;
+
+	tool_undo_left(dev, &now);
+	if (file->complete && le32_to_cpu(file->header.state) == UNDO_IS_SAVED)
+		return !memcmp(&now, known, sizeof(now));
+	return le64_to_cpu(now.generation) <= le64_to_cpu(known->generation) &&
+	       le64_to_cpu(now.delta) <= le64_to_cpu(known->delta);
+}
+
 int tool_undo_match(struct tux3_device *dev, const struct undo_file *file, bool force, const char *name,
 		    char *why, size_t why_size)
 {
 	u64 bytes = le64_to_cpu(file->header.device_bytes);
 	char is[FORMAT_MAX], was[FORMAT_MAX];
 	struct disk_anchor anchor;
-	struct undo_left left;
 	char reason[256];
 	int err;
 
@@ -66,11 +83,10 @@ int tool_undo_match(struct tux3_device *dev, const struct undo_file *file, bool 
 			 format_uuid(is, sizeof(is), anchor.uuid), file->path, format_uuid(was, sizeof(was), file->header.uuid));
 		return -EINVAL;
 	}
-	if (!file->complete || le32_to_cpu(file->header.state) != UNDO_IS_SAVED)
+	if (le32_to_cpu(file->header.state) == UNDO_IS_DONE || undo_is_current(dev, file))
 		return 0;
-	tool_undo_left(dev, &left);
-	if (!memcmp(&left, &file->left, sizeof(left)))
-		return 0;
-	snprintf(why, why_size, "%.200s was changed after %.200s was written: nothing is put back without -f", name, file->path);
+	snprintf(why, why_size, file->complete ? "%.200s was changed after %.200s was written: nothing is put back without -f" :
+		 "%.200s is not as %.200s found it, which has no end, so it may have been changed since: nothing is put back without -f",
+		 name, file->path);
 	return -ESTALE;
 }
