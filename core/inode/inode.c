@@ -319,7 +319,7 @@ static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirt
 		slot->stored = stored && (slot->stored || !(slot->dirty & ~INODE_DIRTY_ATIME));
 		inode->attr.change++;
 	}
-	slot->dirty |= dirty;
+	WRITE_ONCE(slot->dirty, slot->dirty | dirty);	/* data_change_enter() looks without the lock */
 }
 
 void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
