@@ -246,13 +246,34 @@ static void *rewrite(void *arg)
 	return NULL;
 }
 
+static void rewriters_start(struct rewriter *rewriters, u32 count, void *(*fn)(void *))
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		assert_int_equal(pthread_create(&rewriters[i].thread, NULL, fn, &rewriters[i]), 0);
+}
+
+/* And puts their files; none of them was refused. */
+static void rewriters_stop(struct rewriter *rewriters, u32 count)
+{
+	void *result;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		WRITE_ONCE(rewriters[i].stop, 1);
+		pthread_join(rewriters[i].thread, &result);
+		assert_null(result);
+		tux3_node_put(rewriters[i].node, 1);
+	}
+}
+
 /* Who writes over what there is leaves the others all the rest of the room. */
 static void rewriting(u32 at_once, u32 room, bool sync)
 {
 	struct bed bed = { .quota = true };
 	struct rewriter rewriters[3];
 	struct tux3_node *node;
-	void *result;
 	u32 i, n;
 
 	bed_make(&bed, 64 << 20, BLOCK);
@@ -264,8 +285,7 @@ static void rewriting(u32 at_once, u32 room, bool sync)
 	}
 	node = create(&bed, &user, "node");
 	assert_ok(tux3_sync(bed.volume));
-	for (i = 0; i < ARRAY_SIZE(rewriters); i++)
-		assert_int_equal(pthread_create(&rewriters[i].thread, NULL, rewrite, &rewriters[i]), 0);
+	rewriters_start(rewriters, ARRAY_SIZE(rewriters), rewrite);
 	for (n = 0; n < 300 / room; n++) {
 		for (i = 0; i < room; i++) {
 			ssize_t done = put(node, 2 * i, 1);
@@ -278,12 +298,7 @@ static void rewriting(u32 at_once, u32 room, bool sync)
 		assert_int_equal(put(node, 2 * i, 1), -EDQUOT);
 		assert_ok(tux3_truncate(node, 0));
 	}
-	for (i = 0; i < ARRAY_SIZE(rewriters); i++) {
-		WRITE_ONCE(rewriters[i].stop, 1);
-		pthread_join(rewriters[i].thread, &result);
-		assert_null(result);
-		tux3_node_put(rewriters[i].node, 1);
-	}
+	rewriters_stop(rewriters, ARRAY_SIZE(rewriters));
 	tux3_node_put(node, 1);
 	assert_int_equal(blocks(&bed), 3 * (200 - 200 % at_once));
 	bed_free(&bed);
@@ -328,7 +343,6 @@ static void test_rewriting_two(void **state)
 	struct rewriter rewriters[2];
 	struct tux3_device_ops ops;
 	struct tux3_node *node;
-	void *result;
 	u32 i, n;
 
 	bed_make(&bed, 64 << 20, BLOCK);
@@ -342,8 +356,7 @@ static void test_rewriting_two(void **state)
 	node = create(&bed, &who[0], "node");
 	assert_ok(tux3_sync(bed.volume));
 	make_late(&bed, &ops);
-	for (i = 0; i < ARRAY_SIZE(rewriters); i++)
-		assert_int_equal(pthread_create(&rewriters[i].thread, NULL, rewrite, &rewriters[i]), 0);
+	rewriters_start(rewriters, ARRAY_SIZE(rewriters), rewrite);
 	for (n = 0; n < 10; n++) {
 		for (i = 0; i < 10; i++) {
 			ssize_t done = tux3_write_atomic(node, bytes, BLOCK, 2 * i * BLOCK);	/* in one piece: tried once */
@@ -355,12 +368,7 @@ static void test_rewriting_two(void **state)
 		assert_int_equal(put(node, 2 * i, 1), -EDQUOT);
 		assert_ok(tux3_truncate(node, 0));
 	}
-	for (i = 0; i < ARRAY_SIZE(rewriters); i++) {
-		WRITE_ONCE(rewriters[i].stop, 1);
-		pthread_join(rewriters[i].thread, &result);
-		assert_null(result);
-		tux3_node_put(rewriters[i].node, 1);
-	}
+	rewriters_stop(rewriters, ARRAY_SIZE(rewriters));
 	tux3_node_put(node, 1);
 	bed_free(&bed);
 }
@@ -378,7 +386,6 @@ static void test_rewriting_exempt(void **state)
 	struct tux3_device_ops ops;
 	struct rewriter rewriter;
 	struct tux3_node *node;
-	void *result;
 	u32 i, n;
 
 	bed_make(&bed, 64 << 20, BLOCK);
@@ -388,7 +395,7 @@ static void test_rewriting_exempt(void **state)
 	node = create(&bed, &user, "node");
 	assert_ok(tux3_sync(bed.volume));
 	make_late(&bed, &ops);
-	assert_int_equal(pthread_create(&rewriter.thread, NULL, rewrite_exempt, &rewriter), 0);
+	rewriters_start(&rewriter, 1, rewrite_exempt);
 	for (n = 0; n < 10; n++) {
 		for (i = 0; i < 10; i++) {
 			ssize_t done = tux3_write_atomic(node, bytes, BLOCK, 2 * i * BLOCK);
@@ -399,10 +406,7 @@ static void test_rewriting_exempt(void **state)
 		}
 		assert_ok(tux3_truncate(node, 0));
 	}
-	WRITE_ONCE(rewriter.stop, 1);
-	pthread_join(rewriter.thread, &result);
-	assert_null(result);
-	tux3_node_put(rewriter.node, 1);
+	rewriters_stop(&rewriter, 1);
 	tux3_node_put(node, 1);
 	bed_free(&bed);
 }
@@ -573,7 +577,6 @@ static void test_move_while_stored(void **state)
 	struct bed bed = { .quota = true };
 	struct rewriter storer = {};
 	struct tux3_device_ops ops;
-	void *result;
 	u32 i;
 
 	bed_make(&bed, 64 << 20, BLOCK);
@@ -582,16 +585,13 @@ static void test_move_while_stored(void **state)
 	assert_int_equal(put(storer.node, 0, 100), 100);
 	assert_ok(tux3_sync(bed.volume));
 	make_late(&bed, &ops);
-	assert_int_equal(pthread_create(&storer.thread, NULL, store, &storer), 0);
+	rewriters_start(&storer, 1, store);
 	for (i = 0; i < 10; i++) {
 		usleep(1000);
 		assert_ok(tux3_setattr(storer.node, NULL, &(struct tux3_stat){ .uid = USER }, TUX3_SET_UID));
 		assert_ok(tux3_setattr(storer.node, NULL, &(struct tux3_stat){ .uid = OTHER }, TUX3_SET_UID));
 	}
-	WRITE_ONCE(storer.stop, 1);
-	pthread_join(storer.thread, &result);
-	assert_null(result);
-	tux3_node_put(storer.node, 1);
+	rewriters_stop(&storer, 1);
 	bed_free(&bed);
 }
 

@@ -3,8 +3,8 @@
  * tux3 undo: put back what an undo file holds.
  *
  * Nothing is written unless all of the undo file is good and belongs to the volume as it is now.  The file is marked before
- * the first write, so that an interrupted run is known as such: then the volume is neither the old nor the new one, and only its
- * name is looked at.
+ * the first write, so that an interrupted run is known as such: then the volume is neither the old nor the new one, and may only
+ * not be newer (tool_undo_match()).
  */
 #include <errno.h>
 #include <getopt.h>
