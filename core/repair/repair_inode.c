@@ -26,12 +26,14 @@ struct survey {
 	u32 types;			/* bit n: items of type n */
 	struct repair_table odd;	/* struct tree_key: items that cannot stay as they are */
 	bool has_attr, attr_odd, no_memory;
+	bool kind_unknown;		/* a file or a symlink */
 	struct disk_attr attr;
 	u32 mode;
 	u64 inline_len;
 	u32 inline_first;		/* bytes of the piece at offset 0 */
 	bool target_lost;		/* of a symlink, which is a file now */
 	bool inline_gap, inline_more;	/* pieces are missing; there are others than that one */
+	bool inline_zero;		/* a byte that no target can have */
 	u64 extent_end, written_end;	/* file blocks behind the last extent, and the last that is not unwritten */
 	u64 blocks, entries, subdirs;
 	bool has_unwritten;
@@ -395,6 +397,7 @@ static int survey_item(void *ctx, const struct tree_key *key, const void *data, 
 	case TUX3_ITEM_INLINE:
 		survey->inline_gap |= key->offset != survey->inline_len;
 		survey->inline_more |= survey->inline_len || key->offset;
+		survey->inline_zero |= !!memchr(data, 0, len);
 		survey->inline_len += len;
 		if (!key->offset)
 			survey->inline_first = len;
@@ -463,16 +466,35 @@ static u32 kind_by_names(struct repair *repair, u64 ino)
 	return 0;
 }
 
-static u32 choose_kind(struct survey *survey)
+/* The contents of a small file look like the target of a symlink: one piece of text. */
+static bool may_be_target(const struct survey *survey)
+{
+	return survey->inline_len && !survey->inline_zero && survey->inline_first <= TUX3_SYMLINK_PIECE;
+}
+
+/* No file is stored like that. */
+static bool must_be_target(const struct survey *survey)
+{
+	return may_be_target(survey) &&
+	       (survey->inline_more || survey->inline_first > data_inline_max(survey->repair->vol->block_size));
+}
+
+/* *unknown: it may as well have been a symlink. */
+static u32 choose_kind(struct survey *survey, bool *unknown)
 {
 	u32 kind = kind_by_names(survey->repair, survey->ino);
 
+	*unknown = false;
 	if (survey->types & 1u << TUX3_ITEM_DIRENT)
 		return S_IFDIR;
 	if (survey->types & 1u << TUX3_ITEM_EXTENT)
 		return S_IFREG;
-	if (survey->types & 1u << TUX3_ITEM_INLINE)
-		return S_ISLNK(kind) ? S_IFLNK : S_IFREG;
+	if (survey->types & 1u << TUX3_ITEM_INLINE) {
+		if (S_ISLNK(kind) || (!kind && must_be_target(survey)))
+			return S_IFLNK;
+		*unknown = !kind && may_be_target(survey);
+		return S_IFREG;
+	}
 	return check_mode_known(kind) ? kind & S_IFMT : S_IFREG;
 }
 
@@ -704,13 +726,58 @@ static int fill_end(struct survey *survey, const struct disk_attr *was, u32 was_
 	return err == -ENOSPC || err == -EIO ? 0 : err;
 }
 
-static int note_made(struct repair *repair, u64 ino)
-{
-	u64 *made = repair_add(&repair->made, sizeof(*made));
+/* An inode that got new attributes. */
+struct made {
+	u64 ino;
+	bool kind_unknown;
+};
 
-	if (made)
-		*made = ino;
-	return made ? 0 : -ENOMEM;
+/* Where it is among them, or would be: they are in order. */
+static u64 made_find(const struct repair *repair, u64 ino)
+{
+	const struct made *made = repair->made.entries;
+	u64 low = 0, high = repair->made.count;
+
+	while (low < high) {
+		u64 middle = low + (high - low) / 2;
+
+		if (made[middle].ino < ino)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static const struct made *made_get(const struct repair *repair, u64 ino)
+{
+	const struct made *made = repair->made.entries;
+	u64 at = made_find(repair, ino);
+
+	return at < repair->made.count && made[at].ino == ino ? &made[at] : NULL;
+}
+
+static int note_made(struct repair *repair, u64 ino, bool kind_unknown)
+{
+	u64 at = made_find(repair, ino);
+	struct made *made;
+
+	if (!made_get(repair, ino)) {
+		if (!repair_add(&repair->made, sizeof(*made)))
+			return -ENOMEM;
+		made = repair->made.entries;
+		memmove(&made[at + 1], &made[at], (repair->made.count - 1 - at) * sizeof(*made));
+	}
+	made = repair->made.entries;
+	made[at] = (struct made){ ino, kind_unknown };
+	return 0;
+}
+
+bool repair_kind_unknown(struct repair *repair, u64 ino)
+{
+	const struct made *made = made_get(repair, ino);
+
+	return made && made->kind_unknown && !kind_by_names(repair, ino);
 }
 
 static int mend_attr(struct survey *survey, const struct disk_attr *was)
@@ -755,7 +822,7 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	else if (survey->has_attr)
 		repair_note(repair, REPAIR_MENDED, survey->ino, "The attributes of inode %llu say what it has",
 			    (unsigned long long)survey->ino);
-	else if (note_made(repair, survey->ino))
+	else if (note_made(repair, survey->ino, survey->kind_unknown))
 		return -ENOMEM;
 	else
 		repair_note(repair, REPAIR_LOST, survey->ino,
@@ -775,10 +842,10 @@ static int mend_surveyed(struct survey *survey)
 
 	survey->mode = le32_to_cpu(survey->attr.mode);
 	if (!survey->has_attr) {
-		repair_default_attr(repair, choose_kind(survey), &survey->attr);
+		repair_default_attr(repair, choose_kind(survey, &survey->kind_unknown), &survey->attr);
 		survey->mode = le32_to_cpu(survey->attr.mode);
 	} else if (!check_mode_known(survey->mode)) {
-		survey->mode = (survey->mode & 07777) | choose_kind(survey);
+		survey->mode = (survey->mode & 07777) | choose_kind(survey, &survey->kind_unknown);
 	}
 	if (ino == TUX3_INO_ROOT)
 		survey->mode = (survey->mode & 07777) | S_IFDIR;
@@ -824,23 +891,12 @@ int repair_inode(struct repair *repair, u64 ino)
 	return err;
 }
 
-static bool was_made(struct repair *repair, u64 ino)
-{
-	const u64 *made = repair->made.entries;
-	u64 i;
-
-	for (i = 0; i < repair->made.count; i++)
-		if (made[i] == ino)
-			return true;
-	return false;
-}
-
 int repair_take_kind(struct repair *repair, u64 ino, u32 kind)
 {
 	struct survey survey;
 	int err;
 
-	if (!S_ISLNK(kind) || !was_made(repair, ino))
+	if (!S_ISLNK(kind) || !made_get(repair, ino))
 		return 0;
 	err = survey_inode(repair, ino, &survey);
 	kvfree(survey.odd.entries);

@@ -46,7 +46,7 @@ struct repair {
 	struct repair_table problems;	/* struct repair_problem: of this round */
 	u64 changes;			/* edits so far, and free maps set right */
 	int err;			/* of a look into the tree: nothing is changed after it */
-	struct repair_table made;	/* u64: inodes that got new attributes */
+	struct repair_table made;	/* struct made: inodes that got new attributes */
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
@@ -100,6 +100,8 @@ int repair_write(struct repair *repair, char *why, size_t why_size);
 int repair_inode(struct repair *repair, u64 ino);
 /* A symlink, says a name of an inode that got new attributes: if it can be one, it is.  1: it is now; 0, -errno. */
 int repair_take_kind(struct repair *repair, u64 ino, u32 kind);
+/* It got new attributes, is a file now, and may have been a symlink: what it holds is text, and no name is left that tells. */
+bool repair_kind_unknown(struct repair *repair, u64 ino);
 
 /* repair_names.c */
 int repair_name_problem(struct repair *repair, const struct repair_problem *problem);

@@ -427,6 +427,12 @@ static int mend_dangling_parent(struct repair *repair, u64 ino, u64 dir, const u
 	}
 	if (err)
 		return err;
+	if (!drop && repair_kind_unknown(repair, ino)) {
+		repair_note(repair, REPAIR_LOST, ino,
+			    "The name %s in directory %llu: inode %llu was a symlink or a small file there, and nobody knows which",
+			    text, (unsigned long long)dir, (unsigned long long)ino);
+		return pointer_remove(repair, ino, dir, name, len);
+	}
 	if (drop) {
 		repair_note(repair, REPAIR_MENDED, ino,
 			    "Inode %llu has no parent pointer for the name %s in directory %llu, which is not its own",

@@ -194,6 +194,63 @@ static void test_kind_by_its_name(void **state)
 	bed_free(&bed);
 }
 
+/*
+ * Without attributes, and without the name in its directory, a short target looks like the contents of a file.  Where its parent
+ * pointer says that it was, there is nothing then, rather than a file in place of a symlink; its bytes are in lost+found.
+ */
+static void lose_kind(const char *contents, u32 len, bool symlink, bool stays)
+{
+	char got[TARGET], name[60];
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	struct told told;
+	u64 ino;
+
+	bed_make(&bed, BYTES, 4096);
+	if (symlink) {
+		assert_ok(tux3_symlink(bed.root, NULL, "inode", contents, &node));
+	} else {
+		node = bed_file(&bed, "/inode");
+		assert_int_equal(tux3_write(node, contents, len, 0), len);
+	}
+	ino = tux3_node_ino(node);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	remove_items(&bed, ino, TUX3_ITEM_ATTR, 0, 0);
+	remove_items(&bed, TUX3_INO_ROOT, TUX3_ITEM_DIRENT, 0, U64_MAX);
+	repair(&bed, &told);
+	assert_int_equal(told.ino, ino);
+	bed_open(&bed);
+	sprintf(name, "lost+found/#%llu", (unsigned long long)ino);
+	assert_int_equal(tux3_lookup(bed.root, NULL, "inode", &node), stays ? 0 : -ENOENT);
+	if (!stays)
+		node = bed_find(&bed, name);
+	assert_non_null(node);
+	assert_int_equal(tux3_node_ino(node), ino);
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(S_ISLNK(stat.mode), symlink && stays);
+	assert_int_equal(S_ISLNK(stat.mode) ? tux3_readlink(node, got, sizeof(got)) : tux3_read(node, got, sizeof(got), 0), len);
+	assert_memory_equal(got, contents, len);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+static void test_symlink_or_file(void **state)
+{
+	char target[TARGET];
+
+	lose_kind("to/somewhere", 12, true, false);
+	lose_kind("to/somewhere", 12, false, false);
+	lose_kind("no target\0", 11, false, true);
+	/* Files of this size are not stored so. */
+	memset(target, 't', TARGET);
+	target[TARGET - 1] = 0;
+	lose_kind(target, TARGET - 1, true, true);
+	target[600] = 0;
+	lose_kind(target, 600, true, true);
+}
+
 /* A name in lost+found may be taken, by a repair before this one. */
 static void test_lost_and_found_twice(void **state)
 {
@@ -302,6 +359,7 @@ int main(void)
 		cmocka_unit_test(test_log_damaged_in_its_middle),
 		cmocka_unit_test(test_symlink_cut_short),
 		cmocka_unit_test(test_kind_by_its_name),
+		cmocka_unit_test(test_symlink_or_file),
 		cmocka_unit_test(test_lost_and_found_twice),
 		cmocka_unit_test(test_what_is_lost_of_a_file_reads_as_an_error),
 		cmocka_unit_test(test_inline_data_says_how_long_it_is),
