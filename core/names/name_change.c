@@ -17,15 +17,16 @@
 
 /*
  * Names with one hash share an item: is there room for one more?  Those count that may be there while a delta is applied:
- * also what was removed or not committed yet.  All names with this hash are in memory when one is; dir->lock held.
+ * also what was removed or not committed yet.  committed: when what was removed is gone, as after a commit.  All names with this
+ * hash are in memory when one is; dir->lock held.
  */
-static bool chain_has_room(struct volume *vol, struct name_dir *dir, struct name_entry *new)
+static bool chain_has_room(struct volume *vol, struct name_dir *dir, struct name_entry *new, bool committed)
 {
 	struct name_entry *entry;
 	u32 used = 0;
 
 	for (entry = name_entry_from(dir, new->hash); entry && entry->hash == new->hash; entry = name_entry_next(entry))
-		if (entry == new || entry->ino || !name_entry_is_clean(entry))
+		if (entry == new || entry->ino || (!committed && !name_entry_is_clean(entry)))
 			used += sizeof(struct disk_dirent) + entry->len;
 	return used <= TUX3_ITEM_MAX(vol->block_size);
 }
@@ -58,7 +59,7 @@ static void verify_pins(struct tux3_inode *inode)
 int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, struct name_prepared *prep)
 {
 	struct name_change *change = kzalloc(sizeof(*change), GFP_NOFS);
-	bool committed = false;
+	bool committed = false, helps;
 	struct name_entry *entry;
 	int err = 0;
 
@@ -71,11 +72,12 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 			kfree(change);
 			return PTR_ERR(entry);
 		}
-		if (entry->ino || chain_has_room(inode->vol, name_dir_of(inode), entry))
+		if (entry->ino || chain_has_room(inode->vol, name_dir_of(inode), entry, false))
 			break;
-		spin_unlock(&name_dir_of(inode)->lock);
 		/* What was removed may make room when it is gone. */
-		err = committed ? -ENOSPC : delta_commit(inode->vol);
+		helps = !committed && chain_has_room(inode->vol, name_dir_of(inode), entry, true);
+		spin_unlock(&name_dir_of(inode)->lock);
+		err = helps ? delta_commit(inode->vol) : -ENOSPC;
 		if (err) {
 			kfree(change);
 			return err;

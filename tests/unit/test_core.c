@@ -632,6 +632,38 @@ static void a_full_chain_of_entries_is_told_before_the_commit(void **state)
 	world_close(w, false);
 }
 
+/* A commit is made of what others change only where it gives room to the name. */
+static void a_full_chain_of_entries_makes_no_commit_for_nothing(void **state)
+{
+	struct world *w = *state;
+	struct node *file, *dir;
+	unsigned int i;
+	u64 commits;
+
+	world_with_collisions(w);
+	dir = make(w, w->root, "a", S_IFDIR);
+	file = make(w, dir, "x", S_IFREG);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(add_name(dir, i, file), 0);
+	for (i = 0; i < 3; i++) {	/* entries that are not committed, and that are */
+		node_put(make(w, w->root, (char []){ 'b' + i, 0 }, S_IFREG));
+		commits = deltas(w);
+		assert_int_equal(add_name(dir, 4, file), -ENOSPC);
+		assert_int_equal(move_name(dir, 0, dir, 5, file), -ENOSPC);
+		assert_int_equal(deltas(w), commits);
+		assert_int_equal(delta_commit(w->vol), 0);
+	}
+	/* One that was removed goes with a commit, whether that gives room or not is known before. */
+	assert_int_equal(drop_name(dir, 1, file), 0);
+	commits = deltas(w);
+	assert_int_equal(add_name(dir, 4, file), 0);
+	assert_int_equal(deltas(w), commits + 1);
+	assert_int_equal(delta_commit(w->vol), 0);
+	node_put(file);
+	node_put(dir);
+	world_close(w, false);
+}
+
 static void a_full_chain_of_parents_is_told_before_the_commit(void **state)
 {
 	struct world *w = *state;
@@ -822,6 +854,7 @@ int main(void)
 		TEST(orphan_goes_at_the_next_mount),
 		TEST(colliding_names_live_together),
 		TEST(a_full_chain_of_entries_is_told_before_the_commit),
+		TEST(a_full_chain_of_entries_makes_no_commit_for_nothing),
 		TEST(a_full_chain_of_parents_is_told_before_the_commit),
 		TEST(a_full_chain_of_attributes_is_told_before_the_commit),
 		TEST(xattrs_of_all_sizes),
