@@ -619,7 +619,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			if (done)
 				break;
 			continue;
-		} else if (!(mode & WRITE_ATOMIC) && data_batch_smaller(&max, done)) {
+		} else if (!(mode & WRITE_ATOMIC) && data_batch_smaller(node->core.vol, &max, pos, stop, done)) {
 			continue;
 		} else if (done < 0) {
 			break;

@@ -503,7 +503,7 @@ int data_fallocate(struct data_change *change, unsigned int what, u64 from, u64 
 
 		data_change_reset(change);
 		err = change_fill(change, block, count, what & DATA_KEEP_SIZE ? 0 : stop);
-		if (data_batch_smaller(&max, err)) {
+		if (data_batch_smaller(change->inode->vol, &max, from, stop, err)) {
 			err = 0;
 			continue;
 		}

@@ -223,7 +223,8 @@ int data_price_write(struct data_change *change, u64 from, u64 to);
 
 /*
  * Where the batch that starts at from ends: at to if that fits, else at a multiple of max blocks.  On a volume (or a quota) that
- * is nearly full smaller batches may fit where DATA_BATCH_MAX blocks do not: data_batch_smaller() says whether to try one.
+ * is nearly full smaller batches may fit where DATA_BATCH_MAX blocks do not: data_batch_smaller() says whether to try one after
+ * that of [from, stop), which is then smaller than this.
  */
 static inline u64 data_batch_end(struct volume *vol, u64 from, u64 to, u32 max)
 {
@@ -232,11 +233,14 @@ static inline u64 data_batch_end(struct volume *vol, u64 from, u64 to, u32 max)
 	return last - first < max ? to : (first - first % max + max) << vol->block_shift;
 }
 
-static inline bool data_batch_smaller(u32 *max, int err)
+static inline bool data_batch_smaller(struct volume *vol, u32 *max, u64 from, u64 stop, int err)
 {
-	if ((err != -ENOSPC && err != -EDQUOT) || *max == 1)
+	u64 blocks = ((stop - 1) >> vol->block_shift) - (from >> vol->block_shift) + 1;
+
+	if ((err != -ENOSPC && err != -EDQUOT) || blocks == 1)
 		return false;
-	*max /= 2;
+	while (*max >= blocks)
+		*max /= 2;
 	return true;
 }
 

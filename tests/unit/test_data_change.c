@@ -252,15 +252,25 @@ static void test_holes_are_no_edges(void **state)
 
 static void test_batches(void **state)
 {
-	u32 max = DATA_BATCH_MAX;
+	u32 max = DATA_BATCH_MAX, tries = 0;
 
 	assert_int_equal(data_batch_end(&plain, 0, 1 << 20, max), 1 << 20);
 	assert_int_equal(data_batch_end(&plain, 5000, 2 << 20, max), 1 << 20);
 	assert_int_equal(data_batch_end(&plain, 0, 2 << 20, 1), BLOCK);
-	assert_false(data_batch_smaller(&max, -EIO));
-	while (data_batch_smaller(&max, -ENOSPC))
-		;
+	assert_false(data_batch_smaller(&plain, &max, 0, 1 << 20, -EIO));
+	/* From the largest to one block: each is half of the one before, and one block is not tried a second time. */
+	while (data_batch_smaller(&plain, &max, 0, data_batch_end(&plain, 0, 2 << 20, max), -ENOSPC))
+		tries++;
+	assert_int_equal(tries, 8);
 	assert_int_equal(max, 1);
+	max = DATA_BATCH_MAX;
+	assert_false(data_batch_smaller(&plain, &max, 5000, 5001, -ENOSPC));
+	/* What is smaller than the batch that was refused, wherever that ended. */
+	assert_true(data_batch_smaller(&plain, &max, 0, 5 * BLOCK, -ENOSPC));
+	assert_int_equal(max, 4);
+	max = DATA_BATCH_MAX;
+	assert_true(data_batch_smaller(&plain, &max, 253 * BLOCK + 1, 256 * BLOCK, -EDQUOT));
+	assert_int_equal(max, 2);
 }
 
 /* ---- how it is carried out ---- */

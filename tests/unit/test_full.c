@@ -810,6 +810,34 @@ static void test_a_refusal_is_remembered(void **state)
 	bed_free(&bed);
 }
 
+/* What cannot be had in smaller parts is asked for once. */
+static void test_one_block_is_refused_once(void **state)
+{
+	static u8 data[BLOCK];
+	struct bed bed = { .opts = { .manual = true } };
+	s64 refused, fsyncs;
+	u64 at = 0;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	refused_file = bed_file(&bed, "/file");
+	while (tux3_write(refused_file, data, sizeof(data), at) > 0)
+		at += BLOCK;
+	refused = counter(&bed, TUX3_COUNT_ENOSPC);
+	assert_int_equal(tux3_write(refused_file, data, sizeof(data), at), -ENOSPC);
+	assert_int_equal(counter(&bed, TUX3_COUNT_ENOSPC) - refused, 1);
+	/* It is remembered, or not: the volume may have become less full. */
+	assert_ok(tux3_sync(bed.volume));
+	for (fsyncs = 0; fsyncs < 3; fsyncs++) {
+		refused = counter(&bed, TUX3_COUNT_ENOSPC);
+		while (tux3_write(refused_file, data, 1, at) > 0)
+			at += BLOCK;
+		assert_int_equal(counter(&bed, TUX3_COUNT_ENOSPC) - refused, 1);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	tux3_node_put(refused_file, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	static struct orphans orphans[] = {
@@ -830,6 +858,7 @@ int main(void)
 		cmocka_unit_test(test_a_file_in_many_groups_is_punched),
 		cmocka_unit_test(test_the_smallest_volume_holds_files),
 		cmocka_unit_test(test_a_refusal_is_remembered),
+		cmocka_unit_test(test_one_block_is_refused_once),
 		cmocka_unit_test(test_little_is_kept),
 		cmocka_unit_test(test_less_is_kept_beside_a_large_file),
 		cmocka_unit_test(test_df_shows_what_can_be_had),

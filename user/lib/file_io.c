@@ -298,7 +298,7 @@ static ssize_t write_locked(struct tux3_node *node, const char *data, size_t siz
 		u64 stop = data_batch_end(node->volume->vol, pos, end, max);
 		int err = write_batch(node, data + (pos - offset), pos, stop, flags & WRITE_KEEP_TIMES, mode);
 
-		if (!(flags & WRITE_ATOMIC) && data_batch_smaller(&max, err))
+		if (!(flags & WRITE_ATOMIC) && data_batch_smaller(node->volume->vol, &max, pos, stop, err))
 			continue;
 		if (err)
 			return pos > offset ? (ssize_t)(pos - offset) : err;
