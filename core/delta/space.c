@@ -434,7 +434,8 @@ void space_init(struct volume *vol)
 	vol->space.available = space_available(vol);
 	atomic64_set(&vol->space.balance, vol->space.available);
 	atomic64_set(&vol->space.freed, 1);
-	atomic64_set(&vol->space.full_at, 0);
+	spin_lock_init(&vol->space.full_lock);
+	vol->space.full_at = 0;
 	space_open_delta(vol, vol->delta.committed + 1);
 }
 
@@ -630,15 +631,21 @@ void space_uncharge(struct volume *vol, struct delta_cpu *cpu, u64 blocks)
 		atomic64_add(blocks, &vol->space.balance);
 }
 
-/* Moves with everything that may make a charge fit that did not. */
-static s64 space_freed(struct volume *vol)
+/* Operations that free: what they free is there when they are committed. */
+static s64 space_frees_begun(struct volume *vol)
 {
-	s64 freed = atomic64_read(&vol->space.freed);
+	s64 frees = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		freed += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->frees);
-	return freed;
+		frees += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->frees);
+	return frees;
+}
+
+/* Moves with everything that may make a charge fit that did not. */
+static s64 space_freed(struct volume *vol)
+{
+	return atomic64_read(&vol->space.freed) + space_frees_begun(vol);
 }
 
 /* A slice pays for its paths in any delta. */
@@ -718,9 +725,25 @@ void space_end_hold(struct volume *vol)
 static bool space_known_full(struct volume *vol, u64 blocks)
 {
 	struct space *space = &vol->space;
+	bool known;
 
-	return atomic64_read(&space->full_at) == space_freed(vol) &&
-	       blocks >= (u64)atomic64_read(&space->full_cost);
+	spin_lock(&space->full_lock);
+	known = space->full_at == space_freed(vol) && blocks >= space->full_cost;
+	spin_unlock(&space->full_lock);
+	return known;
+}
+
+/* So many blocks could not be had.  freed: space_freed(), from before it was found out what there is. */
+static void space_note_full(struct volume *vol, u64 blocks, s64 freed)
+{
+	struct space *space = &vol->space;
+
+	spin_lock(&space->full_lock);
+	if (freed > space->full_at || (freed == space->full_at && blocks < space->full_cost)) {
+		space->full_at = freed;
+		space->full_cost = blocks;
+	}
+	spin_unlock(&space->full_lock);
 }
 
 static int space_refuse(struct volume *vol, u64 blocks)
@@ -732,7 +755,6 @@ static int space_refuse(struct volume *vol, u64 blocks)
 
 int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int attempt)
 {
-	struct space *space = &vol->space;
 	s64 freed = space_freed(vol);
 	int err;
 
@@ -745,10 +767,8 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 	/* The second unify frees what the first one's commit and deletes left behind. */
 	if (attempt < 3 || space_freed(vol) != freed)
 		return attempt < 10 ? 0 : space_refuse(vol, blocks);
-	if (!flags) {
-		atomic64_set(&space->full_cost, blocks);
-		atomic64_set(&space->full_at, freed);
-	}
+	if (!flags)
+		space_note_full(vol, blocks, freed);
 	return space_refuse(vol, blocks);
 }
 
@@ -847,18 +867,20 @@ bool space_never_has(struct volume *vol, u64 blocks, u64 promised)
 
 int space_ask(struct volume *vol, u64 blocks, u64 promised)
 {
-	struct space *space = &vol->space;
 	u64 price = blocks + space_ordinary(vol, READ_ONCE(vol->space.full_levels));	/* at least */
+	s64 freed;
 	int err;
 
 	if (space_has(vol, blocks, promised))
 		return 0;
 	if (space_never_has(vol, blocks, promised) || space_known_full(vol, price))
 		return space_refuse(vol, price);
+	/* Of who frees while the commit goes on it knows nothing.  But what it brings back itself is seen here. */
+	freed = space_frees_begun(vol);
 	err = delta_commit_space(vol, 0, 2);
+	freed += atomic64_read(&vol->space.freed);
 	if (!err && !space_has(vol, blocks, promised)) {
-		atomic64_set(&space->full_cost, price);
-		atomic64_set(&space->full_at, space_freed(vol));
+		space_note_full(vol, price, freed);
 		err = space_refuse(vol, price);
 	}
 	return err;

@@ -97,8 +97,9 @@ struct space {
 	s64 closed;		/* standing of the delta that is committed; commit_mutex */
 	s64 taken[SPACE_KIND_COUNT];	/* before the commit under way: space_taken(); commit_mutex */
 	atomic64_t freed;	/* with the CPUs' frees a generation, space_freed(): moves whenever balance grows or will */
-	atomic64_t full_at;	/* generation at which full_cost blocks were refused; 0: none */
-	atomic64_t full_cost;
+	spinlock_t full_lock;	/* innermost */
+	s64 full_at;		/* full_lock: generation at which full_cost blocks were refused; 0: none */
+	u64 full_cost;		/* full_lock */
 };
 
 /*

@@ -838,6 +838,69 @@ static void test_one_block_is_refused_once(void **state)
 	bed_free(&bed);
 }
 
+/* ---- room that comes while somebody is being refused ---- */
+
+#define PUNCHED 500u
+
+static struct {
+	struct tux3_node *node;
+	u32 flushes, at;
+} punched;
+
+static int punching_flush(struct tux3_device *dev)
+{
+	return ++punched.flushes == punched.at ?
+	       tux3_fallocate(punched.node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PUNCHED * BLOCK) : 0;
+}
+
+/*
+ * Somebody makes room while the at-th flush goes on that who is refused has made.  The refusal may stand, but must not be
+ * remembered.  false: it took fewer flushes.
+ */
+static bool refuse_while_room_comes(u32 at)
+{
+	struct bed bed = { .opts.manual = true };
+	const struct tux3_device_ops *own;
+	static u8 data[16 * BLOCK];
+	struct tux3_device_ops ops;
+	struct tux3_node *node;
+	u64 pos = 0, want;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	node = bed_file(&bed, "/large");
+	punched.node = bed_file(&bed, "/punched");
+	for (pos = 0; pos < PUNCHED * BLOCK; pos += sizeof(data))
+		assert_int_equal(tux3_write(punched.node, data, sizeof(data), pos), sizeof(data));
+	for (pos = 0; pos < 2000 * BLOCK; pos += sizeof(data))
+		assert_int_equal(tux3_write(node, data, sizeof(data), pos), sizeof(data));
+	assert_ok(tux3_sync(bed.volume));
+	want = available(&bed) + PUNCHED / 2;
+	own = bed.dev->ops;
+	ops = *own;
+	ops.flush = punching_flush;
+	bed.dev->ops = &ops;
+	bed.dev->volatile_cache = true;
+	punched.flushes = 0;
+	punched.at = at;
+	if (tux3_fallocate(node, FALLOC_FL_KEEP_SIZE, pos, want * BLOCK) == -ENOSPC && punched.flushes >= at)
+		assert_ok(tux3_fallocate(node, FALLOC_FL_KEEP_SIZE, pos, want * BLOCK));
+	bed.dev->ops = own;
+	bed.dev->volatile_cache = false;
+	tux3_node_put(node, 1);
+	tux3_node_put(punched.node, 1);
+	bed_free(&bed);
+	return punched.flushes >= at;
+}
+
+static void test_room_that_comes_meanwhile_is_found(void **state)
+{
+	u32 at = 1;
+
+	while (refuse_while_room_comes(at))
+		at++;
+	assert_true(at > 1);
+}
+
 int main(void)
 {
 	static struct orphans orphans[] = {
@@ -859,6 +922,7 @@ int main(void)
 		cmocka_unit_test(test_the_smallest_volume_holds_files),
 		cmocka_unit_test(test_a_refusal_is_remembered),
 		cmocka_unit_test(test_one_block_is_refused_once),
+		cmocka_unit_test(test_room_that_comes_meanwhile_is_found),
 		cmocka_unit_test(test_little_is_kept),
 		cmocka_unit_test(test_less_is_kept_beside_a_large_file),
 		cmocka_unit_test(test_df_shows_what_can_be_had),
