@@ -485,6 +485,8 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 	kvfree(repair.problems.entries);
 	kvfree(repair.claims.entries);
 	kvfree(repair.made.entries);
+	kvfree(repair.lost_keys.entries);
+	kvfree(repair.lost_blocks.entries);
 	kvfree(repair.item);
 	kvfree(repair.chain);
 	return err;

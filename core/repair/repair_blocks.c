@@ -2,15 +2,16 @@
 /*
  * Repair: blocks that two claim.
  *
- * A node of the tree is known by its checksum, so a block that is one is nothing else.  Of two files, the one whose
- * checksum the block
- * has keeps it; if that does not tell, the one that was written last.  The other has a hole there; an extended attribute goes.
+ * A node of the tree is known by its checksum, so a block that is one is nothing else.  Of two files, the one whose checksum the
+ * block has keeps it; if that does not tell, the one that was written last.  What the other had there is lost; an extended
+ * attribute goes.
  */
 #include "core/device/device.h"
 #include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "core/check/check_internal.h"
 #include "core/repair/repair_internal.h"
+#include "core/repair/repair_lost.h"
 
 struct claim {
 	u64 addr;
@@ -172,7 +173,9 @@ static int lose_run(struct repair *repair, const struct claim *claim, u32 count)
 		    "%u blocks of inode %llu from file block %llu on: they belong to something else",
 		    count, (unsigned long long)claim->key.ino, (unsigned long long)claim->block);
 	repair->unclaimed += count;
-	err = repair_delete(repair, key.ino, key.type, key.offset);
+	err = repair_note_lost(repair, claim->key.ino, claim->block, count);
+	if (!err)
+		err = repair_delete(repair, key.ino, key.type, key.offset);
 	if (!err)
 		err = repair_store_part(repair, &key, extent, 0, skip);
 	if (!err)

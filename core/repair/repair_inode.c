@@ -14,10 +14,10 @@
 #include "core/data/data.h"
 #include "core/check/check_internal.h"
 #include "core/repair/repair_internal.h"
+#include "core/repair/repair_lost.h"
 
 #define NAME_TEXT 300u
 #define NSEC_IN_SEC 1000000000u
-#define FILL_ROOM	32u	/* of so many blocks one is to be free, or none is taken for what reads as an error */
 
 /* What there is. */
 struct survey {
@@ -234,7 +234,7 @@ static int mend_chain(struct repair *repair, const struct tree_key *key)
 
 /* ---- extents ---- */
 
-static bool wants_csum(struct repair *repair, u32 flags)
+bool repair_wants_csum(struct repair *repair, u32 flags)
 {
 	return repair->vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM &&
 		!(flags & (TUX3_EXTENT_UNWRITTEN | TUX3_EXTENT_UNCHECKED));
@@ -265,7 +265,7 @@ static bool extent_fits(struct survey *survey, u64 block, const struct disk_exte
 	u32 flags = le32_to_cpu(extent->flags);
 
 	return !(flags & ~TUX3_EXTENT_KNOWN) && !(flags & TUX3_EXTENT_UNCHECKED && flags != TUX3_EXTENT_UNCHECKED) &&
-	       wants_csum(survey->repair, flags) == !!(flags & TUX3_EXTENT_CSUM) &&
+	       repair_wants_csum(survey->repair, flags) == !!(flags & TUX3_EXTENT_CSUM) &&
 	       le64_to_cpu(extent->birth) <= survey->repair->vol->delta.committed && block >= survey->extent_end;
 }
 
@@ -302,6 +302,10 @@ static void survey_extent(struct survey *survey, const struct tree_key *key, con
 
 static int lose_extent(struct repair *repair, const struct tree_key *key, const struct disk_extent *extent, const char *why)
 {
+	int err = repair_note_lost(repair, key->ino, key->offset, le32_to_cpu(extent->len));
+
+	if (err)
+		return err;
 	repair_note(repair, REPAIR_LOST, key->ino, "%u blocks of inode %llu from file block %llu on: %s", le32_to_cpu(extent->len),
 		    (unsigned long long)key->ino, (unsigned long long)key->offset, why);
 	repair->unclaimed += le32_to_cpu(extent->len);
@@ -601,129 +605,29 @@ static u64 choose_size(struct survey *survey, u32 *flags)
 	return size;
 }
 
-/* ---- blocks that are missing ---- */
-
-struct gaps {
-	struct repair_table table;	/* struct block_range: file blocks without an extent */
-	u64 next, end, blocks;
-	bool no_memory;
-};
-
-static void gap_to(struct gaps *gaps, u64 to)
-{
-	struct block_range *gap;
-
-	to = min(to, gaps->end);
-	if (to <= gaps->next)
-		return;
-	gap = repair_add(&gaps->table, sizeof(*gap));
-	if (gap)
-		*gap = (struct block_range){ gaps->next, to - gaps->next };
-	gaps->no_memory |= !gap;
-	gaps->blocks += to - gaps->next;
-}
-
-static int gap_extent(void *ctx, const struct tree_key *key, const void *data, u32 len)
-{
-	struct disk_extent extent = {};
-	struct gaps *gaps = ctx;
-
-	memcpy(&extent, data, min_t(size_t, len, sizeof(extent)));
-	gap_to(gaps, key->offset);
-	gaps->next = max(gaps->next, key->offset + le32_to_cpu(extent.len));
-	return gaps->no_memory ? -ENOMEM : 0;
-}
-
-/* Blocks for this part of a file, with checksums that are not those of what is in them. */
-static int fill_part(struct repair *repair, u64 ino, u64 block, u32 want, u32 *filled)
-{
-	struct volume *vol = repair->vol;
-	struct disk_extent *extent = (struct disk_extent *)repair->item;
-	u8 *data = kvmalloc(vol->block_size, GFP_KERNEL);
-	u64 addr;
-	u32 i;
-	int err = data ? balloc_alloc(vol, BALLOC_DATA, 0, 1, min(want, TUX3_EXTENT_CSUM_MAX(vol->block_size)), &addr,
-				      filled) : -ENOMEM;
-
-	for (i = 0; !err && i < *filled; i++) {
-		if (device_read(vol->dev, addr + i, 1, data))
-			memset(data, 0, vol->block_size);
-		extent->csum[i] = cpu_to_le32(~crc32c(~0, data, vol->block_size));
-	}
-	kvfree(data);
-	if (err)
-		return err;
-	extent->addr = cpu_to_le64(addr);
-	extent->birth = cpu_to_le64(vol->delta.committed);
-	extent->len = cpu_to_le32(*filled);
-	extent->flags = cpu_to_le32(TUX3_EXTENT_CSUM);
-	return repair_set(repair, ino, TUX3_ITEM_EXTENT, block, extent, sizeof(*extent) + *filled * sizeof(__le32));
-}
-
-/*
- * So many blocks of a file are lost, by what its attributes count.  If that is all that it has of holes, those are where
- * they were: then these places get blocks with wrong checksums, so that reading them is an error, not zeros that nobody
- * wrote.  *filled: so many.
- */
-static int fill_gaps(struct survey *survey, u64 lost, u64 *filled)
-{
-	struct tree_key from = tree_key(survey->ino, TUX3_ITEM_EXTENT, 0), to = tree_key(survey->ino, TUX3_ITEM_EXTENT, U64_MAX);
-	struct repair *repair = survey->repair;
-	u64 size = le64_to_cpu(survey->attr.size), i;
-	struct gaps gaps = { .end = (size >> repair->vol->block_shift) + !!(size & (repair->vol->block_size - 1)) };
-	struct block_range *gap;
-	bool fits;
-	u32 count;
-	int err = tree_scan(repair->vol, &from, &to, gap_extent, &gaps);
-
-	*filled = 0;
-	gap_to(&gaps, gaps.end);
-	if (!err && gaps.no_memory)
-		err = -ENOMEM;
-	fits = gaps.blocks <= min(lost, repair->unclaimed);
-	gap = gaps.table.entries;
-	for (i = 0; i < gaps.table.count && !err && fits; i++) {
-		while (gap[i].len && !err) {
-			err = fill_part(repair, survey->ino, gap[i].addr, min_t(u64, gap[i].len, U32_MAX), &count);
-			if (err)
-				break;
-			gap[i].addr += count;
-			gap[i].len -= count;
-			*filled += count;
-		}
-	}
-	repair->unclaimed -= *filled;
-	kvfree(gaps.table.entries);
-	return err == -ENOSPC || err == -EIO ? 0 : err;
-}
+/* ---- attributes ---- */
 
 /*
  * How long the file was nobody knows any more, or what its few bytes were: it gets one more block, so that reading this place is an
  * error.
  */
-static int fill_end(struct survey *survey, const struct disk_attr *was, u32 was_flags, u64 *filled)
+static int fill_end(struct survey *survey, const struct disk_attr *was, struct lost_file *file)
 {
 	struct repair *repair = survey->repair;
 	struct volume *vol = repair->vol;
 	u64 bytes = survey->has_attr ? le64_to_cpu(was->size) : 0, block = survey->extent_end;
-	bool emptied = (survey->target_lost || was_flags & TUX3_ATTR_INLINE) && bytes && !block;
-	u32 count = 0;
+	bool emptied = (survey->target_lost || le32_to_cpu(was->flags) & TUX3_ATTR_INLINE) && bytes && !block;
 	int err = 0;
 
 	if (survey->inline_len || (survey->has_attr && !emptied))
 		return 0;
-	/* A full volume needs its blocks for the tree. */
-	if (wants_csum(repair, 0) && atomic64_read(&vol->balloc.free_blocks) > (s64)(vol->total_blocks / FILL_ROOM) &&
-	    block + 1 < TUX3_SIZE_MAX >> vol->block_shift)
-		err = fill_part(repair, survey->ino, block, 1, &count);
-	if (!err && count) {
-		*filled += count;
+	err = repair_fill_end(repair, file, block);
+	if (!err && file->end_filled)
 		survey->attr.size = cpu_to_le64(emptied ? min_t(u64, bytes, vol->block_size) : (block + 1) << vol->block_shift);
-	}
 	if (emptied)
 		repair_note(repair, REPAIR_LOST, survey->ino, "The %llu bytes of inode %llu: %s", (unsigned long long)bytes,
-			    (unsigned long long)survey->ino, count ? "reading them is an error" : "the file is empty now");
-	return err == -ENOSPC || err == -EIO ? 0 : err;
+			    (unsigned long long)survey->ino, file->end_filled ? "reading them is an error" : "the file is empty now");
+	return err;
 }
 
 /* An inode that got new attributes. */
@@ -785,7 +689,9 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	struct repair *repair = survey->repair;
 	struct disk_attr *attr = &survey->attr;
 	u32 flags = le32_to_cpu(attr->flags) & TUX3_ATTR_KNOWN;
-	u64 lost = le64_to_cpu(attr->blocks) > survey->blocks ? le64_to_cpu(attr->blocks) - survey->blocks : 0, filled = 0;
+	u64 lost = le64_to_cpu(attr->blocks) > survey->blocks ? le64_to_cpu(attr->blocks) - survey->blocks : 0;
+	struct lost_file file = { .ino = survey->ino };
+	struct volume *vol = repair->vol;
 	int err = 0;
 
 	attr->mode = cpu_to_le32(survey->mode);
@@ -805,20 +711,24 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	} else {
 		attr->size = cpu_to_le64(choose_size(survey, &flags));
 	}
-	if (lost && survey->has_attr && S_ISREG(survey->mode) && !(flags & TUX3_ATTR_INLINE) && wants_csum(repair, 0))
-		err = fill_gaps(survey, lost, &filled);
+	if (S_ISREG(survey->mode) && !(flags & TUX3_ATTR_INLINE) && (lost || !survey->has_attr)) {
+		file.size_blocks = survey->has_attr ? le64_to_cpu(attr->size) / vol->block_size +
+						      !!(le64_to_cpu(attr->size) % vol->block_size) : survey->extent_end;
+		file.lost = survey->has_attr ? lost : 0;
+		err = repair_fill_lost(repair, &file);
+	}
 	if (!err && S_ISREG(survey->mode))
-		err = fill_end(survey, was, le32_to_cpu(was->flags), &filled);
+		err = fill_end(survey, was, &file);
 	if (err)
 		return err;
 	attr->flags = cpu_to_le32(flags);
-	attr->blocks = cpu_to_le64(survey->blocks + filled);
-	if (survey->has_attr && !survey->attr_odd && !filled && !memcmp(was, attr, sizeof(*attr)))
+	attr->blocks = cpu_to_le64(survey->blocks + file.filled);
+	if (survey->has_attr && !survey->attr_odd && !file.filled && !memcmp(was, attr, sizeof(*attr)))
 		return 0;
 	if (survey->has_attr && lost)
-		repair_note(repair, REPAIR_LOST, survey->ino, "%llu blocks of inode %llu: where they were, reading %s",
-			    (unsigned long long)lost,
-			    (unsigned long long)survey->ino, filled ? "is an error" : "gives zeros");
+		repair_note(repair, REPAIR_LOST, survey->ino, "%llu blocks of inode %llu: where they were, reading %s%s",
+			    (unsigned long long)lost, (unsigned long long)survey->ino,
+			    file.filled ? "is an error" : "gives zeros", file.text);
 	else if (survey->has_attr)
 		repair_note(repair, REPAIR_MENDED, survey->ino, "The attributes of inode %llu say what it has",
 			    (unsigned long long)survey->ino);
@@ -826,9 +736,9 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 		return -ENOMEM;
 	else
 		repair_note(repair, REPAIR_LOST, survey->ino,
-			    "The attributes of inode %llu: owner, permissions, times and how long it was exactly; it has new ones%s",
+			    "The attributes of inode %llu: owner, permissions, times and how long it was exactly; it has new ones%s%s",
 			    (unsigned long long)survey->ino,
-			    filled ? ", and reading its end is an error" : "");
+			    file.end_filled ? ", and reading its end is an error" : "", file.text);
 	return repair_set_attr(repair, survey->ino, attr);
 }
 

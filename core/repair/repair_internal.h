@@ -2,8 +2,8 @@
 /*
  * What the files of repair share: repair.c (the driver), repair_tree.c (nodes that cannot be used, and the search for leaves),
  * repair_space.c (blocks in use, free maps, writing it all), repair_inode.c (the items of one inode), repair_names.c
- * (names, parents,
- * lost+found), repair_blocks.c (blocks that two claim), repair_anchor.c (a volume without anchors).
+ * (names, parents, lost+found), repair_blocks.c (blocks that two claim), repair_lost.c (what is lost of files),
+ * repair_anchor.c (a volume without anchors).
  *
  * All of it belongs to one call of volume_repair(): no locking, but for tree->sem, which edits ask for.
  */
@@ -48,6 +48,8 @@ struct repair {
 	int err;			/* of a look into the tree: nothing is changed after it */
 	struct repair_table made;	/* struct made: inodes that got new attributes */
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
+	struct repair_table lost_keys;	/* struct key_range: of leaves that are lost */
+	struct repair_table lost_blocks;	/* the same, of extents that could not stay: exactly what was in them */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
 	u8 *item;			/* two of the largest there can be, for who edits one */
@@ -102,6 +104,8 @@ int repair_inode(struct repair *repair, u64 ino);
 int repair_take_kind(struct repair *repair, u64 ino, u32 kind);
 /* It got new attributes, is a file now, and may have been a symlink: what it holds is text, and no name is left that tells. */
 bool repair_kind_unknown(struct repair *repair, u64 ino);
+
+bool repair_wants_csum(struct repair *repair, u32 flags);	/* of an extent: is it to have checksums? */
 
 /* repair_names.c */
 int repair_name_problem(struct repair *repair, const struct repair_problem *problem);

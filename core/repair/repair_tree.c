@@ -16,62 +16,9 @@
 #include "core/tree/tree_internal.h"
 #include "core/log/replay.h"
 #include "core/repair/repair_internal.h"
+#include "core/repair/key_ranges.h"
 
 #define SCAN_BLOCKS 128u
-
-/* ---- sets of keys ---- */
-
-struct key_range {
-	struct node_key first, last;	/* both included */
-};
-
-/* Index of the first range that does not end before the key. */
-static u64 ranges_find(const struct repair_table *ranges, const struct node_key *key)
-{
-	const struct key_range *range = ranges->entries;
-	u64 low = 0, high = ranges->count;
-
-	while (low < high) {
-		u64 middle = low + (high - low) / 2;
-
-		if (node_key_less(&range[middle].last, key))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-static bool ranges_have(const struct repair_table *ranges, const struct node_key *key)
-{
-	const struct key_range *range = ranges->entries;
-	u64 at = ranges_find(ranges, key);
-
-	return at < ranges->count && !node_key_less(key, &range[at].first);
-}
-
-/* They stay in order and apart from each other. */
-static int ranges_add(struct repair_table *ranges, const struct node_key *first, const struct node_key *last)
-{
-	struct key_range new = { *first, *last }, *range;
-	u64 at = ranges_find(ranges, first), end = at;
-
-	if (!repair_add(ranges, sizeof(*range)))
-		return -ENOMEM;
-	ranges->count--;
-	range = ranges->entries;
-	for (; end < ranges->count && !node_key_less(&new.last, &range[end].first); end++) {
-		if (node_key_less(&range[end].first, &new.first))
-			new.first = range[end].first;
-		if (node_key_less(&new.last, &range[end].last))
-			new.last = range[end].last;
-	}
-	memmove(&range[at + 1], &range[end], (ranges->count - end) * sizeof(*range));
-	range[at] = new;
-	ranges->count -= end - at;
-	ranges->count++;
-	return 0;
-}
 
 /* ---- cutting off ---- */
 
@@ -114,7 +61,7 @@ static int note_cut(struct salvage *salvage, const struct tree_visit *visit, con
 	repair_note(salvage->repair, REPAIR_MENDED, 0,
 		    "The tree node at block %llu, level %u, cannot be used and was taken out of the tree: %s",
 		    (unsigned long long)visit->addr, visit->level, why);
-	return ranges_add(&salvage->lost, &low, &high);
+	return key_ranges_add(&salvage->lost, &low, &high);
 }
 
 static int note_leaf(struct salvage *salvage, u64 addr, const struct disk_node *node)
@@ -168,7 +115,7 @@ static int cut_all(struct salvage *salvage)
 static bool leaf_wanted(const struct salvage *salvage, const struct leaf *leaf)
 {
 	const struct key_range *range = salvage->lost.entries;
-	u64 at = ranges_find(&salvage->lost, &leaf->first);
+	u64 at = key_ranges_find(&salvage->lost, &leaf->first);
 
 	return at < salvage->lost.count && !node_key_less(&leaf->last, &range[at].first);
 }
@@ -268,7 +215,7 @@ static int put_item(struct salvage *salvage, const struct disk_node *node, u32 p
 	struct repair *repair = salvage->repair;
 	int err;
 
-	if (!ranges_have(&salvage->lost, &packed) || ranges_have(&salvage->covered, &packed))
+	if (!key_ranges_have(&salvage->lost, &packed) || key_ranges_have(&salvage->covered, &packed))
 		return 0;
 	err = tree_set(repair->vol, &key, leaf_data(node, pos), leaf_len(node, pos));
 	if (err == -EINVAL)	/* the checker would not have it either */
@@ -292,7 +239,7 @@ static int put_leaf(struct salvage *salvage, const struct leaf *leaf, struct dis
 		err = put_item(salvage, node, i);
 	tree_edit_end(vol);
 	if (!err)
-		err = ranges_add(&salvage->covered, &leaf->first, &leaf->last);
+		err = key_ranges_add(&salvage->covered, &leaf->first, &leaf->last);
 	if (!err && salvage->items > before) {
 		salvage->repair->result->leaves++;
 		repair_note(salvage->repair, REPAIR_FOUND, 0,
@@ -320,6 +267,18 @@ static int put_all(struct salvage *salvage)
 	return err;
 }
 
+/* What was lost and not put back: nobody knows what was there. */
+static int note_lost(struct salvage *salvage)
+{
+	const struct key_range *range = salvage->lost.entries;
+	int err = 0;
+	u64 i;
+
+	for (i = 0; i < salvage->lost.count && !err; i++)
+		err = key_ranges_add_without(&salvage->repair->lost_keys, &range[i], &salvage->covered);
+	return err;
+}
+
 /* The search goes by the maps as they are on the disk, the edits by those that fit what is left of the tree. */
 static int salvage_run(struct salvage *salvage)
 {
@@ -337,6 +296,8 @@ static int salvage_run(struct salvage *salvage)
 	err = cut_all(salvage);
 	if (!err)
 		err = put_all(salvage);
+	if (!err)
+		err = note_lost(salvage);
 	if (!err)
 		err = repair_count_used(repair);
 	return err ? err : repair_set_maps(repair, false, false);

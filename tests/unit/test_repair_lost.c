@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Repair: a leaf of the tree is gone, and there is no other one like it.  What was in it must not read as if it never was, nor as
+ * it was earlier: an error, or nothing, and it is told; what is next to it is as before.
+ */
+#include "support_lib.h"
+#include "support_check.h"
+#include "core/open.h"
+#include "core/repair/repair.h"
+#include "core/tree/tree_internal.h"
+
+#include <string.h>
+
+#define BYTES	(64u << 20)
+#define BLOCK	4096u
+#define EXTENTS	600u
+
+struct told {
+	u64 ino;	/* what is asked about */
+	u32 lost;	/* so often was told that something of it is lost */
+	const char *word;	/* in what was told */
+	u32 words;
+};
+
+static void on_note(void *ctx, const struct repair_note *note)
+{
+	struct told *told = ctx;
+
+	if (getenv("TUX3_TEST_PRINT"))
+		print_message("  %u: %s\n", note->kind, note->text);
+	if (note->kind != REPAIR_LOST || note->ino != told->ino)
+		return;
+	told->lost++;
+	told->words += told->word && strstr(note->text, told->word);
+}
+
+static void repair(struct bed *bed, struct told *told)
+{
+	struct repair_options opts = { .note = on_note, .ctx = told }, none = {};
+	struct repair_result result;
+	char why[300] = "";
+	int err = volume_repair(bed->dev, &opts, &result, why, sizeof(why));
+
+	if (err)
+		print_error("repair: %d, %s\n", err, why);
+	assert_int_equal(err, 0);
+	assert_true(result.written);
+	assert_int_equal(result.notes[REPAIR_LEFT], 0);
+	assert_int_equal(result.check.problems, 0);
+	assert_int_equal(volume_repair(bed->dev, &none, &result, why, sizeof(why)), 0);
+	assert_false(result.written);
+}
+
+static void end(struct bed *bed)
+{
+	bed_close(bed);
+	bed->dev->ops->close(bed->dev);
+}
+
+/* ---- losing a leaf ---- */
+
+struct leaf_search {
+	struct tree_key key;
+	u64 addr;
+	struct tree_key low, high;	/* its first key, and the lowest that is in another one again */
+};
+
+static int is_leaf(void *ctx, const struct tree_visit *visit)
+{
+	struct leaf_search *search = ctx;
+
+	if (visit->level || tree_key_compare(&visit->low, &search->key) > 0 ||
+	    (visit->has_high && tree_key_compare(&search->key, &visit->high) >= 0))
+		return 0;
+	search->addr = visit->addr;
+	search->low = visit->low;
+	search->high = visit->has_high ? visit->high : tree_key(U64_MAX >> 8, 0xff, U64_MAX);
+	return 0;
+}
+
+/* Wipe the leaf where the item with this key is. */
+static struct leaf_search lose_leaf(struct bed *bed, u64 ino, u8 type, u64 offset)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct leaf_search search = { .key = tree_key(ino, type, offset) };
+	struct volume *vol;
+	char why[256];
+
+	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	assert_ok(tree_walk(vol, is_leaf, &search));
+	assert_true(search.addr);
+	memset((u8 *)device_memory_bytes(bed->dev) + (search.addr << vol->block_shift), 0x77, vol->block_size);
+	assert_ok(volume_close(vol));
+	return search;
+}
+
+/* ---- a file with holes ---- */
+
+static void block_bytes(u64 block, u8 *data)
+{
+	memset(data, 1 + block % 251, BLOCK);
+}
+
+/* Blocks at each multiple of step, holes between them. */
+static u64 make_sparse(struct bed *bed, const char *path, u64 step)
+{
+	struct tux3_node *node = bed_file(bed, path);
+	u64 ino = tux3_node_ino(node), i;
+	u8 data[BLOCK];
+
+	for (i = 0; i < EXTENTS; i++) {
+		block_bytes(i * step, data);
+		assert_int_equal(tux3_write(node, data, BLOCK, i * step * BLOCK), BLOCK);
+	}
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed->volume));
+	return ino;
+}
+
+/* from <= n < to: block n * step is lost; how many of the holes behind them are errors, too. */
+static u32 look_at_sparse(struct tux3_node *node, u64 step, u64 from, u64 to)
+{
+	u8 want[BLOCK], zeros[BLOCK] = {}, got[BLOCK];
+	u32 errors = 0;
+	ssize_t done;
+	u64 i;
+
+	for (i = 0; i < EXTENTS; i++) {
+		done = tux3_read(node, got, BLOCK, i * step * BLOCK);
+		if (i >= from && i < to) {
+			assert_int_equal(done, -EIO);
+		} else {
+			assert_int_equal(done, BLOCK);
+			block_bytes(i * step, want);
+			assert_memory_equal(got, want, BLOCK);
+		}
+		done = step > 1 && i < EXTENTS - 1 ? tux3_read(node, got, BLOCK, (i * step + 1) * BLOCK) : BLOCK;
+		if (done == -EIO) {
+			assert_true(i >= from && i < to);
+			errors++;
+		} else {
+			assert_int_equal(done, BLOCK);
+			if (step > 1 && i < EXTENTS - 1)
+				assert_memory_equal(got, zeros, BLOCK);
+		}
+	}
+	return errors;
+}
+
+/* With attributes, which count more blocks than there are; with holes or without. */
+static void lose_extents(u64 step)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told = { .word = "reading" };
+	struct leaf_search leaf;
+	struct tux3_node *node;
+	u64 other;
+
+	bed_make(&bed, BYTES, BLOCK);
+	told.ino = make_sparse(&bed, "/file", step);
+	other = make_sparse(&bed, "/other", step);
+	bed_close(&bed);
+	leaf = lose_leaf(&bed, told.ino, TUX3_ITEM_EXTENT, 300 * step);
+	assert_int_equal(leaf.low.ino, told.ino);
+	assert_int_equal(leaf.low.type, TUX3_ITEM_EXTENT);
+	assert_int_equal(leaf.high.ino, told.ino);
+	repair(&bed, &told);
+	assert_true(told.lost && told.words);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	look_at_sparse(node, step, DIV_ROUND_UP(leaf.low.offset, step), DIV_ROUND_UP(leaf.high.offset, step));
+	/* What is written there is as good as new. */
+	assert_int_equal(tux3_write(node, &bed, sizeof(bed), 300 * step * BLOCK), -EIO);
+	assert_ok(tux3_truncate(node, 10));
+	tux3_node_put(node, 1);
+	node = bed_find(&bed, "/other");
+	assert_int_equal(tux3_node_ino(node), other);
+	assert_int_equal(look_at_sparse(node, step, 0, 0), 0);
+	tux3_node_put(node, 1);
+	end(&bed);
+}
+
+/* If only an inner node is lost all leaves are found, and holes between them are holes. */
+static void test_holes_between_leaves_that_were_found(void **state)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct told told = {};
+	struct volume *vol;
+	char why[256];
+
+	bed_make(&bed, BYTES, BLOCK);
+	told.ino = make_sparse(&bed, "/file", 3);
+	bed_close(&bed);
+	assert_int_equal(volume_open(bed.dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	assert_true(le32_to_cpu(vol->anchor.root_level));
+	memset((u8 *)device_memory_bytes(bed.dev) + le64_to_cpu(vol->anchor.root_addr) * BLOCK, 0x77, BLOCK);
+	assert_ok(volume_close(vol));
+	repair(&bed, &told);
+	assert_int_equal(told.lost, 0);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	assert_int_equal(look_at_sparse(node, 3, 0, 0), 0);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+static void test_lost_extents_of_a_sparse_file(void **state)
+{
+	lose_extents(2);
+	lose_extents(3);
+}
+
+/* Without attributes, too. */
+static void test_lost_extents_and_attributes(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told = {};
+	struct leaf_search leaf;
+	struct tux3_node *node;
+	char path[40];
+	u8 got[BLOCK];
+	u64 i, n;
+
+	bed_make(&bed, BYTES, BLOCK);
+	for (n = 0; n < 200; n++) {
+		sprintf(path, "/before%llu", (unsigned long long)n);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	told.ino = make_sparse(&bed, "/file", 2);
+	bed_close(&bed);
+	leaf = lose_leaf(&bed, told.ino, TUX3_ITEM_ATTR, 0);
+	assert_int_equal(leaf.high.ino, told.ino);
+	assert_int_equal(leaf.high.type, TUX3_ITEM_EXTENT);
+	assert_true(leaf.high.offset > 2);
+	repair(&bed, &told);
+	assert_true(told.lost);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	for (i = 0; i < EXTENTS; i++) {
+		ssize_t done = tux3_read(node, got, BLOCK, 2 * i * BLOCK);
+
+		assert_int_equal(done, 2 * i < leaf.high.offset ? -EIO : (ssize_t)BLOCK);
+	}
+	tux3_node_put(node, 1);
+	end(&bed);
+}
+
+/* Where there is no room for so many errors, the first of what is lost is one. */
+static void test_lost_extents_far_apart(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told = { .word = "reading" };
+	struct leaf_search leaf;
+	struct tux3_node *node;
+	u64 step = 1 << 20;
+	u8 got[BLOCK];
+
+	bed_make(&bed, BYTES, BLOCK);
+	told.ino = make_sparse(&bed, "/file", step);
+	bed_close(&bed);
+	leaf = lose_leaf(&bed, told.ino, TUX3_ITEM_EXTENT, 300 * step);
+	repair(&bed, &told);
+	assert_true(told.lost && told.words);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	assert_int_equal(tux3_read(node, got, BLOCK, leaf.low.offset * BLOCK), -EIO);
+	assert_int_equal(tux3_read(node, got, BLOCK, (leaf.low.offset - 1) * BLOCK), BLOCK);
+	assert_int_equal(tux3_read(node, got, BLOCK, leaf.high.offset * BLOCK), BLOCK);
+	tux3_node_put(node, 1);
+	tux3_node_put(bed_file(&bed, "/after"), 1);
+	end(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_lost_extents_of_a_sparse_file),
+		cmocka_unit_test(test_holes_between_leaves_that_were_found),
+		cmocka_unit_test(test_lost_extents_and_attributes),
+		cmocka_unit_test(test_lost_extents_far_apart),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
