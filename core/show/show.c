@@ -136,6 +136,8 @@ static void show_quoted(struct show_buffer *out, const u8 *text, u32 len)
 
 		if (text[i] == '"' || text[i] == '\\')
 			show_printf(out, "\\%c", text[i]);
+		else if (n == 2 && text[i] == 0xc2 && text[i + 1] < 0xa0)	/* control characters, too */
+			show_printf(out, out->json ? "\\u00%02x" : "\\xc2\\x%02x", text[i + 1]);
 		else if (n == 0)
 			show_printf(out, out->json ? "\\udc%02x" : "\\x%02x", text[i]);
 		else if (text[i] < 0x20 || text[i] == 0x7f)

@@ -159,6 +159,12 @@ static void test_bytes(void **state)
 	assert_string_equal(text, "\"a\xc3\xa4\\udcff\\u000a\\udce2\\udc82\"");
 	show_bytes(begin(false), NULL, mixed, sizeof(mixed));
 	assert_string_equal(text, "\"a\xc3\xa4\\xff\\x0a\\xe2\\x82\"");
+	/* U+009B begins a control sequence of a terminal; U+00A0 is a space. */
+	show_bytes(begin(true), NULL, "\xc2\x9b\xc2\xa0", 4);
+	assert_json();
+	assert_string_equal(text, "\"\\u009b\xc2\xa0\"");
+	show_bytes(begin(false), NULL, "\xc2\x9b\xc2\xa0", 4);
+	assert_string_equal(text, "\"\\xc2\\x9b\xc2\xa0\"");
 }
 
 static void test_records(void **state)
