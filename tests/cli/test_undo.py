@@ -125,6 +125,29 @@ def test_without_an_end_or_a_beginning(changed):
     assert digest(changed.path) == changed.before
 
 
+def test_cut_short_and_forced(run, build, mkfs, tmp_path):
+    """Without what was where the anchors are, part of the old volume would be put below the new one."""
+    path, undo = mkfs("64M"), tmp_path / "undo"
+    fill(build, path)
+    leaf = as_json(run("tux3", "show", "--json", path, "nodes"))[-1]["addr"]
+    edit(path, leaf * BLOCK + 1000, 1, lambda data: data.__setitem__(0, data[0] ^ 1))
+    before = digest(path)
+    run("fsck.tux3", "-y", "--undo", undo, path, status=1)
+    whole, after = undo.read_bytes(), digest(path)
+    for size in range(512, len(whole) - 512, 4096):
+        undo.write_bytes(whole[:size])
+        done = run("tux3", "undo", "-f", undo, path, status=None)
+        if done.returncode:
+            assert "nothing is put back" in sentence(done) and digest(path) == after
+        else:
+            assert digest(path) == before
+            break
+    assert size > 3000 * 4
+    undo.write_bytes(whole)
+    run("tux3", "undo", "-f", undo, path)
+    assert digest(path) == before
+
+
 def test_another_volume(run, mkfs, changed):
     other = mkfs("64M")
     changed.path = other

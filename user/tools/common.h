@@ -74,7 +74,7 @@ struct undo_left;
 int tool_undo_create(const char *path, struct tux3_device *dev, struct undo_file **file, char *why, size_t why_size);
 void tool_undo_left(struct tux3_device *dev, struct undo_left *left);
 /* Is this the volume, as it was left (force: of that size)?  0, or -errno and why; name: of the device. */
-int tool_undo_match(struct tux3_device *dev, const struct undo_file *file, bool force, const char *name,
+int tool_undo_match(struct tux3_device *dev, struct undo_file *file, bool force, const char *name,
 		    char *why, size_t why_size);
 
 /*

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What an undo file says of its volume: which it is, and how it was left. */
+#include <stdlib.h>
 #include "common.h"
 #include "core/format/anchor.h"
+#include "core/device/device.h"
 #include "core/open.h"
 #include "user/env/undo_file.h"
 
@@ -56,7 +58,59 @@ static bool undo_is_current(struct tux3_device *dev, const struct undo_file *fil
 	       le64_to_cpu(now.delta) <= le64_to_cpu(known->delta);
 }
 
-int tool_undo_match(struct tux3_device *dev, const struct undo_file *file, bool force, const char *name,
+/*
+ * There was no anchor, and there is none: nothing else says which volume it is.  But if it was begun to put back, what was saved
+ * last is where it was, as that is put back first.
+ */
+static bool undo_was_begun(struct tux3_device *dev, struct undo_file *file)
+{
+	const struct undo_place *last = file->places + file->count - 1;
+	u8 *is, *was;
+	bool same;
+
+	if (file->header.volume_id || le32_to_cpu(file->header.state) == UNDO_IS_SAVED || !file->count)
+		return false;
+	is = malloc(2 * UNDO_RECORD_MAX);
+	was = is + UNDO_RECORD_MAX;
+	dev->block_size = UNDO_UNIT;
+	same = is && !device_read(dev, last->offset / UNDO_UNIT, last->bytes / UNDO_UNIT, is) && !undo_file_read(file, last, was) &&
+	       !memcmp(is, was, last->bytes) && memchr_inv(was, 0, last->bytes);
+	free(is);
+	return same;
+}
+
+static bool undo_has(const struct undo_file *file, u64 offset)
+{
+	u64 i;
+
+	for (i = 0; i < file->count; i++)
+		if (offset >= file->places[i].offset && offset - file->places[i].offset < file->places[i].bytes)
+			return true;
+	return false;
+}
+
+/*
+ * Would an anchor stay that was written later?  It leads to a tree whose blocks are among what is put back: then it is neither the
+ * old volume nor the new one.  The file was cut short, or the volume has been in use for a while.
+ */
+static bool undo_leaves_anchor(struct tux3_device *dev, const struct undo_file *file)
+{
+	const struct undo_left *before = &file->header.before;
+	struct disk_anchor anchor;
+	unsigned int n;
+	char why[256];
+
+	if (file->header.volume_id && !before->generation)	/* an earlier program did not say */
+		return false;
+	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++)
+		if (!volume_read_anchor_slot(dev, n, &anchor, why, sizeof(why)) &&
+		    le64_to_cpu(anchor.generation) > le64_to_cpu(before->generation) &&
+		    !undo_has(file, le64_to_cpu(anchor.slot_offset)))
+			return true;
+	return false;
+}
+
+int tool_undo_match(struct tux3_device *dev, struct undo_file *file, bool force, const char *name,
 		    char *why, size_t why_size)
 {
 	u64 bytes = le64_to_cpu(file->header.device_bytes);
@@ -70,9 +124,17 @@ int tool_undo_match(struct tux3_device *dev, const struct undo_file *file, bool 
 			 (unsigned long long)dev->size_bytes, file->path, (unsigned long long)bytes);
 		return -EINVAL;
 	}
+	if (force && undo_leaves_anchor(dev, file)) {
+		snprintf(why, why_size,
+			 "%.200s has an anchor that %.200s does not know, which is cut short, or it was used for long: nothing is put back",
+			 name, file->path);
+		return -ESTALE;
+	}
 	if (force)
 		return 0;
 	err = volume_read_anchor(dev, &anchor, NULL, reason, sizeof(reason));
+	if (err && undo_was_begun(dev, file))
+		return 0;
 	if (err) {
 		snprintf(why, why_size, "nothing says that %.200s is the volume that %.200s is of (%.160s): nothing is put back without -f",
 			 name, file->path, reason);
