@@ -124,6 +124,123 @@ def test_undo_file_that_cannot_grow(run, build, damaged, tmp_path):
     assert digest(damaged) == before
 
 
+# ---- errors while it is written ----
+
+TRACED = "trace=pwrite64,pwritev,fdatasync"
+
+
+def strace(build, inject, program, *args):
+    if not shutil.which("strace"):
+        pytest.skip("no strace here")
+    done = subprocess.run(["strace", "-f", "-o", os.devnull, "-e", TRACED, "-e", f"inject={inject}", build / program, *args],
+                          capture_output=True, text=True)
+    if "strace: " in done.stderr:
+        pytest.skip("strace may not trace here")
+    return done
+
+
+def injected(build, call, number, path, *options):
+    """fsck.tux3 -y, of which the number-th call fails."""
+    error = "ENOSPC" if call == "pwrite64" else "EIO"
+    return strace(build, f"{call}:error={error}:when={number}", "fsck.tux3", "-y", *options, path)
+
+
+@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "pwritev"])
+@pytest.mark.parametrize("search", [False, True])
+def test_no_error_is_taken_for_another(run, build, damaged, tmp_path, call, search):
+    """Once an anchor is there the repair counts: then that is said, with all that was lost; and undo works, at whichever write it ended."""
+    path, undo, size = tmp_path / "x.img", tmp_path / "undo", os.path.getsize(damaged)
+    for offset in (65536, 131072, size - 131072, size - 65536)[:4 if search else 1]:
+        flip(damaged, offset + 200)
+    counted = 0
+    for number in range(1, 30):
+        shutil.copy(damaged, path)
+        before = digest(path)
+        done = injected(build, call, number, path, "--undo", undo, *["--search"] * search)
+        clean = run("fsck.tux3", path, status=None).returncode == 0
+        assert bool(done.returncode & CORRECTED) == clean, (number, done)
+        assert (": lost: " in done.stdout and ": repaired: " in done.stdout) == clean, (number, done)
+        if clean and done.returncode != CORRECTED:
+            counted += 1
+            assert done.returncode == CORRECTED | OPERATION and "was written, but" in sentence(done), (number, done)
+        if not clean:
+            assert "was written, but" not in done.stderr, (number, done)
+        if undo.exists():
+            if run("tux3", "undo", undo, path, status=None).returncode:
+                run("tux3", "undo", "-f", undo, path)
+            assert digest(path) == before
+            assert "put back already" in run("tux3", "undo", undo, path).stdout
+            undo.unlink()
+        assert digest(path) == before, number
+        if done.returncode == CORRECTED:
+            break
+    assert done.returncode == CORRECTED and counted
+
+
+def test_killed_undo(run, build, damaged, tmp_path):
+    """Also of a search, after which no anchor says whose volume it is: it is done again."""
+    path, undo, size = tmp_path / "x.img", tmp_path / "undo", os.path.getsize(damaged)
+    for offset in (65536, 131072, size - 131072, size - 65536):
+        flip(damaged, offset + 200)
+    before = digest(damaged)
+    run("fsck.tux3", "-y", "--search", "--undo", undo, damaged, status=CORRECTED)
+    for number in range(1, 80, 3):
+        shutil.copy(damaged, path)
+        shutil.copy(undo, tmp_path / "copy")
+        done = strace(build, f"pwritev,pwrite64:signal=SIGKILL:when={number}", "tux3", "undo", tmp_path / "copy", path)
+        run("tux3", "undo", tmp_path / "copy", path)
+        assert digest(path) == before
+        if done.returncode == 0:
+            break
+    assert 3 < number < 79
+
+
+def test_json_of_a_repair_that_ended_with_an_error(run, build, damaged, tmp_path):
+    """The last write is the end of the undo file."""
+    number = 1
+    while True:
+        path, undo = tmp_path / f"{number}.img", tmp_path / f"{number}.undo"
+        shutil.copy(damaged, path)
+        done = injected(build, "fdatasync", number, path, "--json", "--undo", undo)
+        if done.returncode == CORRECTED:
+            break
+        last, number = done, number + 1
+    result = as_json(last)
+    assert last.returncode == result["summary"]["exit"] == CORRECTED | OPERATION
+    assert result["summary"]["written"] and not result["summary"]["clean"] and "end of the undo file" in result["summary"]["failure"]
+    assert any(note["kind"] == "lost" for note in result["notes"])
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_report_that_cannot_be_written(build, run, damaged, json):
+    """What was done is in the exit code all the same, and is not given up because nobody reads of it."""
+    image = damaged.read_bytes()
+    for reader in ("/dev/full", "|true", "&-"):
+        for option, bits in (("-n", PROBLEMS), ("-y", CORRECTED), ("-y", 0)):
+            if bits != 0:
+                damaged.write_bytes(image)
+            if reader == "|true" and option == "-n":
+                continue
+            where = f"| true; exit ${{PIPESTATUS[0]}}" if reader == "|true" else f">{reader}"
+            done = subprocess.run(["bash", "-c", f"{build}/fsck.tux3 {option} {' '.join(json)} {damaged} {where}"], stderr=subprocess.PIPE,
+                                  text=True)
+            # A pipe may have a reader still when it is written to.
+            assert done.returncode in (bits | OPERATION, bits) if reader == "|true" else done.returncode == bits | OPERATION, (reader, done)
+    run("fsck.tux3", damaged)
+
+
+def test_json_of_a_long_path(run, damaged, tmp_path):
+    """Each byte of it may take six."""
+    path = tmp_path / "/".join(["\x01" * 200] * 15)
+    path.mkdir(parents=True)
+    shutil.move(damaged, path / "x")
+    os.chmod(path / "x", 0o644)
+    assert as_json(run("fsck.tux3", "--json", path / "x", status=PROBLEMS))["summary"]["image"] == str(path / "x")
+    done = as_json(run("fsck.tux3", "-y", "--json", "--undo", path / "u", path / "x", status=CORRECTED))
+    assert done["summary"]["undo_file"] == str(path / "u")
+    assert as_json(run("tux3", "undo", "--json", path / "u", path / "x"))["undo_file"] == str(path / "u")
+
+
 @pytest.mark.parametrize("options", [("-n", "-y"), ("-p", "-y"), ("-y", "-a"), ("-p", "-n")])
 def test_only_one_of_them(run, damaged, options):
     before = digest(damaged)

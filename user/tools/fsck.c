@@ -20,6 +20,7 @@
 
 #define PROBLEMS_TOLD 1000u
 #define PATH_SHOWN	4096u		/* longer ones are not */
+#define JSON_END_MAX	(16 * PATH_SHOWN)	/* two paths and a sentence, each byte of them six at worst, and numbers */
 
 static const char help[] =
 "fsck.tux3 [OPTION]... DEVICE|FILE\n"
@@ -48,7 +49,7 @@ static const char help[] =
 "  fsck.tux3 -y --undo before.undo disk.img\n"
 "\n"
 "Exit code 0: clean; 1: repaired; 4: problems left; 8: could not do it; 16: wrong use; 32: canceled;\n"
-"5 and 12 are sums.\n";
+"5, 9 and 12 are sums.\n";
 
 enum { OPTION_DATA = 256, OPTION_JSON, OPTION_UNDO, OPTION_SEARCH };
 
@@ -221,18 +222,25 @@ static void tell_notes(const struct fsck *fsck, bool done)
 		printf("%s: there was no memory to keep all that is to be said\n", fsck->path);
 }
 
-static void tell_repair(const struct fsck *fsck, int code)
+/* Also if something failed after it: what was lost is told in any case. */
+static void tell_done(const struct fsck *fsck)
 {
 	const u64 *notes = fsck->repair.notes;
-	bool done = !(code & EXIT_OPERATION) && fsck->repair.written;
 
-	if (done || code == EXIT_PROBLEMS)
-		tell_notes(fsck, done);
-	if (done)
-		printf("%s: repaired: %llu put right, %llu brought back, %llu lost\n", fsck->path,
-		       notes[REPAIR_MENDED], notes[REPAIR_FOUND], notes[REPAIR_LOST]);
-	if (done && fsck->undo_path)
-		printf("%s: tux3 undo %s %s puts back what was there before\n", fsck->path, fsck->undo_path, fsck->path);
+	tell_notes(fsck, true);
+	printf("%s: repaired: %llu put right, %llu brought back, %llu lost\n", fsck->path,
+	       notes[REPAIR_MENDED], notes[REPAIR_FOUND], notes[REPAIR_LOST]);
+	if (fsck->undo_path)
+		printf("%s: tux3 undo %s%s %s puts back what was there before\n", fsck->path, fsck->undo_ended ? "" : "-f ",
+		       fsck->undo_path, fsck->path);
+}
+
+static void tell_repair(const struct fsck *fsck, int code)
+{
+	if (fsck->repair.written)
+		tell_done(fsck);
+	else if (code == EXIT_PROBLEMS)
+		tell_notes(fsck, false);
 	if (fsck->left)
 		printf("%s: %llu problem%s left%s\n", fsck->path, fsck->left, fsck->left == 1 ? " is" : "s are",
 		       fsck->repair.written ? "" : "; nothing was changed");
@@ -294,7 +302,7 @@ static void json_repair(const struct fsck *fsck, struct show_buffer *out)
 static void json_end(const struct fsck *fsck, int code, const char *failure)
 {
 	const struct check_result *r = &fsck->result;
-	char text[4096];
+	char text[JSON_END_MAX];
 	struct show_buffer out;
 
 	show_init(&out, text, sizeof(text), true);
@@ -409,6 +417,8 @@ static int run(struct fsck *fsck)
 		code = fsck_repair(fsck, why, sizeof(why));
 	}
 	if (code & EXIT_OPERATION || (why[0] && !fsck->tried)) {
+		if (fsck->repair.written && !fsck->json)
+			tell_done(fsck);
 		fail(fsck, code, why);
 	} else {
 		if (fsck->json)
@@ -522,11 +532,15 @@ int main(int argc, char **argv)
 		return ret;
 	signal(SIGINT, on_cancel);
 	signal(SIGTERM, on_cancel);
+	if (signal(SIGHUP, on_cancel) == SIG_IGN)
+		signal(SIGHUP, SIG_IGN);
+	if (fsck.mode != FSCK_CHECK)	/* who reads the report has no say in what becomes of the volume */
+		signal(SIGPIPE, SIG_IGN);
 	tool_log(fsck.verbose);
 	ret = run(&fsck);
 	if (fflush(stdout) || ferror(stdout)) {
 		tool_error("The report could not be written: %s.", strerror(errno));
-		return EXIT_OPERATION;
+		ret |= EXIT_OPERATION;
 	}
 	return ret;
 }

@@ -37,11 +37,12 @@ struct fsck {
 	struct fsck_note *notes;
 	u64 note_count, note_room;
 	bool notes_missing;	/* there was no memory for all */
+	bool undo_ended;	/* the undo file has its end */
 };
 
 /*
  * After a check that found problems; the volume is closed.  An exit code; on one with EXIT_OPERATION, and if -p would lose
- * something, a sentence in why.
+ * something, a sentence in why.  repair.written: what was repaired counts, whatever the code is.
  */
 int fsck_repair(struct fsck *fsck, char *why, size_t why_size);
 void fsck_repair_free(struct fsck *fsck);

@@ -34,6 +34,7 @@ static void block_signals(bool block)
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
 	pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
@@ -96,8 +97,8 @@ static int undoing_begin(struct undoing *undoing, const char *path, char *why, s
 	return -ENOMEM;
 }
 
-/* ret: of the repair.  An undo file that holds nothing is removed. */
-static int undoing_end(struct undoing *undoing, int ret, char *why, size_t why_size)
+/* ret: of the repair; counts: its anchors are there all the same.  An undo file that holds nothing is removed. */
+static int undoing_end(struct undoing *undoing, int ret, bool counts, char *why, size_t why_size)
 {
 	struct undo_file *file = undoing->file;
 	struct undo_left left;
@@ -107,8 +108,8 @@ static int undoing_end(struct undoing *undoing, int ret, char *why, size_t why_s
 		return ret;
 	undoing->dev->ops->close(undoing->dev);
 	if (file->err)
-		snprintf(why, why_size, "the undo file %.300s cannot be written (%s): the repair was not carried out", file->path,
-			 strerror(-file->err));
+		snprintf(why, why_size, "the undo file %.300s cannot be written (%s): the repair was %s", file->path,
+			 strerror(-file->err), counts ? "written, but not all copies of its anchor" : "not carried out");
 	if (!file->seq) {
 		unlink(file->path);
 	} else if (!ret && !file->err) {
@@ -124,6 +125,15 @@ static int undoing_end(struct undoing *undoing, int ret, char *why, size_t why_s
 
 /* ---- the repair ---- */
 
+/* 0: there is no anchor. */
+static u64 newest_anchor(struct tux3_device *dev)
+{
+	struct disk_anchor anchor;
+	char ignored[256];
+
+	return volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored)) ? 0 : le64_to_cpu(anchor.generation);
+}
+
 /* The core says why, but not of what, nor what became of it, nor what else there is. */
 static void explain(const struct fsck *fsck, struct tux3_device *dev, bool written, char *why, size_t why_size)
 {
@@ -133,9 +143,9 @@ static void explain(const struct fsck *fsck, struct tux3_device *dev, bool writt
 
 	snprintf(reason, sizeof(reason), "%s", why);
 	lost = !fsck->search && volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored));
-	snprintf(why, why_size, "%.300s: the repair failed %s: %s%s", fsck->path,
-		 written ? "after something was written" : "and nothing was changed", reason,
-		 lost ? "; fsck.tux3 -y --search looks for what is left" : "");
+	snprintf(why, why_size, "%.300s: the repair %s: %s%s", fsck->path,
+		 fsck->repair.written ? "was written, but not all copies of its anchor" :
+		 written ? "failed after something was written" : "failed and nothing was changed", reason, lost ? "; fsck.tux3 -y --search looks for what is left" : "");
 }
 
 static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, size_t why_size)
@@ -144,36 +154,41 @@ static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, 
 		.safe = fsck->mode == FSCK_SAFE, .search = fsck->search, .note = on_note, .progress = fsck_on_progress, .ctx = fsck,
 		.problem = fsck->told ? NULL : fsck_on_problem,	/* they were told, unless there could be no check */
 	};
-	bool written;
+	bool written, ended;
+	u64 before;
 	int err;
 
 	err = undoing_begin(undoing, fsck->undo_path, why, why_size);
 	if (err)
 		return err;
 	undo_path_now = fsck->undo_path;
+	before = newest_anchor(undoing->below);
 	device_now = undoing->dev;
 	phase = WORKING;
 	block_signals(false);
 	err = volume_repair(undoing->dev, &opts, &fsck->repair, why, why_size);
 	progress_end(&fsck->progress);
 	written = atomic64_read(&undoing->dev->writes);
+	phase = written ? FINISHING : NOT_WRITTEN;
+	/* An anchor makes it count, whatever failed after that. */
+	fsck->repair.written &= written && (!err || newest_anchor(undoing->below) != before);
 	if (err && err != -ENOTRECOVERABLE)
 		explain(fsck, undoing->below, written, why, why_size);
-	phase = written ? FINISHING : NOT_WRITTEN;
-	fsck->repair.written &= written;
-	err = undoing_end(undoing, err, why, why_size);
+	ended = !err;
+	err = undoing_end(undoing, err, fsck->repair.written, why, why_size);
+	fsck->undo_ended = ended && !err;
 	undo_path_now = NULL;
 	return err;
 }
 
-/* As others see it.  --data: the repair did not read the data. */
-static int look_again(struct fsck *fsck, char *why, size_t why_size)
+/* As others see it.  --data: the repair did not read the data.  all: nor did it look at what it has done. */
+static int look_again(struct fsck *fsck, bool all, char *why, size_t why_size)
 {
 	struct check_options opts = { .data = fsck->data, .all_groups = fsck->force, .progress = fsck_on_progress, .ctx = fsck };
 	struct volume_options open_opts = { };
 	int err = tool_open(fsck->path, &open_opts, &fsck->tool, NULL);
 
-	if (!err && fsck->data) {
+	if (!err && (all || fsck->data)) {
 		if (fsck->repair.written)
 			phase = READING_DATA;
 		err = volume_check(fsck->tool.vol, &opts, &fsck->result);
@@ -185,6 +200,18 @@ static int look_again(struct fsck *fsck, char *why, size_t why_size)
 		snprintf(why, why_size, "%.300s: cannot be checked after the repair: %s", fsck->path,
 			 fsck->tool.vol ? strerror(-err) : fsck->tool.why);
 	return err;
+}
+
+/* It failed when it was there already: what of it is right? */
+static int look_at_part(struct fsck *fsck)
+{
+	int code = EXIT_CORRECTED | EXIT_OPERATION;
+	char ignored[512];
+
+	if (look_again(fsck, true, ignored, sizeof(ignored)))
+		return code | EXIT_PROBLEMS;
+	fsck->left = fsck->result.problems;
+	return code | (fsck->left ? EXIT_PROBLEMS : 0);
 }
 
 int fsck_repair(struct fsck *fsck, char *why, size_t why_size)
@@ -204,12 +231,14 @@ int fsck_repair(struct fsck *fsck, char *why, size_t why_size)
 	block_signals(false);
 	if (err == -ENOTRECOVERABLE)
 		return EXIT_PROBLEMS;
+	if (err && fsck->repair.written)
+		return look_at_part(fsck);
 	if (err)	/* if nothing was told, it could not even be checked */
 		return (fsck->told ? EXIT_PROBLEMS : 0) | EXIT_OPERATION;
 	why[0] = 0;
 	code = fsck->repair.written ? EXIT_CORRECTED : 0;
 	fsck->result = fsck->repair.check;
-	err = look_again(fsck, why, why_size);
+	err = look_again(fsck, false, why, why_size);
 	if (err)
 		return code | EXIT_PROBLEMS | EXIT_OPERATION;
 	fsck->left = fsck->result.problems;

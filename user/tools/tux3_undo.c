@@ -110,7 +110,7 @@ static void print_json(struct undo *undo, int err)
 {
 	const struct undo_file *file = undo->file;
 	struct show_buffer out;
-	char text[4096];
+	char text[20 * 4096];		/* two paths and a sentence, each byte of them as \\u00.. */
 
 	show_init(&out, text, sizeof(text), true);
 	show_begin(&out, NULL);
