@@ -557,7 +557,8 @@ static void test_xattrs(void **state)
 	memset(big, 'b', 65536);
 	assert_ok(tux3_setxattr(node, NULL, "user.big", big, 65536, 0));
 	assert_int_equal(tux3_setxattr(node, NULL, "user.big", big, 65537, 0), -E2BIG);
-	assert_ok(tux3_setxattr(node, NULL, "user.empty", "", 0, 0));
+	assert_int_equal(tux3_setxattr(node, NULL, "user.none", NULL, 5, 0), -EINVAL);
+	assert_ok(tux3_setxattr(node, NULL, "user.empty", NULL, 0, 0));
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(tux3_getxattr(node, "user.a", list, sizeof(list)), 5);
 		assert_memory_equal(list, "value", 5);
@@ -621,6 +622,15 @@ static void test_paths(void **state)
 	assert_int_equal(tux3_path(bed.volume, NULL, text, 0, 0, &node), -ENAMETOOLONG);
 	assert_int_equal(tux3_path_unlink(bed.volume, NULL, "/"), -EBUSY);
 	assert_int_equal(tux3_path_unlink(bed.volume, NULL, "/a"), -ENOTEMPTY);
+	/* A slash at the end says that it is a directory, as in rename(2). */
+	assert_int_equal(tux3_path_rename(bed.volume, NULL, "/a/b/c/file/", "/new", 0), -ENOTDIR);
+	assert_int_equal(tux3_path_rename(bed.volume, NULL, "/a/b/c/file", "/new/", 0), -ENOTDIR);
+	assert_int_equal(tux3_path_rename(bed.volume, NULL, "/abs/", "/new", 0), -ENOTDIR);
+	assert_int_equal(tux3_path_rename(bed.volume, NULL, "/a/b/c", "/a/b/c/file/", TUX3_RENAME_EXCHANGE), -ENOTDIR);
+	assert_int_equal(tux3_path_rename(bed.volume, NULL, "/a", "/rel/", TUX3_RENAME_EXCHANGE), -ENOTDIR);
+	assert_int_equal(tux3_path_rename(bed.volume, NULL, "/none/", "/new", 0), -ENOENT);
+	assert_ok(tux3_path_rename(bed.volume, NULL, "/a/b/c/", "/a/b/d/", 0));
+	assert_ok(tux3_path_rename(bed.volume, NULL, "/a/b/d", "/a/b/c", 0));
 	assert_ok(tux3_path_unlink(bed.volume, NULL, "/a/b/c/file"));
 	assert_ok(tux3_path_unlink(bed.volume, NULL, "/a/b/c/"));
 	assert_int_equal(tux3_path_mkdir(bed.volume, NULL, "/a/b", 0755), -EEXIST);
@@ -752,6 +762,28 @@ static void test_unknown_flags(void **state)
 	bed_free(&bed);
 }
 
+/* A node of one volume is none of another's. */
+static void test_other_volume(void **state)
+{
+	struct tux3_node *file, *far;
+	struct bed bed = {}, other = {};
+	struct tux3_stat stat;
+
+	bed_make(&bed, 16 << 20, 4096);
+	bed_make(&other, 16 << 20, 4096);
+	file = bed_file(&bed, "/f");
+	far = bed_file(&other, "/far");
+	assert_int_equal(tux3_link(far, NULL, bed.root, "l"), -EXDEV);
+	assert_int_equal(tux3_rename(other.root, "far", bed.root, "l", 0, NULL), -EXDEV);
+	assert_int_equal(ino_of(&bed, "/l"), 0);
+	assert_ok(tux3_stat_node(far, &stat));
+	assert_int_equal(stat.nlink, 1);
+	tux3_node_put(file, 1);
+	tux3_node_put(far, 1);
+	bed_free(&bed);
+	bed_free(&other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -768,6 +800,7 @@ int main(void)
 		cmocka_unit_test(test_busy_close),
 		cmocka_unit_test(test_change_count),
 		cmocka_unit_test(test_unknown_flags),
+		cmocka_unit_test(test_other_volume),
 		cmocka_unit_test(test_new_files_fill_leaves),
 	};
 

@@ -366,6 +366,8 @@ int tux3_link(struct tux3_node *node, const struct tux3_cred *cred, struct tux3_
 
 	if (!S_ISDIR(node_type(dir)))
 		return -ENOTDIR;
+	if (node->volume != dir->volume)
+		return -EXDEV;
 	err = name_is_dots(name) ? -EEXIST : name_check(name, &len);
 	if (!err && S_ISDIR(node_type(node)))
 		err = -EPERM;

@@ -42,6 +42,7 @@ int tux3_path_of(struct tux3 *volume, uint64_t ino, uint32_t generation, struct 
 		return -ENAMETOOLONG;
 	memcpy(&at, cursor, sizeof(at));
 	ret = parent_path(volume->vol, ino, generation, &at, path, size);
-	memcpy(cursor, &at, sizeof(at));
+	if (ret >= 0)
+		memcpy(cursor, &at, sizeof(at));
 	return ret;
 }

@@ -228,6 +228,22 @@ int tux3_path_unlink(struct tux3 *volume, const struct tux3_cred *cred, const ch
 	return err;
 }
 
+/* A slash at the end says that it is a directory. */
+static int check_slash(struct walk *walk)
+{
+	struct tux3_node *node;
+	int err;
+
+	if (!walk->must_be_dir)
+		return 0;
+	err = tux3_lookup(walk->node, walk->cred, walk->name, &node);
+	if (err)
+		return err;
+	err = S_ISDIR(node_type(node)) ? 0 : -ENOTDIR;
+	tux3_node_put(node, 1);
+	return err;
+}
+
 int tux3_path_rename(struct tux3 *volume, const struct tux3_cred *cred, const char *from, const char *to,
 		     unsigned int flags)
 {
@@ -243,6 +259,12 @@ int tux3_path_rename(struct tux3 *volume, const struct tux3_cred *cred, const ch
 			err = walk_parent(&new);
 		if (err == -EEXIST)
 			err = -EBUSY;
+		/* What goes to a name with a slash is a directory, and so is what an exchange brings. */
+		old.must_be_dir |= !(flags & TUX3_RENAME_EXCHANGE) && new.must_be_dir;
+		if (!err)
+			err = check_slash(&old);
+		if (!err && flags & TUX3_RENAME_EXCHANGE)
+			err = check_slash(&new);
 		if (!err)
 			err = tux3_rename(old.node, old.name, new.node, new.name, flags, cred);
 		walk_end(&new);

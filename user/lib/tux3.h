@@ -210,8 +210,8 @@ typedef int (*tux3_parent_fn)(void *ctx, const struct tux3_parent *parent);
 TUX3_API int tux3_parents(struct tux3_node *node, struct tux3_parent_cursor *cursor, tux3_parent_fn fn, void *ctx);
 /*
  * The paths of an inode from the root of the volume, one with each call: its length, or 0 when there are no more.  All is as it was
- * at one moment, not before the first call.  generation 0: any.  -ESTALE: there is no such inode; -ENAMETOOLONG; -EUCLEAN: the way
- * up is damaged.
+ * at one moment, not before the first call.  generation 0: any.  -ESTALE: there is no such inode; -ENAMETOOLONG: more room is
+ * needed for this one; -EUCLEAN: the way up is damaged.  On an error the cursor stays where it was.
  */
 TUX3_API int tux3_path_of(struct tux3 *volume, uint64_t ino, uint32_t generation, struct tux3_parent_cursor *cursor,
 			  char *path, size_t size);

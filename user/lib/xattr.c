@@ -185,7 +185,7 @@ int tux3_setxattr(struct tux3_node *node, const struct tux3_cred *cred, const ch
 {
 	unsigned int how = 0;
 
-	if (flags & ~(XATTR_CREATE | XATTR_REPLACE))
+	if (flags & ~(XATTR_CREATE | XATTR_REPLACE) || (!value && size))
 		return -EINVAL;
 	if (size > TUX3_XATTR_SIZE_MAX)
 		return -E2BIG;
