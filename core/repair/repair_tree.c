@@ -5,7 +5,8 @@
  * Done before the log is replayed, on the tree of the anchor: the free maps on the disk are of the same state.  A block that
  * they say is in use, and that nothing leads to, belongs to what is lost; if it holds a leaf of this volume, its items are
  * put back into the tree.  Where a free map is damaged, too, also leaves of older states are found.  So the newest ones come
- * first, and what lies between the first and the last key of a leaf is taken from that leaf only.
+ * first, and what lies between the first and the last key of a leaf is taken from that leaf only.  Of a leaf that is lost itself
+ * nothing is searched for: there was one of it, and others would be older.
  *
  * Inner nodes are not searched for: what they say follows from the leaves.
  */
@@ -31,7 +32,8 @@ struct cut {
 struct salvage {
 	struct repair *repair;
 	struct repair_table cuts;	/* struct cut */
-	struct repair_table lost;	/* struct key_range: what was below */
+	struct repair_table lost;	/* struct key_range: what was below, if it may be found */
+	struct repair_table gone;	/* the same, of leaves: what is found of these keys is an earlier state */
 	struct repair_table found;	/* struct leaf */
 	struct repair_table covered;	/* struct key_range: of leaves that were put back */
 	u64 items;
@@ -42,7 +44,8 @@ struct leaf {
 	struct node_key first, last;
 };
 
-static int note_cut(struct salvage *salvage, const struct tree_visit *visit, const char *why)
+/* gone: it is a leaf, and its block does not hold it. */
+static int note_cut(struct salvage *salvage, const struct tree_visit *visit, bool gone, const char *why)
 {
 	struct node_key low = node_key_pack(&visit->low), high = NODE_KEY_MAX;
 	struct cut *cut = repair_add(&salvage->cuts, sizeof(*cut));
@@ -61,7 +64,7 @@ static int note_cut(struct salvage *salvage, const struct tree_visit *visit, con
 	repair_note(salvage->repair, REPAIR_MENDED, 0,
 		    "The tree node at block %llu, level %u, cannot be used and was taken out of the tree: %s",
 		    (unsigned long long)visit->addr, visit->level, why);
-	return key_ranges_add(&salvage->lost, &low, &high);
+	return key_ranges_add(gone ? &salvage->gone : &salvage->lost, &low, &high);
 }
 
 static int note_leaf(struct salvage *salvage, u64 addr, const struct disk_node *node)
@@ -80,11 +83,11 @@ static int visit_bad(void *ctx, const struct tree_visit *visit)
 	struct salvage *salvage = ctx;
 	int err;
 
-	if (!visit->data)
-		return note_cut(salvage, visit, visit->why);
+	if (!visit->data)	/* an anchor that was searched for leads nowhere */
+		return note_cut(salvage, visit, !visit->level && visit->addr, visit->why);
 	if (!balloc_is_fixed(salvage->repair->vol, visit->addr))
 		return 0;
-	err = note_cut(salvage, visit, "the block belongs to anchors or free maps");
+	err = note_cut(salvage, visit, false, "the block belongs to anchors or free maps");
 	if (!err && !visit->level && node_count(visit->data))
 		err = note_leaf(salvage, visit->addr, visit->data);
 	return err ? err : 1;
@@ -276,6 +279,9 @@ static int note_lost(struct salvage *salvage)
 
 	for (i = 0; i < salvage->lost.count && !err; i++)
 		err = key_ranges_add_without(&salvage->repair->lost_keys, &range[i], &salvage->covered);
+	range = salvage->gone.entries;
+	for (i = 0; i < salvage->gone.count && !err; i++)
+		err = key_ranges_add(&salvage->repair->lost_keys, &range[i].first, &range[i].last);
 	return err;
 }
 
@@ -287,7 +293,7 @@ static int salvage_run(struct salvage *salvage)
 
 	if (!err)
 		err = repair_count_used(repair);
-	if (!err && salvage->cuts.count)
+	if (!err && salvage->lost.count)
 		err = scan_all(salvage);
 	if (!err)
 		err = repair_set_maps(repair, false, !salvage->cuts.count);
@@ -319,6 +325,7 @@ int repair_tree(struct volume_mend *mend, struct volume *vol)
 		repair_check_totals(repair, salvage.cuts.count);
 	kvfree(salvage.cuts.entries);
 	kvfree(salvage.lost.entries);
+	kvfree(salvage.gone.entries);
 	kvfree(salvage.found.entries);
 	kvfree(salvage.covered.entries);
 	return err;

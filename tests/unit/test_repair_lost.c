@@ -7,6 +7,8 @@
 #include "support_check.h"
 #include "core/open.h"
 #include "core/repair/repair.h"
+#include "core/blocks/balloc.h"
+#include "core/delta/delta.h"
 #include "core/tree/tree_internal.h"
 
 #include <string.h>
@@ -277,6 +279,54 @@ static void test_lost_extents_far_apart(void **state)
 	end(&bed);
 }
 
+/* ---- earlier states ---- */
+
+static void wipe_maps(struct bed *bed)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct volume *vol;
+	char why[256];
+	u32 n;
+
+	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	for (n = 0; n < 2; n++)
+		((u8 *)device_memory_bytes(bed->dev))[(balloc_slot_addr(vol, 0, n) << vol->block_shift) + 4000] ^= 1;
+	assert_ok(volume_close(vol));
+}
+
+/* Of a leaf that is gone there may be earlier ones in free blocks.  Without free maps all blocks are looked at. */
+static void test_no_earlier_state(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told = {};
+	struct tux3_node *node;
+	char got[10];
+	ssize_t done;
+
+	bed_make(&bed, BYTES, BLOCK);
+	make_sparse(&bed, "/before", 2);
+	node = bed_file(&bed, "/file");
+	told.ino = tux3_node_ino(node);
+	assert_int_equal(tux3_write(node, "old", 3, 0), 3);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	assert_int_equal(tux3_write(node, "new", 3, 0), 3);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	lose_leaf(&bed, told.ino, TUX3_ITEM_INLINE, 0);
+	wipe_maps(&bed);
+	repair(&bed, &told);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	done = node ? tux3_read(node, got, sizeof(got), 0) : -ENOENT;
+	assert_true(done < 0);
+	if (node)
+		tux3_node_put(node, 1);
+	end(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_holes_between_leaves_that_were_found),
 		cmocka_unit_test(test_lost_extents_and_attributes),
 		cmocka_unit_test(test_lost_extents_far_apart),
+		cmocka_unit_test(test_no_earlier_state),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
