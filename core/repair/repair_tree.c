@@ -37,6 +37,8 @@ struct salvage {
 	struct repair_table found;	/* struct leaf */
 	struct repair_table covered;	/* struct key_range: of leaves that were put back */
 	u64 items;
+	bool unused;			/* groups are searched of which the maps say that they were never used */
+	u64 in_maps;			/* blocks in use, by the maps */
 };
 
 struct leaf {
@@ -159,17 +161,36 @@ static bool scan_candidate(struct salvage *salvage, u64 addr, const u8 *bits, u3
 	       !block_set_has(&salvage->repair->used, salvage->repair->vol, addr);
 }
 
+/* The map of a group as it is on the disk, or all bits if nobody knows; *used: what of its blocks is in use, by that. */
+static int scan_bits(struct salvage *salvage, u64 index, u8 *bits, u32 *used)
+{
+	struct volume *vol = salvage->repair->vol;
+	u32 length = group_length(vol, index), i;
+	int err = balloc_copy_group(vol, index, bits);
+
+	*used = 0;
+	if (err == -EIO) {
+		memset(bits, salvage->unused ? 0 : 0xff, vol->group_blocks / 8);
+		return 0;
+	}
+	for (i = 0; i < length && !err; i++)
+		*used += bits[i / 8] >> i % 8 & 1;
+	/* Never used, or its map was overwritten. */
+	if (salvage->unused && *used == group_fixed_blocks(vol, index, 0, length))
+		memset(bits, 0xff, vol->group_blocks / 8);
+	else if (salvage->unused)
+		memset(bits, 0, vol->group_blocks / 8);
+	return err;
+}
+
 static int scan_group(struct salvage *salvage, u64 index, u8 *bits, u8 *data)
 {
 	struct volume *vol = salvage->repair->vol;
 	u64 start = balloc_group_start(vol, index);
-	u32 length = group_length(vol, index), from = 0, run;
-	int err = balloc_copy_group(vol, index, bits);
+	u32 length = group_length(vol, index), from = 0, run, used;
+	int err = scan_bits(salvage, index, bits, &used);
 
-	if (err == -EIO) {
-		memset(bits, 0xff, vol->group_blocks / 8);
-		err = 0;
-	}
+	salvage->in_maps += used;
 	while (from < length && !err) {
 		for (run = 0; run < SCAN_BLOCKS && from + run < length && scan_candidate(salvage, start + from + run, bits,
 											 from + run); run++)
@@ -181,20 +202,35 @@ static int scan_group(struct salvage *salvage, u64 index, u8 *bits, u8 *data)
 	return err;
 }
 
-static int scan_all(struct salvage *salvage)
+static int scan_groups(struct salvage *salvage, u8 *bits, u8 *data)
 {
 	struct repair *repair = salvage->repair;
 	struct volume *vol = repair->vol;
-	u8 *bits = kvmalloc(vol->group_blocks / 8, GFP_KERNEL);
-	u8 *data = kvmalloc((size_t)SCAN_BLOCKS << vol->block_shift, GFP_KERNEL);
-	int err = bits && data ? 0 : -ENOMEM;
 	u64 index;
+	int err = 0;
 
 	for (index = 0; index < vol->group_count && !err; index++) {
 		if (repair->opts->progress)
 			repair->opts->progress(repair->opts->ctx, CHECK_SPACE, index, vol->group_count);
 		err = scan_group(salvage, index, bits, data);
 	}
+	return err;
+}
+
+/*
+ * If the maps say that less is in use than the anchor counts, some are missing; a map that was overwritten with something else
+ * cannot be told from one that was never written.  Then the groups that seem never to have been used are searched, too.
+ */
+static int scan_all(struct salvage *salvage)
+{
+	struct volume *vol = salvage->repair->vol;
+	u8 *bits = kvmalloc(vol->group_blocks / 8, GFP_KERNEL);
+	u8 *data = kvmalloc((size_t)SCAN_BLOCKS << vol->block_shift, GFP_KERNEL);
+	int err = bits && data ? scan_groups(salvage, bits, data) : -ENOMEM;
+
+	salvage->unused = true;
+	if (!err && (!vol->anchor.root_addr || salvage->in_maps < le64_to_cpu(vol->anchor.used_blocks)))
+		err = scan_groups(salvage, bits, data);
 	kvfree(bits);
 	kvfree(data);
 	return err;

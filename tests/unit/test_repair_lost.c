@@ -327,6 +327,37 @@ static void test_no_earlier_state(void **state)
 	end(&bed);
 }
 
+/* What says which blocks are in use is overwritten, too, with nothing that looks like a map. */
+static void test_leaves_in_groups_without_a_map(void **state)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct told told = {};
+	struct volume *vol;
+	char why[256];
+	u8 *bytes;
+	u32 n;
+
+	bed_make(&bed, BYTES, BLOCK);
+	told.ino = make_sparse(&bed, "/file", 2);
+	bed_close(&bed);
+	bytes = device_memory_bytes(bed.dev);
+	assert_int_equal(volume_open(bed.dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	memset(bytes + le64_to_cpu(vol->anchor.root_addr) * BLOCK, 0, BLOCK);
+	for (n = 0; n < 2; n++)
+		memset(bytes + balloc_slot_addr(vol, 0, n) * BLOCK, 0, BLOCK);
+	assert_ok(volume_close(vol));
+	repair(&bed, &told);
+	assert_int_equal(told.lost, 0);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	assert_int_equal(look_at_sparse(node, 2, 0, 0), 0);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +366,7 @@ int main(void)
 		cmocka_unit_test(test_lost_extents_and_attributes),
 		cmocka_unit_test(test_lost_extents_far_apart),
 		cmocka_unit_test(test_no_earlier_state),
+		cmocka_unit_test(test_leaves_in_groups_without_a_map),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
