@@ -19,6 +19,7 @@
 #include "core/check/check.h"
 #include "core/repair/repair.h"
 #include "core/repair/repair_internal.h"
+#include "core/repair/repair_lost.h"
 
 #define ROUNDS_MAX	24u
 #define TABLE_MIN	64u
@@ -372,12 +373,11 @@ static int mend_all(struct repair *repair, u64 *space)
 {
 	struct look this = { .repair = repair, .first = true };
 	u64 before;
-	u32 round;
 	int err = 0;
 
-	for (round = 0; round < ROUNDS_MAX && !err; round++) {
+	for (repair->round = 0; repair->round < ROUNDS_MAX && !err; repair->round++) {
 		err = look(repair, &this);
-		if (round == 0)
+		if (repair->round == 0)
 			*space = this.space;
 		this.first = false;
 		before = repair->changes;
@@ -386,6 +386,8 @@ static int mend_all(struct repair *repair, u64 *space)
 		if (repair->changes == before)
 			break;
 	}
+	if (!err)
+		repair_tell_lost(repair);
 	return err;
 }
 
@@ -485,7 +487,9 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 	kvfree(repair.problems.entries);
 	kvfree(repair.claims.entries);
 	kvfree(repair.made.entries);
+	kvfree(repair.lost_leaves.entries);
 	kvfree(repair.lost_keys.entries);
+	kvfree(repair.lost_names.entries);
 	kvfree(repair.lost_blocks.entries);
 	kvfree(repair.item);
 	kvfree(repair.chain);

@@ -702,6 +702,8 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 	if (survey->has_unwritten)
 		flags |= TUX3_ATTR_PREALLOC;
 	if (S_ISDIR(survey->mode)) {
+		if (survey->has_attr && le64_to_cpu(was->size) > survey->entries)
+			err = repair_note_names(repair, survey->ino, le64_to_cpu(was->size));
 		attr->size = cpu_to_le64(survey->entries);
 		if (attr->nlink || survey->entries || survey->ino == TUX3_INO_ROOT)
 			attr->nlink = cpu_to_le32(2 + survey->subdirs);

@@ -44,11 +44,14 @@ struct repair {
 	struct repair_table claims;	/* struct claim: of those in twice */
 	u64 data_total, unwritten_total, inode_total;	/* counted along with used */
 	struct repair_table problems;	/* struct repair_problem: of this round */
+	u32 round;			/* of the checker, from 0 on */
 	u64 changes;			/* edits so far, and free maps set right */
 	int err;			/* of a look into the tree: nothing is changed after it */
 	struct repair_table made;	/* struct made: inodes that got new attributes */
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
-	struct repair_table lost_keys;	/* struct key_range: of leaves that are lost */
+	struct repair_table lost_leaves;	/* struct key_range: of each leaf that is lost; what is found of it is older */
+	struct repair_table lost_keys;	/* the same, and what was below lost inner nodes and in no leaf that was found */
+	struct repair_table lost_names;	/* struct lost_names: directories that count more names than they have */
 	struct repair_table lost_blocks;	/* the same, of extents that could not stay: exactly what was in them */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Repair: file blocks that are lost read as errors.  See repair_lost.h.
+ * Repair: file blocks that are lost read as errors; names and extended attributes that are lost are told.  See repair_lost.h.
  */
 #include "core/device/device.h"
 #include "core/blocks/balloc.h"
@@ -245,4 +245,72 @@ int repair_fill_end(struct repair *repair, struct lost_file *file, u64 block)
 		err = fill_hole(repair, file, block, 1, &budget);
 	file->end_filled = file->filled > filled;
 	return err == -ENOSPC || err == -EIO ? 0 : err;
+}
+
+/* ---- names, extended attributes ---- */
+
+struct lost_names {
+	u64 dir, names;		/* so many it had */
+};
+
+/* Is any item of this type of the inode in the range? */
+static bool range_has(const struct key_range *range, u64 ino, u8 type)
+{
+	struct tree_key from = tree_key(ino, type, 0), to = tree_key(ino, type, U64_MAX);
+	struct node_key first = node_key_pack(&from), last = node_key_pack(&to);
+
+	return !node_key_less(&last, &range->first) && !node_key_less(&range->last, &first);
+}
+
+/* Only what the first look found was there before: later ones are about what repair did. */
+int repair_note_names(struct repair *repair, u64 dir, u64 names)
+{
+	struct tree_key from = tree_key(dir, TUX3_ITEM_DIRENT, 0);
+	struct node_key first = node_key_pack(&from);
+	const struct key_range *range = repair->lost_keys.entries;
+	u64 at = key_ranges_find(&repair->lost_keys, &first);
+	struct lost_names *lost;
+
+	if (repair->round || at == repair->lost_keys.count || !range_has(&range[at], dir, TUX3_ITEM_DIRENT))
+		return 0;
+	lost = repair_add(&repair->lost_names, sizeof(*lost));
+	if (lost)
+		*lost = (struct lost_names){ dir, names };
+	return lost ? 0 : -ENOMEM;
+}
+
+static void tell_names(struct repair *repair, const struct lost_names *lost)
+{
+	struct disk_attr attr;
+
+	if (repair_get_attr(repair, lost->dir, &attr) || le64_to_cpu(attr.size) >= lost->names)
+		return;
+	repair_note(repair, REPAIR_LOST, lost->dir, "%llu names of directory %llu: it had %llu, and nothing tells what else",
+		    (unsigned long long)(lost->names - le64_to_cpu(attr.size)), (unsigned long long)lost->dir,
+		    (unsigned long long)lost->names);
+}
+
+/* Of the inode with which the leaf began, if what comes before these was in another one. */
+static void tell_xattrs(struct repair *repair, const struct key_range *range)
+{
+	u64 ino = node_key_unpack(&range->first).ino;
+	struct disk_attr attr;
+
+	if (!range_has(range, ino, TUX3_ITEM_XATTR) || repair_get_attr(repair, ino, &attr) ||
+	    !(le32_to_cpu(attr.flags) & TUX3_ATTR_XATTRS))
+		return;
+	repair_note(repair, REPAIR_LOST, ino, "Inode %llu may have had more extended attributes: they were in a tree node that is lost",
+		    (unsigned long long)ino);
+}
+
+void repair_tell_lost(struct repair *repair)
+{
+	const struct lost_names *names = repair->lost_names.entries;
+	const struct key_range *range = repair->lost_leaves.entries;
+	u64 i;
+
+	for (i = 0; i < repair->lost_names.count; i++)
+		tell_names(repair, &names[i]);
+	for (i = 0; i < repair->lost_leaves.count; i++)
+		tell_xattrs(repair, &range[i]);
 }

@@ -31,4 +31,9 @@ int repair_note_lost(struct repair *repair, u64 ino, u64 block, u64 count);
 int repair_fill_lost(struct repair *repair, struct lost_file *file);
 int repair_fill_end(struct repair *repair, struct lost_file *file, u64 block);	/* one block, behind all others */
 
+/* It counts so many names, and has less.  They may come back from parent pointers.  0 or -ENOMEM. */
+int repair_note_names(struct repair *repair, u64 dir, u64 names);
+/* At the end: what is lost besides, of inodes that are there: names that did not come back, extended attributes. */
+void repair_tell_lost(struct repair *repair);
+
 #endif

@@ -33,7 +33,6 @@ struct salvage {
 	struct repair *repair;
 	struct repair_table cuts;	/* struct cut */
 	struct repair_table lost;	/* struct key_range: what was below, if it may be found */
-	struct repair_table gone;	/* the same, of leaves: what is found of these keys is an earlier state */
 	struct repair_table found;	/* struct leaf */
 	struct repair_table covered;	/* struct key_range: of leaves that were put back */
 	u64 items;
@@ -66,7 +65,7 @@ static int note_cut(struct salvage *salvage, const struct tree_visit *visit, boo
 	repair_note(salvage->repair, REPAIR_MENDED, 0,
 		    "The tree node at block %llu, level %u, cannot be used and was taken out of the tree: %s",
 		    (unsigned long long)visit->addr, visit->level, why);
-	return key_ranges_add(gone ? &salvage->gone : &salvage->lost, &low, &high);
+	return key_ranges_add(gone ? &salvage->repair->lost_leaves : &salvage->lost, &low, &high);
 }
 
 static int note_leaf(struct salvage *salvage, u64 addr, const struct disk_node *node)
@@ -315,8 +314,8 @@ static int note_lost(struct salvage *salvage)
 
 	for (i = 0; i < salvage->lost.count && !err; i++)
 		err = key_ranges_add_without(&salvage->repair->lost_keys, &range[i], &salvage->covered);
-	range = salvage->gone.entries;
-	for (i = 0; i < salvage->gone.count && !err; i++)
+	range = salvage->repair->lost_leaves.entries;
+	for (i = 0; i < salvage->repair->lost_leaves.count && !err; i++)
 		err = key_ranges_add(&salvage->repair->lost_keys, &range[i].first, &range[i].last);
 	return err;
 }
@@ -361,7 +360,6 @@ int repair_tree(struct volume_mend *mend, struct volume *vol)
 		repair_check_totals(repair, salvage.cuts.count);
 	kvfree(salvage.cuts.entries);
 	kvfree(salvage.lost.entries);
-	kvfree(salvage.gone.entries);
 	kvfree(salvage.found.entries);
 	kvfree(salvage.covered.entries);
 	return err;

@@ -279,6 +279,67 @@ static void test_lost_extents_far_apart(void **state)
 	end(&bed);
 }
 
+/* ---- names and extended attributes ---- */
+
+/* A directory counts its names: what no parent pointer brings back is told. */
+static void test_lost_names_are_told(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct leaf_search leaf;
+	struct told told = { .word = "names" };
+	struct tux3_node *node;
+	char path[80];
+	u32 n;
+
+	bed_make(&bed, BYTES, BLOCK);
+	node = bed_file(&bed, "/dir/first");
+	tux3_node_put(node, 1);
+	node = bed_find(&bed, "/dir");
+	told.ino = tux3_node_ino(node);
+	tux3_node_put(node, 1);
+	for (n = 0; n < 400; n++) {
+		sprintf(path, "/dir/a name that is rather long, so that there are few in a leaf %u", n);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	bed_close(&bed);
+	/* Names in one leaf, their inodes in others: which of the two is lost does not matter, both do. */
+	leaf = lose_leaf(&bed, told.ino, TUX3_ITEM_DIRENT, 1ull << 62);
+	assert_int_equal(leaf.low.ino, told.ino);
+	for (n = 0; n < 400; n += 10)
+		lose_leaf(&bed, told.ino + 2 + n, TUX3_ITEM_ATTR, 0);
+	repair(&bed, &told);
+	assert_int_equal(told.words, 1);
+	bed.dev->ops->close(bed.dev);
+}
+
+/* Nothing counts them, but that there are some is known. */
+static void test_lost_xattrs_are_told(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told = { .word = "extended attributes" };
+	struct leaf_search leaf;
+	struct tux3_node *node;
+	char name[40], value[200];
+	u32 n;
+
+	memset(value, 'v', sizeof(value));
+	bed_make(&bed, BYTES, BLOCK);
+	node = bed_file(&bed, "/file");
+	told.ino = tux3_node_ino(node);
+	for (n = 0; n < 60; n++) {
+		sprintf(name, "user.%u", n);
+		assert_ok(tux3_setxattr(node, NULL, name, value, sizeof(value), 0));
+	}
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	leaf = lose_leaf(&bed, told.ino, TUX3_ITEM_XATTR, 1ull << 62);
+	assert_int_equal(leaf.low.ino, told.ino);
+	assert_int_equal(leaf.low.type, TUX3_ITEM_XATTR);
+	repair(&bed, &told);
+	assert_int_equal(told.words, 1);
+	bed.dev->ops->close(bed.dev);
+}
+
 /* ---- earlier states ---- */
 
 static void wipe_maps(struct bed *bed)
@@ -365,6 +426,8 @@ int main(void)
 		cmocka_unit_test(test_holes_between_leaves_that_were_found),
 		cmocka_unit_test(test_lost_extents_and_attributes),
 		cmocka_unit_test(test_lost_extents_far_apart),
+		cmocka_unit_test(test_lost_names_are_told),
+		cmocka_unit_test(test_lost_xattrs_are_told),
 		cmocka_unit_test(test_no_earlier_state),
 		cmocka_unit_test(test_leaves_in_groups_without_a_map),
 	};
