@@ -72,8 +72,11 @@ static bool super_is_frozen(struct super_block *sb)
 	return sb->s_writers.frozen >= SB_FREEZE_FS;
 }
 
-/* Inodes whose last user has gone are deleted, and everything is committed.  Nobody else changes anything. */
-static int super_settle(struct tux3_sb *sbi)
+/*
+ * Inodes whose last user has gone are deleted, and everything is committed.  alone: nobody else changes anything, and so there is
+ * an end to it; else what is there now.
+ */
+static int super_settle(struct tux3_sb *sbi, bool alone)
 {
 	int err;
 
@@ -81,7 +84,7 @@ static int super_settle(struct tux3_sb *sbi)
 		node_flush_puts(sbi);
 		err = delta_commit_surely(sbi->vol);
 		node_flush_puts(sbi);
-	} while (!err && !sbi->vol->read_only && delta_has_changes(sbi->vol));
+	} while (!err && alone && !sbi->vol->read_only && delta_has_changes(sbi->vol));
 	return err;
 }
 
@@ -89,7 +92,7 @@ static void super_close_volume(struct tux3_sb *sbi)
 {
 	sysfs_remove(sbi);
 	shrinker_free(sbi->shrinker);
-	super_settle(sbi);
+	super_settle(sbi, true);
 	volume_stop(sbi->vol);		/* what went wrong has been told */
 	if (sbi->mounted)
 		pr_info("%s: volume %pU unmounted%s\n", sbi->dev->name, sbi->vol->uuid,
@@ -407,7 +410,10 @@ static int super_make_writable(struct fs_context *fc, struct tux3_sb *sbi)
 	return err;
 }
 
-/* No changes come any more: the VFS saw to that.  After an error of the volume there is nothing to do. */
+/*
+ * No changes come any more, the VFS saw to that: but for SB_FORCE (sysrq u), when who has files open goes on writing until the
+ * volume refuses it.  After an error of the volume there is nothing to do.
+ */
 static int super_make_read_only(struct fs_context *fc, struct tux3_sb *sbi)
 {
 	unsigned int unnamed;
@@ -423,7 +429,7 @@ static int super_make_read_only(struct fs_context *fc, struct tux3_sb *sbi)
 			sbi->sb->s_id, unnamed);
 		return -EBUSY;
 	}
-	err = super_settle(sbi);
+	err = super_settle(sbi, !(fc->sb_flags & SB_FORCE));
 	if (!err)
 		err = volume_set_read_only(sbi->vol, true, why, sizeof(why));
 	if (err) {

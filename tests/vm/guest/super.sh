@@ -147,6 +147,51 @@ group_forced() {
 	checked_umount "forced: clean"
 }
 
+# The same beside tasks that go on writing, on a disk that takes its time: no moment comes at which nothing is changed.
+group_forced_beside() {
+	local n writers=() deltas DEVICE=$DEVICE disk=$DEVICE SYS
+	modprobe dm-delay
+	echo "0 $(blockdev --getsz $disk) delay $disk 0 0 $disk 0 20" | dmsetup create delayed || { failed "forced beside" "dmsetup"; return; }
+	DEVICE=/dev/dm-$(dmsetup info -c --noheadings -o minor delayed)
+	SYS=/sys/fs/tux3/${DEVICE##*/}
+	MOUNT_OPTIONS=age=600
+	fresh || { failed "forced beside" "no volume"; return; }
+	rm -f /tmp/stop
+	for n in 1 2; do
+		python3 -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+try:
+	while not os.path.exists("/tmp/stop"):
+		for i in range(1000):
+			os.pwrite(fd, b"text", i % 16 * 4096)
+except OSError as e:
+	sys.exit(e.errno != 30)
+' "$MNT/file$n" &
+		writers+=($!)
+	done
+	until [ -s "$MNT/file1" ] && [ -s "$MNT/file2" ]; do sleep 0.1; done
+	deltas=$(cat $SYS/deltas)
+	echo u >/proc/sysrq-trigger
+	for ((n = 0; n < 300; n++)); do
+		grep -q "^ro" <(options) && break
+		sleep 0.1
+	done
+	check "forced beside writers: read-only" grep -q "^ro" <(options)
+	deltas=$(($(cat $SYS/deltas) - ${deltas:?}))
+	check "forced beside writers: with a few commits ($deltas)" test $deltas -le 8
+	touch /tmp/stop
+	for n in "${writers[@]}"; do
+		wait "$n"
+		equal "forced beside writers: who writes is told" $? 0
+	done
+	rm -f /tmp/stop
+	check "forced beside writers: writable again" mount -o remount,rw "$MNT"
+	checked_umount "forced beside writers: clean"
+	dmsetup remove delayed
+	MOUNT_OPTIONS=
+}
+
 group_options() {
 	local bad
 	MOUNT_OPTIONS=age=0.25,dirty=16M,cache=1536K,names=5000,noacl,discard,user_xattr,errors=remount-ro
@@ -698,7 +743,7 @@ group_unload() {
 	fi
 }
 
-all="mount readonly forced options remount sync_option one_commit writing_begins dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles parents bulkstat nfs memory unload gone"
+all="mount readonly forced forced_beside options remount sync_option one_commit writing_begins dirsync_option lazytime freeze busy shutdown sysfs attributes trim handles parents bulkstat nfs memory unload gone"
 for group in ${*:-$all}; do
 	echo "# $group"
 	group_$group
