@@ -83,16 +83,13 @@ void node_evict(struct inode *inode)
  * What the VFS sets times from.  Where some filesystems have multigrain timestamps, that is the coarse clock, but never
  * before a fine time that any of them has given to an inode: with the coarse one alone, what is changed by us could be older
  * than what was touched before.
+ *
+ * The kernel tells it to who has an inode.  That of the block device is there for as long as anybody asks: the back end does at
+ * umount, too, when our own inodes are going.
  */
 void vfs_now(struct volume *vol, struct timespec64 *now)
 {
-	struct dentry *root = READ_ONCE(bdev_device_of(vol->dev)->sb->s_root);
-
-	/* None is there before the mount is complete, and when it ends. */
-	if (root)
-		*now = current_time(d_inode(root));
-	else
-		ktime_get_coarse_real_ts64(now);
+	*now = current_time(bdev_device_of(vol->dev)->bdev->bd_mapping->host);
 }
 
 /* core.lock held. */
@@ -591,7 +588,6 @@ void node_flush_puts(struct tux3_sb *sbi)
 	} while (!workers_idle(sbi) && ++round < FLUSH_ROUNDS);
 }
 
-/* The caller may have locks of inodes and folios that are in use: the workers want those of unused ones only. */
 /* Who makes or reads it (I_NEW) may be writing its attributes; nobody else knows it then.  One that is evicted is clean. */
 bool host_inode_peek(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *blocks)
 {
@@ -613,6 +609,7 @@ bool host_inode_peek(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *b
 	return found;
 }
 
+/* The caller may have locks of inodes and folios that are in use: the workers want those of unused ones only. */
 void host_settle_unused(struct volume *vol)
 {
 	node_flush_puts(sb_of(bdev_device_of(vol->dev)->sb));
