@@ -17,6 +17,9 @@
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 #error "tux3 needs Linux 6.12 or newer"
 #endif
+#ifndef CONFIG_64BIT
+#error "tux3 needs a 64-bit kernel: positions in files are indices of pages, and all memory has an address"
+#endif
 
 /* ---- operations that are called with other arguments or return something else: NAME_op is for the table ---- */
 

@@ -191,6 +191,18 @@ static const struct super_operations super_ops = {
 
 /* ---- mount ---- */
 
+/* A folio has at least one block, and a block one folio: so it is as large as a page at least, and as a folio at most. */
+static int super_check_block_size(const struct volume *vol, char *why, size_t why_size)
+{
+	size_t most = mapping_max_folio_size_supported();
+
+	if (vol->block_size >= PAGE_SIZE && vol->block_size <= most)
+		return 0;
+	snprintf(why, why_size, "its blocks have %u bytes: this kernel mounts volumes with blocks of %lu to %zu; tux3-fuse mounts all",
+		 vol->block_size, PAGE_SIZE, most);
+	return -EINVAL;
+}
+
 static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 {
 	const struct tux3_options *options = &sbi->options;
@@ -227,7 +239,8 @@ static int super_open_volume(struct tux3_sb *sbi, char *why, size_t why_size)
 		return PTR_ERR(dev);
 	sbi->dev = dev;
 	bdev_device_of(dev)->sb = sb;
-	return volume_open(dev, &vfs_host_ops, &core, &sbi->vol, why, why_size);
+	err = volume_open(dev, &vfs_host_ops, &core, &sbi->vol, why, why_size);
+	return err ? err : super_check_block_size(sbi->vol, why, why_size);
 }
 
 static void super_set_acl(struct super_block *sb, bool noacl)
