@@ -292,6 +292,8 @@ static int mend_root(struct repair *repair)
 
 static int mend(struct repair *repair, const struct repair_problem *problem)
 {
+	if (problem->code != CHECK_PARENT_MISSING && problem->code != CHECK_PARENT_DANGLING)
+		repair->named = 0;
 	switch (problem->code) {
 	case CHECK_ITEM_TYPE:
 	case CHECK_ITEM_INO:
@@ -354,7 +356,7 @@ static int mend_round(struct repair *repair)
 	u32 turn;
 	u64 i;
 
-	repair->surveyed = 0;
+	repair->surveyed = repair->named = 0;
 	/* Usage is only right once nothing else is wrong. */
 	for (i = 0; i < repair->problems.count; i++)
 		others |= problem_turn(&problem[i]) < USAGE_TURN;

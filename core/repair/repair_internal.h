@@ -53,6 +53,7 @@ struct repair {
 	struct repair_table lost_keys;	/* the same, and what was below lost inner nodes and in no leaf that was found */
 	struct repair_table lost_names;	/* struct lost_names: directories that count more names than they have */
 	struct repair_table lost_blocks;	/* the same, of extents that could not stay: exactly what was in them */
+	u64 named;			/* a directory that has a name, while only names and pointers are looked at; or 0 */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
 	u8 *item;			/* two of the largest there can be, for who edits one */

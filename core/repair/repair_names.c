@@ -210,6 +210,23 @@ static int names_limit(struct repair *repair, u64 ino, u32 keep, u32 *names)
 	return err;
 }
 
+/*
+ * As names_limit(), of a directory; but of one with many names and pointers, each of which is a problem, only one has to be
+ * found, and that stays while they are gone through.
+ */
+static int directory_named(struct repair *repair, u64 ino, u32 keep, u32 *names)
+{
+	int err = 0;
+
+	*names = 1;
+	if (repair->named == ino)
+		return 0;
+	err = names_limit(repair, ino, keep, names);
+	if (!err && *names)
+		repair->named = ino;
+	return err;
+}
+
 /* ---- lost+found ---- */
 
 static int last_inode(struct repair *repair, u64 *ino)
@@ -388,7 +405,7 @@ static int mend_missing_parent(struct repair *repair, u64 ino, u64 dir, const u8
 	if (err || !dirent_leads(repair, dir, name, len, ino))
 		return 0;
 	if (S_ISDIR(mode) && ino != TUX3_INO_ROOT)
-		err = names_limit(repair, ino, 1, &names);
+		err = directory_named(repair, ino, 1, &names);
 	if (err)
 		return err;
 	if (ino == TUX3_INO_ROOT || names) {
@@ -400,6 +417,8 @@ static int mend_missing_parent(struct repair *repair, u64 ino, u64 dir, const u8
 	repair_note(repair, REPAIR_MENDED, ino, "Inode %llu has a parent pointer for its name %s in directory %llu",
 		    (unsigned long long)ino,
 		    text, (unsigned long long)dir);
+	if (S_ISDIR(mode))
+		repair->named = ino;
 	return pointer_add(repair, ino, dir, name, len);
 }
 
@@ -407,24 +426,18 @@ static int mend_dangling_parent(struct repair *repair, u64 ino, u64 dir, const u
 {
 	u32 mode, dir_mode, total, names = 0;
 	int err = kind_of(repair, ino, &mode);
-	bool drop;
+	bool drop, make;
 
 	if (err || !pointer_find(repair, ino, dir, name, len, &total) || dirent_leads(repair, dir, name, len, ino))
 		return 0;
-	if (S_ISDIR(mode))
-		err = names_limit(repair, ino, U32_MAX, &names);
-	if (err)
-		return err;
-	drop = ino == TUX3_INO_ROOT || names || !check_name_valid(name, len) || is_deleted(repair, ino) ||
-		dirent_find(repair, dir, name, len, &total);
-	if (!drop && kind_of(repair, dir, &dir_mode)) {
-		if (may_be_made(dir) && dir != ino)
-			err = make_directory(repair, dir);
-		else
-			drop = true;
-	} else if (!drop) {
-		drop = !S_ISDIR(dir_mode);
-	}
+	make = kind_of(repair, dir, &dir_mode);
+	drop = ino == TUX3_INO_ROOT || !check_name_valid(name, len) || is_deleted(repair, ino) ||
+		dirent_find(repair, dir, name, len, &total) || (make ? !may_be_made(dir) || dir == ino : !S_ISDIR(dir_mode));
+	if (!drop && S_ISDIR(mode))
+		err = directory_named(repair, ino, U32_MAX, &names);
+	drop |= names;
+	if (!err && !drop && make)
+		err = make_directory(repair, dir);
 	if (err)
 		return err;
 	if (!drop && repair_kind_unknown(repair, ino)) {
@@ -442,6 +455,8 @@ static int mend_dangling_parent(struct repair *repair, u64 ino, u64 dir, const u
 	repair_note(repair, REPAIR_FOUND, ino,
 		    "The name %s in directory %llu came back from the parent pointer of inode %llu", text,
 		    (unsigned long long)dir, (unsigned long long)ino);
+	if (S_ISDIR(mode))
+		repair->named = ino;
 	return dirent_add(repair, dir, name, len, ino, mode);
 }
 

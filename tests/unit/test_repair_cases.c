@@ -6,10 +6,12 @@
 #include "support_lib.h"
 #include "core/open.h"
 #include "core/format/anchor.h"
+#include "core/format/name_hash.h"
 #include "core/repair/repair.h"
 #include "core/tree/tree.h"
 
 #include <string.h>
+#include <time.h>
 
 #define BYTES	(32u << 20)
 #define TARGET	3000u
@@ -353,6 +355,72 @@ static void test_inline_data_says_how_long_it_is(void **state)
 	bed_free(&bed);
 }
 
+/* ---- a directory that is said to be in many places ---- */
+
+#define PLACES		20000u
+#define PLACES_CPU_S	15	/* counted for each of them, all of them took twice that */
+
+static void add_parent(struct volume *vol, u64 ino, u64 dir, const char *name)
+{
+	u8 data[64];
+	struct disk_parent *entry = (void *)data;
+	u32 len = strlen(name);
+	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT, name_hash(vol, dir, TUX3_ITEM_PARENT, name, len));
+
+	*entry = (struct disk_parent){ .dir = cpu_to_le64(dir), .len = len };
+	memcpy(entry->name, name, len);
+	assert_ok(tree_set(vol, &key, data, sizeof(*entry) + len));
+}
+
+/* It keeps its name, or gets back the first of them, and all else goes in one pass. */
+static void test_many_parent_pointers(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	u64 outer, inner;
+	struct tux3_node *node;
+	struct told told;
+	struct volume *vol;
+	char name[32];
+	bool named;
+	u32 i;
+
+	for (named = false; ; named = true) {
+		clock_t begun = clock();
+
+		bed_make(&bed, BYTES, 4096);
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "/outer", 0755));
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "/outer/inner", 0755));
+		node = bed_find(&bed, "/outer");
+		outer = tux3_node_ino(node);
+		tux3_node_put(node, 1);
+		node = bed_find(&bed, "/outer/inner");
+		inner = tux3_node_ino(node);
+		tux3_node_put(node, 1);
+		bed_close(&bed);
+		if (!named)
+			remove_items(&bed, outer, TUX3_ITEM_DIRENT, 0, U64_MAX);
+		vol = image_edit_begin(&(struct image){ .dev = bed.dev });
+		assert_non_null(vol);
+		for (i = 0; i < PLACES; i++) {
+			sprintf(name, "place%u", i);
+			add_parent(vol, inner, outer, name);
+		}
+		assert_ok(image_edit_end(vol));
+		repair(&bed, &told);
+		assert_int_equal(told.lost, 0);
+		assert_true((clock() - begun) / CLOCKS_PER_SEC < PLACES_CPU_S);
+		bed_open(&bed);
+		node = bed_find(&bed, "/outer/inner");
+		assert_non_null(node);	/* of all names the shortest one is first */
+		assert_int_equal(tux3_node_ino(node), inner);
+		tux3_node_put(node, 1);
+		bed_check(&bed);
+		bed_free(&bed);
+		if (named)
+			break;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -363,6 +431,7 @@ int main(void)
 		cmocka_unit_test(test_lost_and_found_twice),
 		cmocka_unit_test(test_what_is_lost_of_a_file_reads_as_an_error),
 		cmocka_unit_test(test_inline_data_says_how_long_it_is),
+		cmocka_unit_test(test_many_parent_pointers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
