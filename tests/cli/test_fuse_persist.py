@@ -2,6 +2,7 @@
 """What is on a volume after it was mounted again, unmounted properly or not."""
 import errno
 import hashlib
+import mmap
 import os
 import random
 import stat
@@ -233,3 +234,40 @@ def test_fill_and_empty(mount, mkfs, fsck):
         assert free - os.statvfs(m.path).f_bavail < 200
     m.unmount()
     fsck(volume)
+
+
+@pytest.mark.parametrize("options", ["", "writeback"])
+def test_what_does_not_fit_from_the_cache(mount, mkfs, fsck, options):
+    """The kernel does not look at how much of a request from its cache was written: whatever was not is an error, told by fsync."""
+    volume = mkfs("64M")
+    m = mount(volume, options)
+    filler = m / "filler"
+    with opened(filler) as fd, pytest.raises(OSError):
+        for start in range(0, 64 << 20, 100 << 12):
+            os.posix_fallocate(fd, start, 100 << 12)
+    refused, whole = 0, {}
+    for i, size in enumerate(range(30 << 12, 300 << 12, 8 << 12)):
+        os.truncate(filler, os.stat(filler).st_size - (100 << 12))
+        with opened(m.path, os.O_RDONLY) as fd:
+            os.fsync(fd)
+        with opened(m / f"{i}", os.O_RDWR | os.O_CREAT) as fd:
+            try:
+                if options:
+                    assert os.write(fd, pattern(size, i)) == size
+                else:
+                    os.ftruncate(fd, size)
+                    with mmap.mmap(fd, size) as stores:
+                        stores[:] = pattern(size, i)
+                        stores.flush()
+                os.fsync(fd)
+                whole[i] = size
+            except OSError as e:
+                assert e.errno == errno.ENOSPC
+                refused += 1
+    assert refused and whole
+    m.unmount()
+    fsck(volume)
+    m = mount(volume)
+    for i, size in whole.items():
+        assert read_file(m / f"{i}") == pattern(size, i), f"file {i} of {size} bytes was said to be durable"
+    m.unmount()

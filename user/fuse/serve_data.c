@@ -126,6 +126,24 @@ void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 		fuse_reply_buf(req, data, len);
 }
 
+/*
+ * What leaves the kernel's cache.  The kernel does not look at how much of it was written: all of it was, or there is an error,
+ * which fsync, msync or close tells.  With writeback the time was taken when it got in there, and comes by setattr.
+ */
+static ssize_t write_cached(struct tux3_node *node, const char *data, size_t size, off_t off, struct file_kill *killing)
+{
+	size_t done = 0;
+	ssize_t len;
+
+	do {
+		len = tux3_write_cached(node, data + done, size - done, off + done, mount_state.writeback, killing);
+		if (len < 0)
+			return len;
+		done += len;
+	} while (len && done < size);
+	return done;
+}
+
 void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct tux3_node *node = node_of(ino);
@@ -139,9 +157,8 @@ void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	/* The kernel's flusher is root, and the data is somebody's. */
 	if (fi->writepage)
 		tux3_quota_exempt(false);
-	/* Out of the kernel's cache: with writeback its time was taken when it got in there, and comes by setattr. */
 	if (fi->writepage)
-		len = tux3_write_cached(node, data, size, off, mount_state.writeback, killing);
+		len = write_cached(node, data, size, off, killing);
 	else
 		len = tux3_write_killing(node, data, size, off, killing);
 	if (kill.killed)
