@@ -271,3 +271,40 @@ def test_what_does_not_fit_from_the_cache(mount, mkfs, fsck, options):
     for i, size in whole.items():
         assert read_file(m / f"{i}") == pattern(size, i), f"file {i} of {size} bytes was said to be durable"
     m.unmount()
+
+
+@pytest.mark.parametrize("options", ["", "writeback"])
+def test_damaged_data_is_an_error(mount, mkfs, options):
+    """A reply that is too short is the end of the file for the kernel, or a hole: what cannot be read must be an error."""
+    volume, block, blocks, bad = mkfs("64M"), 4096, 256, (3, 100, 255)
+    m = mount(volume, options)
+    content = b"".join(b"blk%05d" % i * (block // 8) for i in range(blocks))
+    write_file(m / "file", content)
+    m.unmount()
+    with open(volume, "r+b") as image:
+        text = image.read()
+        for i in bad:
+            image.seek(text.index(b"blk%05d" % i * (block // 8)))
+            image.write(b"damaged")
+    for flags, size in ((0, blocks), (os.O_DIRECT, blocks), (0, 1), (os.O_DIRECT, 1)):
+        m = mount(volume, options)
+        room = mmap.mmap(-1, size * block)      # where pages begin, for O_DIRECT
+        wrong = set()
+        with opened(m / "file", os.O_RDONLY | flags) as fd:
+            for at in range(0, blocks, size):
+                try:
+                    got = os.preadv(fd, [room], at * block)
+                    assert room[:got] == content[at * block:at * block + got]
+                    assert got == size * block or at + got // block in bad
+                except OSError as e:
+                    assert e.errno == errno.EIO
+                    wrong.add(at)
+            assert os.fstat(fd).st_size == len(content)
+        if size == 1:
+            assert wrong == set(bad)
+        with pytest.raises(OSError) as e:
+            read_file(m / "file")
+        assert e.value.errno == errno.EIO
+        room.close()
+        subprocess.run(["umount", m.path], check=True)
+        assert "the read fails" in m.ended()

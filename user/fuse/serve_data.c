@@ -111,19 +111,29 @@ void serve_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fuse_reply_err(req, 0);
 }
 
+/*
+ * What is missing in a reply is behind the end of the file, the kernel thinks, and fills its pages with zeros.  So what cannot be
+ * read makes the whole request an error; the kernel then asks for each page alone.
+ */
 void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
+	struct tux3_node *node = node_of(ino);
 	char *data = worker_reply_buffer();
+	size_t done = 0;
 	ssize_t len;
 
 	(void)fi;
 	if (size > REQUEST_MAX)
 		size = REQUEST_MAX;
-	len = tux3_read(node_of(ino), data, size, off);
+	do {
+		len = tux3_read(node, data + done, size - done, off + done);
+		if (len > 0)
+			done += len;
+	} while (len > 0 && done < size);
 	if (len < 0)
 		fuse_reply_err(req, -len);
 	else
-		fuse_reply_buf(req, data, len);
+		fuse_reply_buf(req, data, done);
 }
 
 /*
