@@ -19,6 +19,7 @@
 #include "core/check/check.h"
 #include "core/repair/repair.h"
 #include "core/repair/repair_internal.h"
+#include "core/repair/key_ranges.h"
 #include "core/repair/repair_lost.h"
 
 #define ROUNDS_MAX	24u
@@ -230,6 +231,15 @@ static int look(struct repair *repair, struct look *look)
 
 /* ---- putting right ---- */
 
+/* Was it in a part of the tree that is gone?  Each owner has one. */
+static bool quota_item_lost(struct repair *repair, u8 type, u64 id)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, type, id);
+	struct node_key packed = node_key_pack(&key);
+
+	return key_ranges_have(&repair->lost_keys, &packed);
+}
+
 /* What is used by each owner, as the checker counted it. */
 static int mend_quota(struct repair *repair, const struct repair_problem *problem)
 {
@@ -248,6 +258,8 @@ static int mend_quota(struct repair *repair, const struct repair_problem *proble
 		memcpy(&quota, repair->item, sizeof(quota));
 	quota.blocks = cpu_to_le64(problem->args[2]);
 	quota.inodes = cpu_to_le64(problem->args[3]);
+	if (len == -ENOENT && quota_item_lost(repair, type, id))
+		repair_note(repair, REPAIR_LOST, 0, "The limits of id %llu (quota item type %u), if it had any", (unsigned long long)id, type);
 	repair_note(repair, REPAIR_MENDED, 0, "The usage of id %llu (quota item type %u) is %llu blocks and %llu inodes",
 		    (unsigned long long)id,
 		    type, (unsigned long long)problem->args[2], (unsigned long long)problem->args[3]);

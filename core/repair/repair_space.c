@@ -205,7 +205,23 @@ int repair_set_maps(struct repair *repair, bool forget, bool tell)
 	return err;
 }
 
-/* The totals of the anchor are those of its tree; those of a tree that was cut are not told. */
+/*
+ * Of a tree that was cut, and not all of it found again: where nothing is left that knows of it, as when its root is gone with
+ * all below, this is all that tells.
+ */
+static void tell_shortfall(struct repair *repair)
+{
+	u64 inodes = le64_to_cpu(repair->vol->anchor.inodes), data = le64_to_cpu(repair->vol->anchor.data_blocks);
+	u64 left = min(inodes, repair->inode_total), data_left = min(data, repair->data_total);
+
+	if (left < inodes || data_left < data)
+		repair_note(repair, REPAIR_LOST, 0,
+			    "%llu of %llu inodes and %llu of %llu data blocks: the part of the tree that they were in was not found",
+			    (unsigned long long)(inodes - left), (unsigned long long)inodes,
+			    (unsigned long long)(data - data_left), (unsigned long long)data);
+}
+
+/* The totals of the anchor are those of its tree; those of a tree that was cut tell what is missing. */
 void repair_check_totals(struct repair *repair, bool cut)
 {
 	struct volume *vol = repair->vol;
@@ -220,6 +236,8 @@ void repair_check_totals(struct repair *repair, bool cut)
 			    (long long)atomic64_read(&vol->balloc.disk_used), (unsigned long long)repair->data_total,
 			    (unsigned long long)repair->unwritten_total, (unsigned long long)repair->inode_total);
 	}
+	if (cut)
+		tell_shortfall(repair);
 	vol->tree_inodes = repair->inode_total;
 	vol->space.unwritten = repair->unwritten_total;
 }

@@ -254,6 +254,20 @@ def test_only_one_of_them(run, damaged, options):
 
 
 @pytest.mark.parametrize("option", ["-p", "-a"])
+def test_a_device_that_was_cut_short(run, filled, option):
+    """It has its size again, but nothing of the tree is left: that is not repaired without being asked for, and told."""
+    size = os.path.getsize(filled)
+    os.truncate(filled, 1 << 20)
+    os.truncate(filled, size)
+    before = digest(filled)
+    done = run("fsck.tux3", option, filled, status=PROBLEMS)
+    assert "would be lost" in done.stdout and "nothing was changed" in done.stdout and digest(filled) == before
+    done = run("fsck.tux3", "-y", filled, status=CORRECTED)
+    assert "lost: 304 of 305 inodes" in done.stdout or "lost: 305 of 305 inodes" in done.stdout, done.stdout
+    assert ", 0 lost" not in done.stdout
+
+
+@pytest.mark.parametrize("option", ["-p", "-a"])
 def test_careful(run, filled, option):
     """What loses nothing is repaired; else nothing, and it is said who can."""
     damage_totals(filled)

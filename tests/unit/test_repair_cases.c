@@ -421,6 +421,68 @@ static void test_many_parent_pointers(void **state)
 	}
 }
 
+/* ---- a tree of which nothing is left ---- */
+
+static void wipe_nodes(u8 *bytes, u32 size)
+{
+	u32 n;
+
+	for (n = 0; n < size / 4096; n++)
+		if (le32_to_cpu(((struct disk_node *)(bytes + n * 4096))->magic) == TUX3_NODE_MAGIC)
+			memset(bytes + n * 4096, 0, 4096);
+}
+
+static void on_limits(void *ctx, const struct repair_note *note)
+{
+	*(u32 *)ctx += note->kind == REPAIR_LOST && strstr(note->text, "limits of id 0 ");
+}
+
+/* Usage is counted anew, but what somebody may use nobody knows. */
+static void test_limits_that_are_lost(void **state)
+{
+	u32 limits = 0;
+	struct repair_options opts = { .note = on_limits, .ctx = &limits };
+	struct repair_result result;
+	struct image image;
+	char why[300];
+
+	assert_int_equal(image_build(&image, true), 0);
+	wipe_nodes(device_memory_bytes(image.dev), IMAGE_BYTES);
+	assert_int_equal(volume_repair(image.dev, &opts, &result, why, sizeof(why)), 0);
+	assert_int_equal(limits, 3);	/* of a user, a group, a project */
+	image_close(&image);
+}
+
+/* Where no name is left either, only the totals of the anchor tell that there was anything. */
+static void test_nothing_is_left(void **state)
+{
+	struct repair_options safe = { .safe = true };
+	struct bed bed = { .opts.manual = true };
+	struct repair_result result;
+	struct told told;
+	char path[40], why[300];
+	u8 *copy = malloc(BYTES), *bytes;
+	u32 n;
+
+	assert_non_null(copy);
+	bed_make(&bed, BYTES, 4096);
+	for (n = 0; n < 300; n++) {
+		sprintf(path, "/file%u", n);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	bed_close(&bed);
+	bytes = device_memory_bytes(bed.dev);
+	wipe_nodes(bytes, BYTES);
+	memcpy(copy, bytes, BYTES);
+	assert_int_equal(volume_repair(bed.dev, &safe, &result, why, sizeof(why)), -ENOTRECOVERABLE);
+	assert_memory_equal(bytes, copy, BYTES);
+	repair(&bed, &told);
+	assert_true(told.lost);
+	bed_open(&bed);
+	bed_free(&bed);
+	free(copy);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -432,6 +494,8 @@ int main(void)
 		cmocka_unit_test(test_what_is_lost_of_a_file_reads_as_an_error),
 		cmocka_unit_test(test_inline_data_says_how_long_it_is),
 		cmocka_unit_test(test_many_parent_pointers),
+		cmocka_unit_test(test_nothing_is_left),
+		cmocka_unit_test(test_limits_that_are_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
