@@ -247,6 +247,24 @@ def test_options_work(mount, volume, fsck, options):
     assert read_file(m / "big") == data
 
 
+def test_holes_beside_what_the_kernel_keeps(mount, volume):
+    """With writeback the daemon does not know yet what was written: cp asks where data is, and must not lose it."""
+    m = mount(volume, "writeback")
+    size = 1 << 20
+    fresh, sparse = write_file(m / "fresh", pattern(size)), write_file(m / "sparse")
+    os.truncate(sparse, size)
+    with opened(sparse) as fd:
+        os.pwrite(fd, b"data", size // 2)
+        assert os.lseek(fd, 0, os.SEEK_DATA) <= size // 2
+        assert os.lseek(fd, size // 2, os.SEEK_HOLE) > size // 2
+        with fails(errno.ENXIO):
+            os.lseek(fd, size, os.SEEK_DATA)
+    for path in fresh, sparse:
+        subprocess.run(["cp", path, path + ".copy"], check=True)
+        assert read_file(path + ".copy") == read_file(path)
+    m.unmount()
+
+
 def test_other_users(mounted, mount, mkfs):
     write_file(mounted / "f", b"x", 0o644)
     from posixlib import as_user

@@ -216,9 +216,13 @@ void serve_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t 
 	fuse_reply_err(req, -err);
 }
 
+/*
+ * With writeback the kernel has what we have not heard of, and asks without giving it to us.  "Not implemented": from now on
+ * it takes all of a file for data.
+ */
 void serve_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
-	int64_t found = tux3_seek(node_of(ino), off, whence);
+	int64_t found = mount_state.writeback ? -ENOSYS : tux3_seek(node_of(ino), off, whence);
 
 	(void)fi;
 	if (found < 0)
