@@ -246,7 +246,11 @@ int volume_format(struct tux3_device *dev, const struct format_options *opts, ch
 		err = format_parts(vol, opts);
 		cache_exit(vol);
 	}
-	if (err)
+	if (err == -EFBIG)
+		snprintf(why, why_size, "%llu bytes are too many for a volume with blocks of %u bytes%s",
+			 (unsigned long long)vol->total_blocks << vol->block_shift, vol->block_size,
+			 vol->block_shift < TUX3_MAX_BLOCK_SHIFT ? "; larger blocks make more possible" : "");
+	else if (err)
 		snprintf(why, why_size, "the volume cannot be written (%s)", error_text(err));
 	dev->block_size = 1u << TUX3_MIN_BLOCK_SHIFT;
 out:

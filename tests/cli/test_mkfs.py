@@ -147,6 +147,12 @@ def test_wrong_use_is_told(run, tmp_path, args, said):
     assert said in sentence(done) and os.listdir(tmp_path) == []
 
 
+def test_too_large_for_its_blocks(run, tmp_path):
+    done = run("mkfs.tux3", "a.img", "1E", status=1, cwd=tmp_path)
+    assert "1152921504606846976 bytes are too many for a volume with blocks of 4096 bytes; larger blocks" in sentence(done)
+    assert os.listdir(tmp_path) == []
+
+
 def test_no_file_among_the_devices(run):
     assert "no device" in sentence(run("mkfs.tux3", "/dev/no-such-disk", "64M", status=1))
     assert not os.path.exists("/dev/no-such-disk")
