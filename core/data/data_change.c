@@ -59,14 +59,16 @@ static u64 change_cost(const struct data_change *change, u32 blocks)
 	return change->base + space_cost_data(change->inode->vol, blocks, min(blocks, change->new_blocks));
 }
 
-/* What is kept of the price; paid: for so many items of it somebody has paid. */
-static u64 settled_cost(const struct data_change *change, u32 newly, u32 paid)
+/* What is kept of the price; paid: for so many items of it somebody has paid, and for the paths of so many beside. */
+static u64 settled_cost(const struct data_change *change, u32 newly, u32 paid, u32 beside)
 {
 	u64 cost = change_cost(change, newly);
 
-	if (change->base || !paid)
+	if (!paid && !beside)
 		return cost;
-	return newly ? cost - space_cost_items(change->inode->vol, paid) : 0;
+	if (!change->base && !newly)
+		return 0;
+	return cost - space_cost_items(change->inode->vol, paid + beside) + space_cost_beside(beside);
 }
 
 /*
@@ -164,29 +166,34 @@ void data_change_undone(struct data_change *change, struct delta_op *op)
 	delta_leave(op);
 }
 
-static void change_settle(struct data_change *change, struct delta_op *op, u32 newly, u32 paid)
+static void change_settle(struct data_change *change, struct delta_op *op, u32 newly, u32 paid, u32 beside)
 {
 	if (unlikely(READ_ONCE(change->inode->owner)))
 		settle_quota(change, op, newly);
 	if (unlikely(change->unwritten))
 		data_paid(op, change->inode, min(newly, change->unwritten));
-	if (newly < change->blocks || paid)
-		delta_refund(op, change->cost, settled_cost(change, newly, paid));
+	if (newly < change->blocks || paid || beside)
+		delta_refund(op, change->cost, settled_cost(change, newly, paid, beside));
 }
 
 void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly)
 {
-	change_settle(change, op, newly, change->attr_paid);
+	change_settle(change, op, newly, change->attr_paid, 0);
 }
 
 void data_settle_write(struct data_change *change, struct delta_op *op, u32 newly)
 {
 	struct inode_slot *slot = &change->inode->slot[op->delta & 1];	/* the file's lock is enough for run_end */
-	u32 ends = run_goes_on(change, slot) ? SPACE_ITEMS_WRITE - 1 : 0;
+	u32 ends = SPACE_ITEMS_WRITE - 1, paid = 0, beside = 0;
 
+	if (run_goes_on(change, slot))
+		paid = ends;
+	/* All items of a new file are beside each other. */
+	else if (unlikely(space_is_tight(&op->vol->space, op->delta)) && inode_is_new(change->inode, op->delta))
+		beside = ends;
 	if (change->count)
 		slot->run_end = change->first + change->count;
-	change_settle(change, op, newly, change->attr_paid + ends);
+	change_settle(change, op, newly, change->attr_paid + paid, beside);
 }
 
 /* ---- writes ---- */
@@ -380,10 +387,25 @@ static int change_run(struct data_change *change, u64 base)
 	return err;
 }
 
-/* What this costs is the same for a large hole and for a small one: the back end removes it in so many parts, or in slices. */
+/* Blocks that the file may have in the hole. */
+static u64 hole_blocks(const struct data_change *change)
+{
+	u32 shift = change->inode->vol->block_shift;
+	u64 end = (change->size + (1u << shift) - 1) >> shift;
+
+	if (change->hole_count != DATA_END || change->flags & TUX3_ATTR_PREALLOC)
+		return change->hole_count;
+	return end > change->hole ? end - change->hole : 0;
+}
+
+/*
+ * What this costs is the same for a large hole and for a larger one: the back end removes it in so many parts, or in slices.
+ * A small one has no more parts than blocks, and two ends at which extents may be cut.
+ */
 static int change_run_freeing(struct data_change *change)
 {
-	u32 records = DATA_PUNCH_PARTS * (sizeof(struct disk_record) + sizeof(struct record_extent));
+	u32 parts = min_t(u64, hole_blocks(change), DATA_PUNCH_PARTS - 2) + 2;
+	u32 records = parts * (sizeof(struct disk_record) + sizeof(struct record_extent));
 
 	change->enter = DELTA_FREES;
 	return change_run(change, space_cost_items(change->inode->vol, SPACE_ITEMS_REMOVE) + space_cost_records(records));

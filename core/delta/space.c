@@ -92,6 +92,7 @@
 #define TEXT_BYTES	48u	/* that 16 bytes of text can add to leaves: large items leave them a third full */
 #define TEXT_RECORD	SPACE_TEXT_BYTES	/* and to the log */
 #define BRANCH_BYTES	128u	/* that it can add to nodes above those for which it pays: a branch, and see below */
+static_assert(SPACE_ITEM_EXTENTS * SPACE_EXTENT_BYTES >= ITEM_BYTES && SPACE_ITEM_EXTENTS * SPACE_EXTENT_RECORD >= RECORD_BYTES, "");
 #define CREDIT_SHARE	64u	/* the CPUs take such a part of the balance for operations to come, all together */
 #define CREDIT_MIN	32	/* blocks; one CPU.  Less is not worth it */
 #define CREDIT_MAX	1024
@@ -234,7 +235,7 @@ u64 space_full_price(struct volume *vol, u64 cost)
 /* For operations that keep what there is: a rename, and what some may make the tree grow by. */
 static u64 space_keeps(struct volume *vol, u32 levels)
 {
-	u64 cost = space_cost_rename(vol, TUX3_NAME_MAX, TUX3_NAME_MAX) + space_cost_items(vol, SPACE_ITEMS_RENAME / 3) +
+	u64 cost = space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX) + space_cost_items(vol, SPACE_ITEMS_REPLACE / 3) +
 		   space_cost_name(TUX3_NAME_MAX);
 
 	return space_less(vol, SPACE_CHEAP_KEEPS, space_tight_price(vol, cost, levels));
@@ -244,7 +245,7 @@ static u64 space_keeps(struct volume *vol, u32 levels)
 static u64 space_frees(struct volume *vol, u32 levels)
 {
 	return space_less(vol, SPACE_CHEAP_FREES,
-			  space_tight_price(vol, space_cost_rename(vol, TUX3_NAME_MAX, TUX3_NAME_MAX), levels));
+			  space_tight_price(vol, space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX), levels));
 }
 
 static u64 space_reserve(struct volume *vol, u32 levels)
@@ -775,7 +776,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 /* More than what making a file, or writing one block of it, may take. */
 static u64 space_ordinary(struct volume *vol, u32 levels)
 {
-	return max(space_tight_price(vol, space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_name(TUX3_NAME_MAX), levels),
+	return max(space_tight_price(vol, space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX), levels),
 		   space_tight_price(vol, space_cost_data(vol, 1, 1), levels));
 }
 

@@ -21,6 +21,7 @@ enum {
 };
 #define SPACE_TEXT_BYTES 16u		/* text, which is names and values in items, counts by so many bytes */
 #define SPACE_EXTENT_BYTES 104u		/* that one block's extent can add to leaves, half full: 2 x (24 + 24 + 4) */
+#define SPACE_ITEM_EXTENTS 3u		/* what an item adds is no more than what so many extents do, but for its path */
 #define SPACE_EXTENT_RECORD 56u		/* and to the log: 8 + 40 + 4, and padding to 8 */
 
 /*
@@ -109,12 +110,14 @@ struct space {
  * operation is charged, and tests/unit/test_rows.c sees that no row is more than the worst of its operations needs.
  */
 #define SPACE_TABLE(X) \
-	X(CREATE,	5, 0, 0, 0, "takes", "create, mkdir, mknod, symlink, link") \
+	X(CREATE,	4, 0, 0, 0, "takes", "create, mkdir, mknod") \
+	X(LINK,		5, 0, 0, 0, "takes", "link, symlink") \
 	X(TARGET,	0, 1, 0, 0, "takes", "in addition, for 34 bytes of a target longer than 255") \
 	X(TMPFILE,	2, 0, 0, 0, "takes", "a file without a name") \
 	X(UNLINK,	5, 0, 0, 0, "frees", "unlink, rmdir") \
 	X(FORGET,	3, 0, 0, 0, "frees", "the last use of an inode without a name") \
-	X(RENAME,	12, 0, 0, 0, "keeps", "rename, exchange; over a file: frees") \
+	X(RENAME,	7, 0, 0, 0, "keeps", "rename to a new name; within a directory an item less") \
+	X(REPLACE,	12, 0, 0, 0, "keeps", "exchange, rename with a whiteout; rename over a file: frees") \
 	X(SETATTR,	1, 0, 0, 0, "keeps", "chmod, chown, times, flags") \
 	X(XATTR,	2, 0, 1, 0, "takes", "setxattr, with a block of a large value; removal: frees") \
 	X(WRITE,	3, 1, 1, 0, "takes", "write, store through a mapping, for each block") \
@@ -146,10 +149,16 @@ static inline u64 space_cost_name(u32 len)
 	return 2 * space_cost_text(len);
 }
 
-/* Of a rename: where it is an exchange, or leaves a whiteout, both names are set. */
-static inline u64 space_cost_rename(struct volume *vol, u32 old_len, u32 new_len)
+/* Of the largest renames.  Where it is an exchange, or leaves a whiteout, both names are set. */
+static inline u64 space_cost_replace(struct volume *vol, u32 old_len, u32 new_len)
 {
-	return space_cost_items(vol, SPACE_ITEMS_RENAME) + space_cost_name(old_len) + space_cost_name(new_len);
+	return space_cost_items(vol, SPACE_ITEMS_REPLACE) + space_cost_name(old_len) + space_cost_name(new_len);
+}
+
+/* Of items for whose paths somebody has paid in the delta: as so many extents, which are no less in the tree and in the log. */
+static inline u64 space_cost_beside(u32 items)
+{
+	return (u64)(items * SPACE_ITEM_EXTENTS) << SPACE_EXTENTS_SHIFT;
 }
 
 /* Of what bytes in adjacent items add to that, where there are more than such an item has: as so many extents. */
@@ -186,6 +195,11 @@ u32 space_cost_extents(u64 cost);
 /* What a cost amounts to in this delta, in blocks; and in a tight one. */
 u64 space_price(struct volume *vol, u64 delta, u64 cost);
 u64 space_full_price(struct volume *vol, u64 cost);
+/* Does each item pay for its path in this delta? */
+static inline bool space_is_tight(const struct space *space, u64 delta)
+{
+	return READ_ONCE(space->tight[delta & 1]);
+}
 
 void space_init(struct volume *vol);
 /* Try to charge blocks, on this CPU; false: not enough. */

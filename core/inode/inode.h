@@ -45,7 +45,11 @@ struct inode_slot {
 	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
 	struct rb_root prealloc;	/* file_range: holes in these become unwritten extents */
-	u64 run_end;		/* before this block writes made some dirty: data_settle_write(); 0: none.  The file's lock */
+	/*
+	 * The host's lock of the inode.  Before this block writes made some dirty: data_settle_write(); of a directory: of what was
+	 * made in it the newest has the number before this: create_due() in ops.c.  0: none.
+	 */
+	u64 run_end;
 	u64 unchecked, unchecked_end;	/* extents in these blocks lose their checksums; end 0: none */
 	/* For stat and statfs, in blocks: */
 	s64 extra;		/* what the delta will take (or give back) besides its dirty blocks */
@@ -135,6 +139,12 @@ void inode_verify_done(struct tux3_inode *inode, u64 delta);
 int inode_read(struct tux3_inode *inode);
 /* Outside tree edits: if the volume became writable with this object in memory, blocks becomes what the tree says. */
 int inode_refresh_blocks(struct tux3_inode *inode);
+
+/* Was it made in this delta, with a name?  Then the tree has nothing of it yet, and its place there is paid. */
+static inline bool inode_is_new(const struct tux3_inode *inode, u64 delta)
+{
+	return inode->born_delta == delta && inode->born_dir;
+}
 
 void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr);	/* a consistent copy */
 

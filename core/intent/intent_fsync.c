@@ -226,7 +226,7 @@ static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
 /* Carrying it out may change what making a file does. */
 static u64 capture_cost(struct volume *vol, u32 blocks)
 {
-	return space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, blocks, 0);
+	return space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, blocks, 0);
 }
 
 /* Inside the delta. */

@@ -91,14 +91,113 @@ static int set_target(struct tux3_inode *inode, const char *target, unsigned int
 	return 0;
 }
 
-/* Attributes of both, the name twice, a target or the mark of a nameless file.  A long target is in items beside those. */
-static u64 create_cost(struct volume *vol, unsigned int len, unsigned int target_len)
+/* ---- what others have paid ---- */
+
+/*
+ * Attributes are logged and set once in a delta, however many operations change them: the first one pays for that.  Asked before
+ * anything of the inode is changed.
+ */
+static u32 attr_paid(u64 delta, const struct tux3_inode *inode)
 {
-	u64 cost = space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_name(len);
+	return READ_ONCE(inode->slot[delta & 1].dirty) & (INODE_DIRTY_ATTR | INODE_DIRTY_LISTING) ? 1 : 0;
+}
+
+/*
+ * What an operation of this cost has to pay in the delta.  While there is room an item is little, and nobody looks.
+ * Outside it is a guess, for the delta that is open; inside it gets no more, whatever others do.
+ */
+static u64 attr_due(u64 delta, u64 cost, const struct tux3_inode *inode, const struct tux3_inode *other)
+{
+	struct volume *vol = inode->vol;
+
+	if (likely(!space_is_tight(&vol->space, delta)))
+		return cost;
+	return cost - space_cost_items(vol, attr_paid(delta, inode) + (other ? attr_paid(delta, other) : 0));
+}
+
+/*
+ * What is made in a delta beside what was made in it: their numbers are neighbours, so between their items the tree has nothing.
+ * All of these go into one gap, that is into two leaves at most, whose paths the first of them has paid; more leaves are growth.
+ *
+ * The directory's run_end is the number behind that of the newest in it; a new one begins with its own.
+ */
+static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, const struct tux3_inode *inode)
+{
+	struct volume *vol = dir->vol;
+	u32 beside, paid;
+
+	if (likely(!space_is_tight(&vol->space, delta)))
+		return cost;
+	/* The entry; attributes and parent pointer of the new one. */
+	beside = inode_is_new(dir, delta) + (dir->slot[delta & 1].run_end == inode->ino ? 2 : 0);
+	paid = attr_paid(delta, dir);
+	return cost - space_cost_items(vol, paid + beside) + space_cost_beside(beside);
+}
+
+static void note_create(const struct delta_op *op, struct tux3_inode *dir, struct tux3_inode *inode)
+{
+	if (likely(!space_is_tight(&op->vol->space, op->delta)))
+		return;
+	dir->slot[op->delta & 1].run_end = inode->ino + 1;
+	if (is_dir(inode))
+		inode->slot[op->delta & 1].run_end = inode->ino + 1;
+}
+
+/* Inside, charged for cost: what is not due comes back.  false: more is, in this delta, and it was left. */
+static bool settle_due(struct delta_op *op, u64 cost, u64 due)
+{
+	if (likely(cost == due))
+		return true;
+	if (space_price(op->vol, op->delta, due) > space_price(op->vol, op->delta, cost)) {
+		delta_refund(op, cost, 0);
+		delta_leave(op);
+		return false;
+	}
+	delta_refund(op, cost, due);
+	return true;
+}
+
+/* delta_enter() for an operation that changes attributes of one or two inodes.  Where these are paid it needs less. */
+static int enter_attr(struct delta_op *op, u64 cost, unsigned int flags, const struct tux3_inode *inode,
+		      const struct tux3_inode *other)
+{
+	struct volume *vol = inode->vol;
+	u64 due = attr_due(READ_ONCE(vol->delta.front), cost, inode, other);
+	int err;
+
+	for (;;) {
+		err = delta_enter(vol, op, due, flags);
+		if (err || settle_due(op, due, attr_due(op->delta, cost, inode, other)))
+			return err;
+		due = cost;
+	}
+}
+
+/* ---- making and linking ---- */
+
+/* Attributes of both, the name twice; more items: a target, or the mark of a nameless file.  A long target is in others. */
+static u64 create_cost(struct volume *vol, unsigned int len, u32 more, unsigned int target_len)
+{
+	u64 cost = space_cost_items(vol, SPACE_ITEMS_CREATE + more) + space_cost_name(len);
 
 	if (likely(target_len <= TUX3_NAME_MAX))
 		return cost + space_cost_text(target_len);
 	return cost + space_cost_bytes(target_len);
+}
+
+/* Who has limits may be refused inside, and pays all before. */
+static int create_enter(struct delta_op *op, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode)
+{
+	struct quota_charge charge = { .amount.inodes = 1 };
+	u64 due = inode->owner ? cost : create_due(READ_ONCE(dir->vol->delta.front), cost, dir, inode);
+	int err;
+
+	for (;;) {
+		err = inode_quota_enter(inode, op, due, 0, &charge);
+		if (err || settle_due(op, due, create_due(op->delta, cost, dir, inode)))
+			return err;
+		due = cost;
+	}
 }
 
 int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
@@ -106,10 +205,10 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 {
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
-	struct quota_charge charge = { .amount.inodes = 1 };
 	struct name_prepared prep;
 	struct name_entry *entry;
 	struct delta_op op;
+	u64 cost = create_cost(vol, len, target ? SPACE_ITEMS_LINK - SPACE_ITEMS_CREATE : 0, target_len);
 	int err = set_target(inode, target, target_len);
 
 	if (!err)
@@ -120,11 +219,12 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 		err = name_prepare(dir, name, len, &prep);
 	if (err)
 		return err;
-	err = prep.ino ? -EEXIST : inode_quota_enter(inode, &op, create_cost(vol, len, target_len), 0, &charge);
+	err = prep.ino ? -EEXIST : create_enter(&op, cost, dir, inode);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
 	}
+	note_create(&op, dir, inode);
 	inode->parent = dir->ino;
 	entry = prep.entry;
 	inode_born(&op, inode, is_dir(inode) ? 2 : 1, &now);
@@ -169,6 +269,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
 	struct delta_op op;
+	u64 cost = create_cost(vol, len, SPACE_ITEMS_LINK - SPACE_ITEMS_CREATE, 0);
 	int err;
 
 	if (is_dir(inode))
@@ -182,7 +283,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (!err && !project_fits(dir, inode))
 		err = -EXDEV;
 	if (!err)
-		err = delta_enter(vol, &op, create_cost(vol, len, 0), 0);
+		err = enter_attr(&op, cost, 0, dir, inode);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -204,6 +305,7 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
 	struct delta_op op;
+	u64 cost = space_cost_items(vol, SPACE_ITEMS_UNLINK) + space_cost_text(len);
 	int err = name_prepare(dir, name, len, &prep);
 
 	if (err)
@@ -212,7 +314,7 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	if (!err && prep.ino != inode->ino)
 		err = -ESTALE;
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, SPACE_ITEMS_UNLINK) + space_cost_text(len), DELTA_FREES);
+		err = enter_attr(&op, cost, DELTA_FREES, dir, inode);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
@@ -318,19 +420,58 @@ static int rename_room(const struct op_rename *args)
 	return err;
 }
 
-/* A whiteout is a new inode. */
-static int rename_enter(const struct op_rename *args, struct delta_op *op)
+/* Two entries, two parent pointers, attributes of the directories and of what is moved; and of what is replaced as much. */
+static u64 rename_cost(const struct op_rename *args)
 {
 	struct volume *vol = args->old_dir->vol;
+
+	if (args->target || args->whiteout)
+		return space_cost_replace(vol, args->old_len, args->new_len);
+	return space_cost_items(vol, SPACE_ITEMS_RENAME - (args->old_dir == args->new_dir)) + space_cost_name(args->old_len) +
+	       space_cost_name(args->new_len);
+}
+
+static u64 rename_due(u64 delta, u64 cost, const struct op_rename *args)
+{
+	struct volume *vol = args->old_dir->vol;
+	u32 paid;
+
+	if (likely(!space_is_tight(&vol->space, delta)))
+		return cost;
+	paid = attr_paid(delta, args->old_dir) + attr_paid(delta, args->inode);
+	if (args->old_dir != args->new_dir)
+		paid += attr_paid(delta, args->new_dir);
+	if (args->target)
+		paid += attr_paid(delta, args->target);
+	return cost - space_cost_items(vol, paid);
+}
+
+/* A whiteout is a new inode. */
+static int rename_enter_once(const struct op_rename *args, struct delta_op *op, u64 cost)
+{
 	unsigned int flags = args->target ? DELTA_FREES : DELTA_KEEPS;
 	struct quota_charge charge = { .amount.inodes = 1 };
-	u64 cost = space_cost_rename(vol, args->old_len, args->new_len);
+	struct volume *vol = args->old_dir->vol;
 	int err;
 
 	if (!args->whiteout || args->flags & OP_RENAME_EXCHANGE)
 		return delta_enter(vol, op, cost, flags);
 	err = inode_quota_attach(args->whiteout, args->old_dir);
 	return err ? err : inode_quota_enter(args->whiteout, op, cost, flags, &charge);
+}
+
+static int rename_enter(const struct op_rename *args, struct delta_op *op)
+{
+	u64 cost = rename_cost(args);
+	u64 due = args->whiteout ? cost : rename_due(READ_ONCE(args->old_dir->vol->delta.front), cost, args);
+	int err;
+
+	for (;;) {
+		err = rename_enter_once(args, op, due);
+		if (err || settle_due(op, due, rename_due(op->delta, cost, args)))
+			return err;
+		due = cost;
+	}
 }
 
 int op_rename(const struct op_rename *args)
@@ -427,7 +568,7 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 
 	if (unlikely(inode->owner) && mask & OP_ATTR_OWNER)
 		return setattr_owner(inode, new, mask);
-	err = delta_enter(vol, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
+	err = enter_attr(&op, attr_apply_cost(vol, ~0u), DELTA_KEEPS, inode, NULL);
 	if (err)
 		return err;
 	attr = inode_change_begin(&op, inode);

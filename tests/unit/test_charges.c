@@ -166,6 +166,8 @@ static const char *long_name(char c, u32 i)
 	return name;
 }
 
+static u64 new_dirs = 1;
+
 static void make_symlinks(struct bed *bed)
 {
 	char target[TUX3_SYMLINK_MAX + 1], name[20];
@@ -270,6 +272,36 @@ static void set_values(struct bed *bed)
 		}
 		tux3_node_put(node, 1);
 	}
+}
+
+/* What is all beside each other: files in a directory that is new itself, empty, short and long. */
+static void fill_new_dir(struct bed *bed)
+{
+	static u8 data[3 * BLOCK];
+	struct tux3_node *dir, *node;
+	char name[NAME_BYTES];
+	u32 i, bytes;
+
+	memcpy(name, long_name('D', bed_random(&new_dirs) % 10000), sizeof(name));
+	assert_ok(tux3_mknod(bed->root, NULL, name, S_IFDIR | 0755, 0, 0, &dir));
+	for (i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "%04u", i);
+		assert_ok(tux3_mknod(dir, NULL, i % 5 ? name : long_name('f', i), S_IFREG | 0644, 0, 0, &node));
+		bytes = min_t(u32, i % 3 * i * 40, sizeof(data));
+		if (bytes)
+			assert_int_equal(tux3_write(node, data, bytes, 0), bytes);
+		tux3_node_put(node, 1);
+	}
+	tux3_node_put(dir, 1);
+}
+
+/* In one delta those of several directories, beside each other and beside what was there. */
+static void fill_new_dirs(struct bed *bed)
+{
+	u32 i;
+
+	for (i = 0; i < 5; i++)
+		fill_new_dir(bed);
 }
 
 static void write_inline(struct bed *bed)
@@ -378,7 +410,8 @@ static void remove_names(struct bed *bed)
 static void test_what_takes_most_is_charged(void **state)
 {
 	static void (*const loads[])(struct bed *bed) = {
-		make_symlinks, make_long_names, link_names, rename_names, rename_over_names, exchange_names, make_dirs,
+		make_symlinks, fill_new_dir, make_long_names, fill_new_dirs, link_names, rename_names, rename_over_names,
+		exchange_names, make_dirs,
 		move_dirs, set_values, write_inline, write_blocks, punch_blocks, allocate_blocks,
 		write_allocated, remove_names, make_combs, punch_combs,
 	};
@@ -562,6 +595,58 @@ static void do_long_symlink(struct bed *bed) { symlink_of(TUX3_SYMLINK_MAX); }
 
 static void nothing(struct bed *bed) { }
 
+static void have_other_name(struct bed *bed) { have(a, "other", S_IFREG | 0644, &other); }
+
+static void do_rename_and_create(struct bed *bed)
+{
+	assert_ok(tux3_rename(a, "other", a, "renamed", 0, NULL));
+	do_create(bed);
+}
+
+static void create_ten(struct tux3_node *dir)
+{
+	char name[2] = "0";
+
+	for (; name[0] <= '9'; name[0]++)
+		have(dir, name, S_IFREG | 0644, NULL);
+}
+
+static void do_create_ten(struct bed *bed) { create_ten(a); }
+
+static void do_create_ten_in_new(struct bed *bed)
+{
+	have(a, first_name(), S_IFDIR | 0755, &other);
+	create_ten(other);
+}
+
+static void do_create_and_mkdir(struct bed *bed)
+{
+	do_create(bed);
+	have(a, second_name(), S_IFDIR | 0755, &other);
+}
+
+static void do_create_and_write(struct bed *bed) { do_create(bed); do_write(bed); }
+static void do_create_and_write_two(struct bed *bed) { do_create_and_write(bed); write_at(1, BLOCK); }
+static void do_tmpfile_and_write(struct bed *bed) { do_tmpfile(bed); do_write(bed); }
+static void do_chmod_twice(struct bed *bed) { do_chmod(bed); do_chown(bed); }
+
+static void do_rename_back(struct bed *bed)
+{
+	do_rename(bed);
+	assert_ok(tux3_rename(a, second_name(), a, first_name(), 0, NULL));
+}
+
+static void do_move_back(struct bed *bed)
+{
+	do_move(bed);
+	assert_ok(tux3_rename(b, second_name(), a, first_name(), 0, NULL));
+}
+
+static void do_exchange_back(struct bed *bed) { do_exchange(bed); do_exchange(bed); }
+static void do_create_and_unlink(struct bed *bed) { do_create(bed); do_unlink(bed); }
+static void do_link_and_unlink(struct bed *bed) { do_link(bed); do_unlink(bed); }
+static void do_chmod_and_truncate(struct bed *bed) { do_chmod(bed); do_truncate(bed); }
+
 /* What operations were charged, when they have left their deltas. */
 struct charge {
 	s64 items, extents, data, promised;
@@ -582,8 +667,8 @@ static const struct operation {
 	void (*prepare)(struct bed *bed), (*run)(struct bed *bed);
 	struct charge charge;
 } operations[] = {
-	{ "create", nothing, do_create, { 5, 0, 0, 0 } },
-	{ "mkdir", nothing, do_mkdir, { 5, 0, 0, 0 } },
+	{ "create", nothing, do_create, { 4, 0, 0, 0 } },
+	{ "mkdir", nothing, do_mkdir, { 4, 0, 0, 0 } },
 	{ "symlink", nothing, do_symlink, { 5, 0, 0, 0 } },
 	{ "long symlink", nothing, do_long_symlink, { 5, 121, 0, 0 } },
 	{ "tmpfile", nothing, do_tmpfile, { 2, 0, 0, 0 } },
@@ -594,13 +679,13 @@ static const struct operation {
 	{ "unlink of the last name", have_unused, do_unlink, { 8, 0, 0, 0 } },
 	{ "letting go of a nameless file", have_nameless, do_put, { 3, 0, 0, 0 } },
 	{ "rmdir", have_dir, do_rmdir, { 5, 0, 0, 0 } },
-	{ "rename", have_file, do_rename, { 12, 0, 0, 0 } },
-	{ "rename to another directory", have_file, do_move, { 12, 0, 0, 0 } },
+	{ "rename", have_file, do_rename, { 6, 0, 0, 0 } },
+	{ "rename to another directory", have_file, do_move, { 7, 0, 0, 0 } },
 	{ "rename over a file", have_both, do_move, { 12, 0, 0, 0 } },
 	{ "rename over an unused file", have_both_unused, do_move, { 15, 0, 0, 0 } },
-	{ "rename of one of two names", have_links, do_rename, { 12, 0, 0, 0 } },
-	{ "rename of a directory", have_dir, do_rename, { 12, 0, 0, 0 } },
-	{ "rename of a directory to another", have_dir, do_move, { 12, 0, 0, 0 } },
+	{ "rename of one of two names", have_links, do_rename, { 6, 0, 0, 0 } },
+	{ "rename of a directory", have_dir, do_rename, { 6, 0, 0, 0 } },
+	{ "rename of a directory to another", have_dir, do_move, { 7, 0, 0, 0 } },
 	{ "rename of a directory over one", have_both_dirs, do_move, { 12, 0, 0, 0 } },
 	{ "exchange", have_both, do_exchange, { 12, 0, 0, 0 } },
 	{ "exchange of a file and a directory", have_file_and_dir, do_exchange, { 12, 0, 0, 0 } },
@@ -618,20 +703,37 @@ static const struct operation {
 	{ "writes of four blocks in pieces", have_data, do_write_in_pieces, { 3, 4, 4, 0 } },
 	{ "writes of two batches", have_data, do_write_two_batches, { 5, 512, 512, 0 } },
 	{ "writes that are no run", have_data, do_write_backwards, { 5, 2, 2, 0 } },
-	{ "a run with a hole", have_data, do_write_after_removal, { 6, 31, 3, 0 } },
+	{ "a run with a hole", have_data, do_write_after_removal, { 5, 6, 3, 0 } },
 	{ "chmod and a write", have_data, do_chmod_and_write, { 3, 1, 1, 0 } },
 	{ "overwrite", have_data, do_write, { 3, 1, 1, 0 } },
-	{ "truncate", have_data, do_truncate, { 3, 28, 0, 0 } },
+	{ "truncate", have_data, do_truncate, { 3, 6, 0, 0 } },
 	{ "truncate upwards", have_data, do_grow, { 1, 0, 0, 0 } },
-	{ "punch", have_data, do_punch, { 3, 28, 0, 0 } },
+	{ "punch", have_data, do_punch, { 3, 3, 0, 0 } },
 	{ "preallocation", have_file, do_allocate, { 4, 10, 10, 10 } },
 	{ "write to preallocated blocks", have_allocated, do_write, { 3, 1, 0, 0 } },
+	/* Where each item pays for its path: what was paid in the delta is not paid again. */
+	{ "tight: create", nothing, do_create, { 4, 0, 0, 0 } },
+	{ "tight: create after a rename in the directory", have_other_name, do_rename_and_create, { 6 + 3, 0, 0, 0 } },
+	{ "tight: ten files", nothing, do_create_ten, { 4 + 9 * 1, 9 * 2 * 3, 0, 0 } },
+	{ "tight: ten files in a new directory", nothing, do_create_ten_in_new, { 4, 10 * 3 * 3, 0, 0 } },
+	{ "tight: mkdir after a file", nothing, do_create_and_mkdir, { 4 + 3, 0, 0, 0 } },
+	{ "tight: new file with a block", nothing, do_create_and_write, { 4, 1 + 2 * 3, 1, 0 } },
+	{ "tight: new file with blocks, one after the other", nothing, do_create_and_write_two, { 4, 2 + 2 * 3, 2, 0 } },
+	{ "tight: nameless file with a block", nothing, do_tmpfile_and_write, { 2 + 2, 1, 1, 0 } },
+	{ "tight: chmod twice", have_file, do_chmod_twice, { 1, 0, 0, 0 } },
+	{ "tight: rename there and back", have_file, do_rename_back, { 6 + 4, 0, 0, 0 } },
+	{ "tight: move there and back", have_file, do_move_back, { 7 + 4, 0, 0, 0 } },
+	{ "tight: exchange there and back", have_both, do_exchange_back, { 12 + 8, 0, 0, 0 } },
+	{ "tight: create and unlink", nothing, do_create_and_unlink, { 4 + 3, 0, 0, 0 } },
+	{ "tight: link and unlink", have_file, do_link_and_unlink, { 5 + 4, 0, 0, 0 } },
+	{ "tight: chmod and truncate", have_data, do_chmod_and_truncate, { 1 + 2, 6, 0, 0 } },
 };
 
 /* With the longest names. */
 static void run_operation(const struct operation *operation)
 {
 	const struct charge *want = &operation->charge;
+	bool tight = !strncmp(operation->what, "tight: ", 7);
 	struct charge before, after;
 	struct bed bed;
 	s64 edits;
@@ -640,7 +742,7 @@ static void run_operation(const struct operation *operation)
 	have(bed.root, "a", S_IFDIR | 0755, &a);
 	have(bed.root, "b", S_IFDIR | 0755, &b);
 	operation->prepare(&bed);
-	commit(&bed, false);
+	commit(&bed, tight);
 	before = charge_now(&bed);
 	edits = atomic64_read(&core(&bed)->tree.edits);
 	operation->run(&bed);

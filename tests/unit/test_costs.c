@@ -68,7 +68,7 @@ static bool has_room(struct bed *bed, s64 left, unsigned int flags)
 {
 	struct space *space = &core(bed)->space;
 	s64 balance = atomic64_read(&space->balance), charged;
-	u64 cost = space_cost_rename(core(bed), TUX3_NAME_MAX, TUX3_NAME_MAX);
+	u64 cost = space_cost_replace(core(bed), TUX3_NAME_MAX, TUX3_NAME_MAX);
 	struct delta_op op;
 	int err;
 
@@ -118,7 +118,7 @@ static void test_what_is_kept_is_as_much_as_it_takes(void **state)
 		commit_tight(&bed);
 		tux3_node_put(bed_file(&bed, "/more"), 1);
 		commit_tight(&bed);
-		rename = space_cost_rename(vol, TUX3_NAME_MAX, TUX3_NAME_MAX);
+		rename = space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX);
 		spare = space_full_price(vol, rename + space_cost_items(vol, cases[i].spare_items) +
 					 cases[i].spare_names * space_cost_name(TUX3_NAME_MAX)) - space_full_price(vol, rename);
 		assert_true(has_room(&bed, frees ? -(s64)vol->space.keeps : 0, cases[i].flags));

@@ -838,6 +838,94 @@ static void test_one_block_is_refused_once(void **state)
 	bed_free(&bed);
 }
 
+/* ---- how many commits it takes to work on a volume that is nearly full ---- */
+
+static int near_create(struct bed *bed, u32 i)
+{
+	struct tux3_node *node;
+	char path[40];
+	int err;
+
+	snprintf(path, sizeof(path), "/near%u/%u", i / 500, i);
+	err = tux3_path(bed->volume, NULL, path, TUX3_CREATE | TUX3_PARENTS, 0644, &node);
+	if (!err)
+		tux3_node_put(node, 1);
+	return err;
+}
+
+static int near_create_and_write(struct bed *bed, u32 i)
+{
+	return write_file(bed, 100000 + i);
+}
+
+static int near_rename(struct bed *bed, u32 i)
+{
+	char path[40], to[40];
+
+	path_of(path, sizeof(path), i);
+	snprintf(to, sizeof(to), "/d%02u/name-%u", i % 16, i);
+	return tux3_path_rename(bed->volume, NULL, path, to, 0);
+}
+
+static int near_truncate(struct bed *bed, u32 i)
+{
+	struct tux3_node *node;
+	char path[40];
+	int err;
+
+	path_of(path, sizeof(path), 5000 + i);
+	err = tux3_path(bed->volume, NULL, path, 0, 0, &node);
+	if (err)
+		return err;
+	err = tux3_setattr(node, NULL, &(struct tux3_stat){ .mode = 0600 }, TUX3_SET_MODE);
+	if (!err)
+		err = tux3_truncate(node, 1000);
+	tux3_node_put(node, 1);
+	return err;
+}
+
+static void test_few_commits_near_full(void **state)
+{
+	static const struct {
+		const char *what;
+		int (*each)(struct bed *bed, u32 i);
+		u32 times;		/* at most */
+		u32 most;		/* commits for 1,000 of them */
+	} loads[] = {
+		{ "empty files", near_create, 100000, 150 },
+		{ "files with a block", near_create_and_write, 100000, 540 },
+		{ "renames", near_rename, 500, 700 },
+		{ "chmod and truncate", near_truncate, 500, 450 },
+	};
+	struct bed bed = { .opts = { .manual = true } };
+	u32 n, i, count, removed;
+	char path[40];
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	count = removed = fill(&bed);
+	for (n = 0; n < ARRAY_SIZE(loads); n++) {
+		s64 commits;
+		int err = 0;
+
+		for (i = 0; i < 200 && n < 2; i++) {	/* 1 % of the volume */
+			path_of(path, sizeof(path), --removed);
+			assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+		}
+		assert_ok(delta_commit_unify(core(&bed)));
+		commits = counter(&bed, TUX3_COUNT_DELTAS);
+		for (i = 0; i < loads[n].times && !err; i++)
+			err = loads[n].each(&bed, i);
+		assert_true(!err || (err == -ENOSPC && loads[n].times == 100000));
+		commits = counter(&bed, TUX3_COUNT_DELTAS) - commits;
+		printf("%s: %lld commits for %u operations\n", loads[n].what, commits, i);
+		if (commits * 1000 > (s64)loads[n].most * i)
+			fail_msg("%s: %lld commits for %u operations near full, more than %u for 1,000", loads[n].what, commits, i,
+				 loads[n].most);
+	}
+	assert_true(removed < count);
+	bed_free(&bed);
+}
+
 /* ---- room that comes while somebody is being refused ---- */
 
 #define PUNCHED 500u
@@ -923,6 +1011,7 @@ int main(void)
 		cmocka_unit_test(test_a_refusal_is_remembered),
 		cmocka_unit_test(test_one_block_is_refused_once),
 		cmocka_unit_test(test_room_that_comes_meanwhile_is_found),
+		cmocka_unit_test(test_few_commits_near_full),
 		cmocka_unit_test(test_little_is_kept),
 		cmocka_unit_test(test_less_is_kept_beside_a_large_file),
 		cmocka_unit_test(test_df_shows_what_can_be_had),

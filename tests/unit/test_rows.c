@@ -237,6 +237,7 @@ static void move(unsigned int flags)
 }
 
 static void do_move(struct bed *bed) { move(0); }
+static void do_rename(struct bed *bed) { assert_ok(tux3_rename(a, FIRST, a, long_name(2), 0, NULL)); }
 static void do_exchange(struct bed *bed) { move(TUX3_RENAME_EXCHANGE); }
 static void do_whiteout(struct bed *bed) { move(TUX3_RENAME_WHITEOUT); }
 
@@ -319,9 +320,9 @@ static const struct operation {
 } operations[] = {
 	{ "CREATE", "create", nothing, do_create },
 	{ "CREATE", "mkdir", nothing, do_mkdir },
-	{ "CREATE", "symlink", nothing, do_symlink },
-	{ "CREATE", "link", have_file, do_link },
-	{ "CREATE", "link of a nameless file", have_nameless, do_link },
+	{ "LINK", "symlink", nothing, do_symlink },
+	{ "LINK", "link", have_file, do_link },
+	{ "LINK", "link of a nameless file", have_nameless, do_link },
 	{ "TARGET", "long symlink", nothing, do_long_symlink },
 	{ "TMPFILE", "tmpfile", nothing, do_tmpfile },
 	{ "UNLINK", "unlink of one of two names", have_links, do_unlink },
@@ -331,12 +332,16 @@ static const struct operation {
 	{ "FORGET", "letting go of a nameless file with xattrs", have_nameless_with_value, do_put },
 	{ "UNLINK, FORGET", "unlink of the last name, with xattrs", have_unused_with_value, do_unlink },
 	{ "UNLINK, FORGET", "unlink of the last name", have_unused, do_unlink },
-	{ "RENAME", "rename over a file in use", have_both, do_move },
-	{ "RENAME", "rename of a directory over one", have_both_dirs, do_move },
-	{ "RENAME", "exchange", have_both, do_exchange },
-	{ "RENAME", "exchange of directories", have_both_dirs, do_exchange },
-	{ "RENAME", "whiteout", have_file, do_whiteout },
-	{ "RENAME", "whiteout over a file in use", have_both, do_whiteout },
+	{ "RENAME", "rename", have_file, do_rename },
+	{ "RENAME", "rename of one of two names", have_links, do_rename },
+	{ "RENAME", "rename to another directory", have_file, do_move },
+	{ "RENAME", "rename of a directory to another", have_dir, do_move },
+	{ "REPLACE", "rename over a file in use", have_both, do_move },
+	{ "REPLACE", "rename of a directory over one", have_both_dirs, do_move },
+	{ "REPLACE", "exchange", have_both, do_exchange },
+	{ "REPLACE", "exchange of directories", have_both_dirs, do_exchange },
+	{ "REPLACE", "whiteout", have_file, do_whiteout },
+	{ "REPLACE", "whiteout over a file in use", have_both, do_whiteout },
 	{ "SETATTR", "chmod, chown", have_file, do_setattr },
 	{ "XATTR", "new xattr", have_file, do_set_value },
 	{ "XATTR", "other value of an xattr", have_value, do_set_value },
@@ -576,7 +581,7 @@ static void test_ordinary_work_is_not_charged_much_more(void **state)
 		u32 most;	/* blocks, for one operation */
 	} loads[] = {
 		{ "create", each_create, 2 }, { "write of 4 KiB", each_write, 2 }, { "chmod", each_chmod, 1 },
-		{ "rename", each_rename, 4 },
+		{ "rename", each_rename, 2 },
 	};
 	struct bed bed;
 	u32 n, i;
