@@ -195,6 +195,16 @@ def test_killed_undo(run, build, damaged, tmp_path):
     assert 3 < number < 79
 
 
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_undo_is_finished_first(run, build, damaged, tmp_path, name):
+    """In the middle of it the volume is neither the old nor the new one."""
+    undo, before = tmp_path / "undo", digest(damaged)
+    run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
+    done = strace(build, f"pwritev:signal=SIG{name}:when=2", "tux3", "undo", undo, damaged)
+    assert done.returncode == 0 and "finished first" in done.stderr, done
+    assert digest(damaged) == before and "put back already" in run("tux3", "undo", undo, damaged).stdout
+
+
 def test_json_of_a_repair_that_ended_with_an_error(run, build, damaged, tmp_path):
     """The last write is the end of the undo file."""
     # Each thread counts its own calls, and how many the one has that writes depends on how far it gets between two of the other.

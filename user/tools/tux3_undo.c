@@ -8,8 +8,10 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "commands.h"
 #include "core/device/device.h"
 #include "user/env/device_file.h"
@@ -21,8 +23,8 @@ const char undo_help[] =
 "tux3 undo UNDOFILE DEVICE|FILE [--json]\n"
 "\n"
 "Puts back what fsck.tux3 --undo UNDOFILE saved, so that each byte of the volume is what it was before\n"
-"the repair.  It must not be mounted, nor have been changed since.  If this is interrupted, the volume\n"
-"cannot be used: do it again.\n"
+"the repair.  It must not be mounted, nor have been changed since.  Ctrl-C does not end it in the middle;\n"
+"if it is killed there, the volume cannot be used: do it again.\n"
 "\n"
 "  -f, --force              though the volume was changed since, or nothing says which it is\n"
 "      --json               the result as JSON\n"
@@ -69,10 +71,31 @@ static int compare(struct undo *undo)
 	return err;
 }
 
+static void on_cancel(int signal)
+{
+	static const char text[] = "\ntux3: what was there is being put back, and that is finished first.\n";
+	ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+
+	(void)ignored;
+}
+
+/* In the middle of it the volume is of no use to anybody. */
+static void finish_first(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(signals); i++)
+		if (signal(signals[i], on_cancel) == SIG_IGN)
+			signal(signals[i], SIG_IGN);
+}
+
 static int put_back(struct undo *undo)
 {
-	int err = undo_file_set_state(undo->file, UNDO_IS_BEGUN);
+	int err;
 
+	finish_first();
+	err = undo_file_set_state(undo->file, UNDO_IS_BEGUN);
 	if (!err)
 		err = device_undo_put_back(undo->dev, undo->file, on_progress, undo);
 	progress_end(&undo->progress);
