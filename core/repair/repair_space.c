@@ -244,20 +244,33 @@ void repair_check_totals(struct repair *repair, bool cut)
 
 /* ---- writing ---- */
 
+/*
+ * A free block for the log.  What it named may not be kept for it: where the log was cut, that comes from a damaged block or
+ * anchor, and a node could be put there.  If there is no other, it is kept.
+ */
+static int log_place(struct repair *repair, u64 other, u64 *place)
+{
+	struct volume *vol = repair->vol;
+	u64 addr;
+	u32 len;
+	int err = balloc_alloc(vol, BALLOC_LOG, 0, 1, 1, &addr, &len);
+
+	if (!err)
+		*place = addr;
+	else if (err == -ENOSPC && *place != other && apply_blocks_valid(vol, *place, 1) &&
+		 !block_set_has(&repair->used, vol, *place))
+		err = 0;
+	return err;
+}
+
 /* The log begins anew, at a place that is free, with numbers that no block of it ever had. */
 static int log_restart(struct repair *repair)
 {
 	struct volume *vol = repair->vol;
-	u64 *place[] = { &vol->log.next_addr, &vol->log.after_addr };
-	unsigned int i;
-	int err = 0;
-	u32 len;
+	int err = log_place(repair, 0, &vol->log.next_addr);
 
-	for (i = 0; i < ARRAY_SIZE(place) && !err; i++) {
-		/* The second one is 0 where the log was cut: the next commit would choose it, but the anchor names both. */
-		if (!apply_blocks_valid(vol, *place[i], 1) || block_set_has(&repair->used, vol, *place[i]))
-			err = balloc_alloc(vol, BALLOC_LOG, 0, 1, 1, place[i], &len);
-	}
+	if (!err)
+		err = log_place(repair, vol->log.next_addr, &vol->log.after_addr);
 	/* Where old, damaged and forged blocks have none: one that is at most LOG_LATER_MAX higher is taken for a later one. */
 	vol->log.next_seq = get_random_u64() >> 2;
 	vol->log.skip = 0;

@@ -483,6 +483,46 @@ static void test_nothing_is_left(void **state)
 	free(copy);
 }
 
+/* ---- a log that is said to go on where it does not ---- */
+
+/* Nothing keeps these blocks for it: nodes that repair writes may want them. */
+static void test_log_goes_on_anywhere(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told;
+	char path[40];
+	u8 *copy = malloc(BYTES), *bytes;
+	u64 addr, leaf = 0;
+	u32 n;
+
+	assert_non_null(copy);
+	bed_make(&bed, BYTES, 4096);
+	for (n = 0; n < 300; n++) {
+		sprintf(path, "/file%u", n);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	bed_close(&bed);
+	bytes = device_memory_bytes(bed.dev);
+	for (n = 0; n < BYTES / 4096; n++)
+		if (le32_to_cpu(((struct disk_node *)(bytes + n * 4096))->magic) == TUX3_NODE_MAGIC)
+			leaf = n;
+	memset(bytes + leaf * 4096, 0, 4096);
+	memcpy(copy, bytes, BYTES);
+	for (addr = 1; addr < leaf + 100; addr++) {
+		memcpy(bytes, copy, BYTES);
+		for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
+			struct disk_anchor *anchor = (void *)(bytes + anchor_slot_offset(BYTES, n));
+
+			anchor->log_addr = cpu_to_le64(addr);
+			anchor->log_after = cpu_to_le64(1ull << 60);
+			anchor_seal(anchor);
+		}
+		repair(&bed, &told);
+	}
+	free(copy);
+	bed.dev->ops->close(bed.dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -496,6 +536,7 @@ int main(void)
 		cmocka_unit_test(test_many_parent_pointers),
 		cmocka_unit_test(test_nothing_is_left),
 		cmocka_unit_test(test_limits_that_are_lost),
+		cmocka_unit_test(test_log_goes_on_anywhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
