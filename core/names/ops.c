@@ -17,15 +17,25 @@
 #include "core/names/ops.h"
 #include "core/names/parent.h"
 
-/* A directory gained or lost entries and subdirectories. */
+static bool time_is_before(const struct tux3_time *a, const struct tux3_time *b)
+{
+	return a->sec != b->sec ? a->sec < b->sec : a->nsec < b->nsec;
+}
+
+/*
+ * A directory gained or lost entries and subdirectories.  If that sets its times back, as after touch with a time to come, what
+ * new files say of it is not enough: they only set it forward.
+ */
 static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries, int subdirs,
 			const struct tux3_time *now)
 {
 	struct tux3_attr *attr;
+	bool back;
 
 	spin_lock(&dir->lock);
-	inode_dirty_locked(op, dir, INODE_DIRTY_LISTING);
 	attr = inode_attr(dir);
+	back = unlikely(time_is_before(now, &attr->mtime) || time_is_before(now, &attr->ctime));
+	inode_dirty_locked(op, dir, INODE_DIRTY_LISTING | (back ? INODE_DIRTY_ATTR : 0));
 	attr->size += entries;
 	WRITE_ONCE(attr->nlink, attr->nlink + subdirs);
 	attr->mtime = attr->ctime = *now;

@@ -464,8 +464,24 @@ static void test_a_directory_that_changed_otherwise(void **state)
 	assert_ok(tux3_setxattr(dir, NULL, "user.a", "b", 1, 0));
 	assert_true(dir_takes_commit(&bed, dir));
 	tux3_node_put(node, 1);
+	/* A new file sets the time back, and an intent does not. */
+	stat.mtime.tv_sec = 1ll << 33;
+	assert_ok(tux3_setattr(dir, NULL, &stat, TUX3_SET_MTIME));
+	assert_true(dir_takes_commit(&bed, dir));
+	node = new_file(&bed, "dir/h", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_true(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	node = new_file(&bed, "dir/i", 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_false(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
 	tux3_node_put(dir, 1);
 	bed_crash(&bed);
+	dir = bed_find(&bed, "dir");
+	assert_ok(tux3_stat_node(dir, &stat));
+	assert_true(stat.mtime.tv_sec < 1ll << 33);
+	tux3_node_put(dir, 1);
 	assert_null(bed_find(&bed, "dir/old"));
 	assert_null(bed_find(&bed, "dir/c"));
 	bed_free(&bed);
