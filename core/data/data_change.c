@@ -59,18 +59,6 @@ static u64 change_cost(const struct data_change *change, u32 blocks)
 	return change->base + space_cost_data(change->inode->vol, blocks, min(blocks, change->new_blocks));
 }
 
-/* What is kept of the price; paid: for so many items of it somebody has paid, and for the paths of so many beside. */
-static u64 settled_cost(const struct data_change *change, u32 newly, u32 paid, u32 beside)
-{
-	u64 cost = change_cost(change, newly);
-
-	if (!paid && !beside)
-		return cost;
-	if (!change->base && !newly)
-		return 0;
-	return cost - space_cost_items(change->inode->vol, paid + beside) + space_cost_beside(beside);
-}
-
 /*
  * A write that goes on where the one before it ended, in one delta, makes a run of dirty blocks longer: its ends, for which the
  * tree's paths are paid, are as many as before.  Up to what one batch may have, for which that is right: see space_cost_data().
@@ -81,6 +69,18 @@ static bool run_goes_on(const struct data_change *change, const struct inode_slo
 
 	return end % DATA_BATCH_MAX && (change->first == end || change->first + 1 == end) &&
 	       last / DATA_BATCH_MAX == end / DATA_BATCH_MAX && !change->edges && !(READ_ONCE(slot->dirty) & INODE_DIRTY_REMAP);
+}
+
+/* What is kept of the price where so many blocks get dirty. */
+static u64 settled_cost(const struct data_change *change, u32 newly)
+{
+	u64 cost = change_cost(change, newly);
+
+	if (!change->paid && !change->beside)
+		return cost;
+	if (!change->base && !newly)
+		return 0;
+	return cost - space_cost_items(change->inode->vol, change->paid + change->beside) + space_cost_beside(change->beside);
 }
 
 /* ---- quotas ---- */
@@ -144,7 +144,7 @@ static int charge_look(struct quota_charge *charge)
 	return got;
 }
 
-int data_change_charge(struct data_change *change, struct delta_op *op)
+static int data_change_charge(struct data_change *change, struct delta_op *op)
 {
 	change->quota = (struct quota_charge){
 		.amount = { .blocks = change->new_blocks + inline_ends(change) + change->holes,
@@ -159,41 +159,88 @@ static void settle_quota(struct data_change *change, struct delta_op *op, u32 ne
 	inode_quota_settle(change->inode, op, &change->quota, newly + inline_ends(change) + change->holes);
 }
 
+/* ---- entering and settling ---- */
+
+/*
+ * Attributes that the delta has changed are paid, and the ends of a run that goes on.  All items of a new file are beside each
+ * other: near full, where paths count, nothing is paid for these.
+ */
+static void look_at_paid(struct data_change *change, u64 delta)
+{
+	const struct inode_slot *slot = &change->inode->slot[delta & 1];
+
+	change->paid = READ_ONCE(slot->dirty) & INODE_DIRTY_ATTR ? 1 : 0;
+	change->beside = 0;
+	if (!change->write)
+		return;
+	if (run_goes_on(change, slot))		/* the file's lock is enough for run_end */
+		change->paid += SPACE_ITEMS_WRITE - 1;
+	else if (space_is_tight(&change->inode->vol->space, delta) && inode_is_new(change->inode, delta))
+		change->beside = SPACE_ITEMS_WRITE - 1;
+}
+
+/* In a tight delta it needs no more room for a moment than it takes: if that is known before, and it is still so inside. */
+static int enter_tight(struct data_change *change, struct delta_op *op)
+{
+	struct volume *vol = change->inode->vol;
+	int err;
+
+	look_at_paid(change, READ_ONCE(vol->delta.front));
+	change->charged = settled_cost(change, change->blocks);
+	err = delta_enter(vol, op, change->charged, change->enter);
+	if (err)
+		return err;
+	look_at_paid(change, op->delta);
+	if (space_price(vol, op->delta, settled_cost(change, change->blocks)) <= space_price(vol, op->delta, change->charged))
+		return 0;
+	delta_refund(op, change->charged, 0);
+	delta_leave(op);
+	change->charged = change->cost;
+	err = delta_enter(vol, op, change->cost, change->enter);
+	if (!err)
+		look_at_paid(change, op->delta);
+	return err;
+}
+
+int data_change_enter(struct data_change *change, struct delta_op *op)
+{
+	struct volume *vol = change->inode->vol;
+	bool quota = READ_ONCE(change->inode->owner);	/* who has limits may be refused inside, and pays all before */
+	int err;
+
+	if (unlikely(change->write && !quota && space_is_tight(&vol->space, READ_ONCE(vol->delta.front))))
+		return enter_tight(change, op);
+	change->charged = change->cost;
+	err = delta_enter(vol, op, change->cost, change->enter);
+	if (unlikely(quota) && !err)
+		err = data_change_charge(change, op);
+	if (!err)
+		look_at_paid(change, op->delta);
+	return err;
+}
+
 void data_change_undone(struct data_change *change, struct delta_op *op)
 {
 	inode_quota_settle(change->inode, op, &change->quota, 0);
-	delta_refund(op, change->cost, 0);
+	delta_refund(op, change->charged, 0);
 	delta_leave(op);
 }
 
-static void change_settle(struct data_change *change, struct delta_op *op, u32 newly, u32 paid, u32 beside)
+void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly)
 {
 	if (unlikely(READ_ONCE(change->inode->owner)))
 		settle_quota(change, op, newly);
 	if (unlikely(change->unwritten))
 		data_paid(op, change->inode, min(newly, change->unwritten));
-	if (newly < change->blocks || paid || beside)
-		delta_refund(op, change->cost, settled_cost(change, newly, paid, beside));
-}
-
-void data_change_settle(struct data_change *change, struct delta_op *op, u32 newly)
-{
-	change_settle(change, op, newly, change->attr_paid, 0);
+	if (newly < change->blocks || change->paid || change->beside)
+		delta_refund(op, change->charged, settled_cost(change, newly));
 }
 
 void data_settle_write(struct data_change *change, struct delta_op *op, u32 newly)
 {
-	struct inode_slot *slot = &change->inode->slot[op->delta & 1];	/* the file's lock is enough for run_end */
-	u32 ends = SPACE_ITEMS_WRITE - 1, paid = 0, beside = 0;
-
-	if (run_goes_on(change, slot))
-		paid = ends;
-	/* All items of a new file are beside each other. */
-	else if (unlikely(space_is_tight(&op->vol->space, op->delta)) && inode_is_new(change->inode, op->delta))
-		beside = ends;
 	if (change->count)
-		slot->run_end = change->first + change->count;
-	change_settle(change, op, newly, change->attr_paid + paid, beside);
+		change->inode->slot[op->delta & 1].run_end = change->first + change->count;
+	data_change_settle(change, op, newly);
 }
 
 /* ---- writes ---- */
@@ -220,6 +267,7 @@ int data_price_write(struct data_change *change, u64 from, u64 to)
 	struct data_count counts;
 	int err;
 
+	change->write = true;
 	change->blocks = change->new_blocks = count + change->edges;
 	change->first = first;
 	change->count = count;
@@ -252,7 +300,7 @@ void data_plan_store(struct data_change *change, struct tux3_inode *inode)
 	change->size = change->new_size = attr.size;
 	change->edges = change->unwritten = change->enter = 0;
 	change->base = change->holes = change->fill_count = 0;
-	change->apart = false;
+	change->apart = change->write = false;
 	plan_edges(change);
 }
 
@@ -285,7 +333,7 @@ void data_settle_store(struct data_change *change, struct delta_op *op, int newl
 		data_change_settle(change, op, newly);
 	} else {
 		inode_quota_settle(change->inode, op, &change->quota, 0);
-		delta_refund(op, change->cost, 0);
+		delta_refund(op, change->charged, 0);
 	}
 }
 

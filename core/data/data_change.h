@@ -112,9 +112,11 @@ struct data_change {
 	u32 blocks;				/* that get dirty */
 	u32 new_blocks, unwritten;		/* of these: need space; are preallocated and were never written */
 	u32 enter;				/* DELTA_... */
-	bool attr_paid;				/* the inode's attributes had been changed in the delta before it was entered */
+	bool write;				/* by the file's host: with its lock, data_price_write() */
+	u32 paid, beside;			/* inside: items that somebody has paid in the delta; of which the path is paid */
 	u64 base;				/* besides those blocks */
 	u64 cost;				/* all */
+	u64 charged;				/* inside: of that, without what is paid */
 	u64 first, count;			/* the blocks that are written to; for changes of hosts */
 	struct quota_charge quota;		/* from data_change_enter() on, if the inode has an owner */
 };
@@ -127,7 +129,7 @@ static inline void data_change_reset(struct data_change *change)
 	change->hole_count = change->fill_count = change->holes = 0;
 	change->edges = change->unwritten = change->enter = 0;
 	change->base = change->count = 0;
-	change->apart = false;
+	change->apart = change->write = false;
 }
 
 static inline void data_change_init(struct data_change *change, struct tux3_inode *inode,
@@ -182,18 +184,8 @@ static inline bool data_change_removes(const struct data_change *change)
 	return change->enter == DELTA_FREES;
 }
 
-int data_change_charge(struct data_change *change, struct delta_op *op);
 /* delta_enter(); -EDQUOT. */
-static inline int data_change_enter(struct data_change *change, struct delta_op *op)
-{
-	int err = delta_enter(change->inode->vol, op, change->cost, change->enter);
-
-	if (unlikely(READ_ONCE(change->inode->owner)) && !err)
-		err = data_change_charge(change, op);
-	if (!err)
-		change->attr_paid = READ_ONCE(change->inode->slot[op->delta & 1].dirty) & INODE_DIRTY_ATTR;
-	return err;
-}
+int data_change_enter(struct data_change *change, struct delta_op *op);
 
 /* Nothing was changed: what was paid comes back, and the delta is left. */
 void data_change_undone(struct data_change *change, struct delta_op *op);

@@ -392,7 +392,7 @@ static int store(struct tux3_node *node, u64 block, char byte, s64 *taken)
 	assert_ok(file_reserve_blocks(&change.reserve, block, 1));
 	assert_ok(data_change_edges(&change.plan, store_edge));
 	assert_ok(data_price_store(&change.plan, block, 1, file_cache_find_dirty(node, block, block + 1, &at, &count)));
-	err = delta_enter(bed.volume->vol, &op, change.plan.cost, change.plan.enter);
+	err = data_change_enter(&change.plan, &op);
 	if (!err) {
 		newly = file_change_dirty_edges(&change, &op);
 		newly += file_cache_dirty(&change.reserve, op.delta, block, 1, ~0ULL, &buffer, &fresh);

@@ -892,8 +892,8 @@ static void test_few_commits_near_full(void **state)
 		u32 times;		/* at most */
 		u32 most;		/* commits for 1,000 of them */
 	} loads[] = {
-		{ "empty files", near_create, 100000, 150 },
-		{ "files with a block", near_create_and_write, 100000, 540 },
+		{ "empty files", near_create, 100000, 140 },
+		{ "files with a block", near_create_and_write, 100000, 430 },
 		{ "renames", near_rename, 500, 700 },
 		{ "chmod and truncate", near_truncate, 500, 450 },
 	};
