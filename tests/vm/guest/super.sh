@@ -155,7 +155,7 @@ group_forced_beside() {
 	DEVICE=/dev/dm-$(dmsetup info -c --noheadings -o minor delayed)
 	SYS=/sys/fs/tux3/${DEVICE##*/}
 	MOUNT_OPTIONS=age=600
-	fresh || { failed "forced beside" "no volume"; return; }
+	fresh || { failed "forced beside" "no volume"; dmsetup remove delayed; return; }
 	rm -f /tmp/stop
 	for n in 1 2; do
 		python3 -c '
