@@ -28,7 +28,8 @@ def test_mkfs_names_what_it_is_about(run, tmp_path):
     (tmp_path / "dangling").symlink_to("nowhere")
     for args, said in ((("dangling", "64M"), "is a symbolic link to something that does not exist"),
                        (("no-folder/x", "64M"), "cannot be made: No such file or directory"),
-                       (("x", "10k"), "too few for a volume"), (("x", "8000000T"), "too large")):
+                       (("x", "10k"), "too few for a volume"),
+                       (("x", "8000000T"), "are too many for a volume with blocks of 4096 bytes")):
         text = sentence(run("mkfs.tux3", *args, status=1, cwd=tmp_path))
         assert f"mkfs.tux3: {args[0]}" in text and said in text, text
         assert os.listdir(tmp_path) == ["dangling"]

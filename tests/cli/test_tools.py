@@ -365,7 +365,7 @@ def test_show_space(run, filled):
     parts = sum(kept[name] for name in ("standing", "keeps", "frees", "slice", "log", "aside", "ordinary")) + 2
     assert kept["free"] - kept["available"] >= parts
     create = next(row for row in rows if row["operation"].startswith("create"))
-    assert create["items"] == 5 and create["blocks"] <= create["blocks_when_full"]
+    assert create["items"] == 4 and create["blocks"] <= create["blocks_when_full"]
 
 
 def test_show_what_is_not_there(run, filled):
