@@ -178,7 +178,7 @@ def test_kill_while_writing(mount, volume, fsck, seed):
                 data = read_file(os.path.join(base, name))
                 if not name.startswith("sync"):
                     assert data == data[:8] * (len(data) // 8), "a mix of two contents"
-        m.unmount()
+        m.unmount(after_kill=True)
         fsck(volume)
 
 
@@ -198,7 +198,7 @@ def test_kill_and_write_on(mount, volume, fsck):
     for i in range(5):
         for f in range(1, 200, 2):
             assert read_file(m / f"round{i}/{f}") == pattern(5000, f)
-    m.unmount()
+    m.unmount(after_kill=True)
     fsck(volume)
 
 

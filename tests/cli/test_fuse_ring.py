@@ -190,7 +190,7 @@ def test_daemon_killed(mount, volume, fsck):
     assert len(failed) == 6 and set(failed) <= expected, failed
     m = mount(volume, "io_uring=on")
     assert read_file(m / "safe") == b"safe"
-    m.unmount()
+    m.unmount(after_kill=True)
     fsck(volume)
 
 
