@@ -4,9 +4,10 @@
  *
  * Done before the log is replayed, on the tree of the anchor: the free maps on the disk are of the same state.  A block that
  * they say is in use, and that nothing leads to, belongs to what is lost; if it holds a leaf of this volume, its items are
- * put back into the tree.  Where a free map is damaged, too, also leaves of older states are found.  So the newest ones come
- * first, and what lies between the first and the last key of a leaf is taken from that leaf only.  Of a leaf that is lost itself
- * nothing is searched for: there was one of it, and others would be older.
+ * put back into the tree.  Where a free map is damaged, too, also leaves of older states are found.  The leaves of one state do not
+ * overlap, and each is written anew when it changes: so one that overlaps a newer one, or what is still in the tree, is older, and
+ * nothing is taken from it.  What was deleted since would come back.  Of a leaf that is lost itself nothing is searched for: there
+ * was one of it, and others would be older.
  *
  * Inner nodes are not searched for: what they say follows from the leaves.
  */
@@ -35,6 +36,7 @@ struct salvage {
 	struct repair_table lost;	/* struct key_range: what was below, if it may be found */
 	struct repair_table found;	/* struct leaf */
 	struct repair_table covered;	/* struct key_range: of leaves that were put back */
+	struct repair_table newer;	/* the same, of all that were found and are newer than the one at hand */
 	u64 items;
 	bool unused;			/* groups are searched of which the maps say that they were never used */
 	u64 in_maps;			/* blocks in use, by the maps */
@@ -115,13 +117,22 @@ static int cut_all(struct salvage *salvage)
 
 /* ---- searching ---- */
 
-/* Is there something between these two of what is lost? */
+/* Does it lie in what is lost?  One that reaches beyond that is of an earlier state. */
 static bool leaf_wanted(const struct salvage *salvage, const struct leaf *leaf)
 {
 	const struct key_range *range = salvage->lost.entries;
 	u64 at = key_ranges_find(&salvage->lost, &leaf->first);
 
-	return at < salvage->lost.count && !node_key_less(&leaf->last, &range[at].first);
+	return at < salvage->lost.count && !node_key_less(&leaf->first, &range[at].first) &&
+	       !node_key_less(&range[at].last, &leaf->last);
+}
+
+static bool leaf_is_old(const struct salvage *salvage, const struct leaf *leaf)
+{
+	const struct key_range *range = salvage->newer.entries;
+	u64 at = key_ranges_find(&salvage->newer, &leaf->first);
+
+	return at < salvage->newer.count && !node_key_less(&leaf->last, &range[at].first);
 }
 
 static int scan_block(struct salvage *salvage, u64 addr, const void *data)
@@ -270,7 +281,8 @@ static int put_leaf(struct salvage *salvage, const struct leaf *leaf, struct dis
 	int err = 0;
 	u32 i;
 
-	if (device_read(vol->dev, leaf->addr, 1, node) || node_check(vol, node, leaf->addr, leaf->birth, 0, why, sizeof(why)))
+	if (leaf_is_old(salvage, leaf) || device_read(vol->dev, leaf->addr, 1, node) ||
+	    node_check(vol, node, leaf->addr, leaf->birth, 0, why, sizeof(why)))
 		return 0;
 	tree_edit_begin(vol);
 	for (i = 0; i < node_count(node) && !err; i++)
@@ -294,12 +306,16 @@ static int put_all(struct salvage *salvage)
 	struct leaf *leaf = salvage->found.entries;
 	void *node = kvmalloc(vol->block_size, GFP_KERNEL);
 	int err = node ? 0 : -ENOMEM;
-	u64 i;
+	u64 i, same = 0;
 
 	if (salvage->found.count)
 		sort(leaf, salvage->found.count, sizeof(*leaf), leaf_newest, NULL);
-	for (i = 0; i < salvage->found.count && !err; i++)
-		err = put_leaf(salvage, &leaf[i], node);
+	for (i = 0; i < salvage->found.count && !err; i++) {
+		for (; same < i && leaf[same].birth > leaf[i].birth && !err; same++)
+			err = key_ranges_add(&salvage->newer, &leaf[same].first, &leaf[same].last);
+		if (!err)
+			err = put_leaf(salvage, &leaf[i], node);
+	}
 	tree_edit_leave(vol);
 	kvfree(node);
 	return err;
@@ -362,5 +378,6 @@ int repair_tree(struct volume_mend *mend, struct volume *vol)
 	kvfree(salvage.lost.entries);
 	kvfree(salvage.found.entries);
 	kvfree(salvage.covered.entries);
+	kvfree(salvage.newer.entries);
 	return err;
 }

@@ -11,6 +11,7 @@
 #include "core/delta/delta.h"
 #include "core/tree/tree_internal.h"
 
+#include <linux/falloc.h>
 #include <string.h>
 
 #define BYTES	(64u << 20)
@@ -388,6 +389,77 @@ static void test_no_earlier_state(void **state)
 	end(&bed);
 }
 
+static const char *deleted_name(char *path, u32 n)
+{
+	sprintf(path, "/dir/a name that is rather long %u", n);
+	return path;
+}
+
+/* All but each seventh name, and block of the file, go little by little. */
+static void delete_most(struct bed *bed)
+{
+	struct tux3_node *node = bed_file(bed, "/file");
+	char path[80];
+	u32 round, n;
+
+	for (round = 0; round < 4; round++) {
+		for (n = 0; n < EXTENTS; n++) {
+			if (n % 7 == 0 || n % 4 != round)
+				continue;
+			assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * n * (u64)BLOCK, BLOCK));
+			assert_ok(tux3_path_unlink(bed->volume, NULL, deleted_name(path, n)));
+		}
+		assert_ok(tux3_sync(bed->volume));
+		assert_ok(delta_commit_unify(tux3_core(bed->volume)));
+	}
+	tux3_node_put(node, 1);
+}
+
+/*
+ * All leaves of the newest state are found, and earlier ones, too.  What these have between the others was deleted since, and
+ * stays so.
+ */
+static void test_nothing_deleted_comes_back(void **state)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	u8 want[BLOCK], zeros[BLOCK] = {}, got[BLOCK];
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *name;
+	struct told told = {};
+	struct volume *vol;
+	char path[80], why[256];
+	u32 n;
+
+	bed_make(&bed, BYTES, BLOCK);
+	make_sparse(&bed, "/file", 2);
+	for (n = 0; n < EXTENTS; n++)
+		tux3_node_put(bed_file(&bed, deleted_name(path, n)), 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	delete_most(&bed);
+	bed_close(&bed);
+	assert_int_equal(volume_open(bed.dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	assert_true(le32_to_cpu(vol->anchor.root_level));
+	memset((u8 *)device_memory_bytes(bed.dev) + le64_to_cpu(vol->anchor.root_addr) * BLOCK, 0x77, BLOCK);
+	assert_ok(volume_close(vol));
+	wipe_maps(&bed);
+	repair(&bed, &told);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	assert_non_null(node);
+	for (n = 0; n < EXTENTS; n++) {
+		name = bed_find(&bed, deleted_name(path, n));
+		assert_int_equal(!name, n % 7 != 0);
+		if (name)
+			tux3_node_put(name, 1);
+		block_bytes(2 * n, want);
+		assert_int_equal(tux3_read(node, got, BLOCK, 2 * n * (u64)BLOCK), BLOCK);
+		assert_memory_equal(got, n % 7 ? zeros : want, BLOCK);
+	}
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* What says which blocks are in use is overwritten, too, with nothing that looks like a map. */
 static void test_leaves_in_groups_without_a_map(void **state)
 {
@@ -429,6 +501,7 @@ int main(void)
 		cmocka_unit_test(test_lost_names_are_told),
 		cmocka_unit_test(test_lost_xattrs_are_told),
 		cmocka_unit_test(test_no_earlier_state),
+		cmocka_unit_test(test_nothing_deleted_comes_back),
 		cmocka_unit_test(test_leaves_in_groups_without_a_map),
 	};
 
