@@ -131,7 +131,11 @@ struct space {
 enum { SPACE_TABLE(X) };
 #undef X
 
-/* Worst-case cost of changing items tree items, and of their records; but for names and values in them. */
+/*
+ * Worst-case cost of changing items tree items, and of their records; but for names and values in them.  On a volume with quotas
+ * it pays for what is counted there, too: the first change of what an inode uses leaves an item, therefore,
+ * whatever else is paid already.
+ */
 static inline u64 space_cost_items(struct volume *vol, u32 items)
 {
 	return (u64)items << SPACE_ITEMS_SHIFT;

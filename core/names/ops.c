@@ -141,6 +141,9 @@ static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, const s
 	/* The entry; attributes and parent pointer of the new one. */
 	beside = inode_is_new(dir, delta) + (dir->slot[delta & 1].run_end == inode->ino ? 2 : 0);
 	paid = attr_paid(delta, dir);
+	/* What its owner uses is counted elsewhere, and paid with an item: what is written to the file later need not pay that. */
+	if (unlikely(inode->owner) && paid + beside == SPACE_ITEMS_CREATE)
+		beside--;
 	return cost - space_cost_items(vol, paid + beside) + space_cost_beside(beside);
 }
 

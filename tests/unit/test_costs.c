@@ -232,11 +232,60 @@ static void test_a_formula_that_gives_too_little_is_found(void **state)
 	}
 }
 
+/* ---- what quotas take ---- */
+
+#define OWNERS 4000u
+
+static void make_of(struct tux3_node *dir, u32 id, const char *name)
+{
+	const struct tux3_cred cred = { .uid = id, .gid = id, .capable = true };
+	struct tux3_node *node;
+
+	assert_ok(tux3_mknod(dir, &cred, name, S_IFREG | 0644, 0, 0, &node));
+	assert_int_equal(tux3_write(node, "some", 4, 0), 4);
+	tux3_node_put(node, 1);
+}
+
+/*
+ * In a tight delta, files in a directory that is new in it take no path: but what their owners use is counted in many leaves, for
+ * which somebody has to pay.
+ */
+static void test_new_files_pay_for_the_quotas_of_their_owners(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .costs = true }, .quota = true };
+	struct tux3_node *dir;
+	char name[20];
+	u32 id;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	messages[0] = 0;
+	env_set_log(keep_messages);
+	for (id = 1; id <= OWNERS; id++) {
+		snprintf(name, sizeof(name), "%u", id);
+		make_of(bed.root, id, name);
+	}
+	assert_ok(delta_commit_unify(core(&bed)));
+	commit_tight(&bed);
+	make_of(bed.root, 1, "more");
+	commit_tight(&bed);
+	assert_ok(tux3_mknod(bed.root, NULL, "dir", S_IFDIR | 0755, 0, 0, &dir));
+	for (id = 1; id <= OWNERS; id += 20) {
+		snprintf(name, sizeof(name), "%u", id);
+		make_of(dir, id, name);
+	}
+	assert_ok(delta_commit(core(&bed)));
+	if (overdrafts(&bed))
+		fail_msg("%s", messages);
+	tux3_node_put(dir, 1);
+	end(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_kept_is_as_much_as_it_takes),
 		cmocka_unit_test(test_a_formula_that_gives_too_little_is_found),
+		cmocka_unit_test(test_new_files_pay_for_the_quotas_of_their_owners),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
