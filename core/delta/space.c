@@ -60,7 +60,7 @@
  *
  * Below zero go three kinds of operations, each only so far that the others still can:
  *
- *	keeps		what changes in place (chmod, rename, a truncate upwards): by the largest of them, and a third
+ *	keeps		what changes in place (chmod, rename, a truncate upwards): by the largest rename, and a third
  *			more, since a rename may make the tree grow a little, so what they took need not all come back
  *	frees		what frees in the end (unlink, truncate ...): by the reserve, so that a full volume can always be
  *			emptied: that has room for the largest of these, too.  Each, once committed and unified, leaves the
@@ -165,6 +165,20 @@ u32 space_cost_extents(u64 cost)
 	return cost_field(cost, SPACE_EXTENTS_SHIFT);
 }
 
+u32 space_value_blocks(struct volume *vol, u32 size)
+{
+	return size > TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(size, vol->block_size) : 0;
+}
+
+/* In the item is the value, or what says where it is. */
+u64 space_cost_xattr(struct volume *vol, u32 len, u32 size)
+{
+	u32 blocks = space_value_blocks(vol, size);
+
+	return blocks + space_cost_items(vol, SPACE_ITEMS_XATTR) +
+	       space_cost_text(len + (blocks ? blocks * sizeof(struct disk_xattr_piece) : size));
+}
+
 static u32 cost_items(struct volume *vol, u64 cost)
 {
 	u32 items = cost_field(cost, SPACE_ITEMS_SHIFT);
@@ -232,13 +246,15 @@ u64 space_full_price(struct volume *vol, u64 cost)
 	return space_tight_price(vol, cost, READ_ONCE(vol->space.full_levels));
 }
 
-/* For operations that keep what there is: a rename, and what some may make the tree grow by. */
+/* For who keeps what there is: a rename, and what some may make the tree grow by; or a new mode with the largest ACL. */
 static u64 space_keeps(struct volume *vol, u32 levels)
 {
 	u64 cost = space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX) + space_cost_items(vol, SPACE_ITEMS_REPLACE / 3) +
 		   space_cost_name(TUX3_NAME_MAX);
+	u64 rename = space_tight_price(vol, cost, levels);
+	u64 mode = space_tight_price(vol, space_cost_xattr(vol, TUX3_NAME_MAX, TUX3_XATTR_SIZE_MAX), levels);
 
-	return space_less(vol, SPACE_CHEAP_KEEPS, space_tight_price(vol, cost, levels));
+	return space_less(vol, SPACE_CHEAP_KEEPS, max(rename, mode));
 }
 
 /* For those that free: a rename over a file. */

@@ -119,7 +119,7 @@ struct space {
 	X(RENAME,	7, 0, 0, 0, "keeps", "rename to a new name; within a directory an item less") \
 	X(REPLACE,	12, 0, 0, 0, "keeps", "exchange, rename with a whiteout; rename over a file: frees") \
 	X(SETATTR,	1, 0, 0, 0, "keeps", "chmod, chown, times, flags") \
-	X(XATTR,	2, 0, 1, 0, "takes", "setxattr, with a block of a large value; removal: frees") \
+	X(XATTR,	2, 0, 1, 0, "takes", "setxattr, with a block of a large value; removal: frees; with a new mode: keeps") \
 	X(WRITE,	3, 1, 1, 0, "takes", "write, store through a mapping, for each block") \
 	X(ALLOCATE,	4, 1, 1, 1, "takes", "fallocate, for each block") \
 	X(WRITE_PAID,	3, 1, 0, 0, "paid", "write to a preallocated block") \
@@ -194,6 +194,9 @@ static inline u64 space_cost_prealloc(struct volume *vol, u64 blocks)
 	       space_cost_items(vol, SPACE_ITEMS_ALLOCATE - SPACE_ITEMS_WRITE);
 }
 
+/* Of an xattr with a name and a value so long, which may have blocks of its own. */
+u64 space_cost_xattr(struct volume *vol, u32 len, u32 size);
+u32 space_value_blocks(struct volume *vol, u32 size);
 /* Blocks of data that it is about; other large payloads count as such. */
 u32 space_cost_extents(u64 cost);
 /* What a cost amounts to in this delta, in blocks; and in a tight one. */

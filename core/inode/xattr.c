@@ -532,10 +532,12 @@ static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s6
 	return 0;
 }
 
-/* inline_bytes: of the value, or of what says where it is. */
-static u64 xattr_cost(struct volume *vol, u32 len, u32 inline_bytes)
+/* How far below zero it may go.  An ACL that goes with a new mode takes the place of one: chmod is not refused. */
+static unsigned int set_enters(struct tux3_inode *inode, const char *name, bool value, size_t size, const u32 *new_mode)
 {
-	return space_cost_items(vol, SPACE_ITEMS_XATTR) + space_cost_text(len + inline_bytes);
+	if (!value)
+		return DELTA_FREES;
+	return new_mode && xattr_get(inode, name, NULL, 0) >= (int)size ? DELTA_KEEPS : 0;
 }
 
 int xattr_set(struct tux3_inode *inode, const char *name, const void *value, size_t size, unsigned int flags,
@@ -543,8 +545,8 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 {
 	struct volume *vol = inode->vol;
 	struct tux3_time now = inode_now(vol);
-	u64 blocks = size > TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(size, vol->block_size) : 0;
-	u64 cost = blocks + xattr_cost(vol, strlen(name), blocks ? blocks * sizeof(struct disk_xattr_piece) : size);
+	u64 cost = space_cost_xattr(vol, strlen(name), value ? size : 0);
+	unsigned int enter;
 	struct quota_charge charge = {};
 	struct xattr_change *change;
 	struct tux3_attr *attr;
@@ -554,7 +556,7 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	int err = set_check(inode, name, value, size, flags);
 
 	if (!err)
-		err = value_more(inode, name, blocks, &charge.amount.blocks, &less);
+		err = value_more(inode, name, space_value_blocks(vol, size), &charge.amount.blocks, &less);
 	if (!err && value)
 		err = set_room(inode, name, size);
 	if (!err && value)
@@ -564,7 +566,8 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	change = change_new(inode, name);
 	if (value)
 		data = value_copy(vol, value, size);
-	err = change && (data || !value) ? inode_quota_enter(inode, &op, cost, value ? 0 : DELTA_FREES, &charge) : -ENOMEM;
+	enter = set_enters(inode, name, value, size, new_mode);
+	err = change && (data || !value) ? inode_quota_enter(inode, &op, cost, enter, &charge) : -ENOMEM;
 	if (err) {
 		kvfree(data);
 		kfree(change);

@@ -838,6 +838,72 @@ static void test_one_block_is_refused_once(void **state)
 	bed_free(&bed);
 }
 
+/* ---- what keeps what there is ---- */
+
+/* An access ACL with so many named users. */
+static void set_acl(struct tux3_node *node, u32 users)
+{
+	static struct {
+		__le32 version;
+		struct {
+			__le16 tag, perm;
+			__le32 id;
+		} entry[TUX3_XATTR_SIZE_MAX / 8 - 1];
+	} acl;
+	u32 n = 0, i;
+
+	acl.version = cpu_to_le32(2);
+#define ENTRY(t, i) do { \
+		acl.entry[n].tag = cpu_to_le16(t); \
+		acl.entry[n].perm = cpu_to_le16(6); \
+		acl.entry[n++].id = cpu_to_le32(i); \
+	} while (0)
+	ENTRY(0x01, ~0u);
+	for (i = 1; i <= users; i++)
+		ENTRY(0x02, i);
+	ENTRY(0x04, ~0u);
+	ENTRY(0x10, ~0u);
+	ENTRY(0x20, ~0u);
+#undef ENTRY
+	assert_ok(tux3_setxattr(node, NULL, "system.posix_acl_access", &acl, 4 + 8 * n, 0));
+}
+
+/* A mode that is changed changes the ACL, too, in place: whatever its size. */
+static void test_the_mode_of_a_file_with_an_acl(void **state)
+{
+	static const u32 users[] = { 1, 27, 28, 500, 1100, 8187 };
+	struct tux3_node *node[ARRAY_SIZE(users)];
+	char path[20];
+	u32 quota, i, n;
+
+	for (quota = 0; quota < 2; quota++) {
+		struct bed bed = { .opts = { .manual = true }, .quota = quota };
+
+		bed_make(&bed, 16 << 20, BLOCK);
+		for (i = 0; i < ARRAY_SIZE(users); i++) {
+			snprintf(path, sizeof(path), "/acl%u", i);
+			node[i] = bed_file(&bed, path);
+			set_acl(node[i], users[i]);
+		}
+		fill(&bed);
+		for (n = 0; n < 200; n++)
+			for (i = 0; i < ARRAY_SIZE(users); i++) {
+				struct tux3_stat stat = { .mode = 0600 | (n + 1) % 8 << 3 };
+				int err = tux3_setattr(node[i], NULL, &stat, TUX3_SET_MODE);
+
+				if (err)
+					fail_msg("%u users, quota %u: round %u: %d", users[i], quota, n, err);
+			}
+		assert_ok(tux3_sync(bed.volume));
+		for (i = 0; i < ARRAY_SIZE(users); i++) {
+			snprintf(path, sizeof(path), "/acl%u", i);
+			tux3_node_put(node[i], 1);
+			assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+		}
+		bed_free(&bed);
+	}
+}
+
 /* ---- how many commits it takes to work on a volume that is nearly full ---- */
 
 static int near_create(struct bed *bed, u32 i)
@@ -1011,6 +1077,7 @@ int main(void)
 		cmocka_unit_test(test_a_refusal_is_remembered),
 		cmocka_unit_test(test_one_block_is_refused_once),
 		cmocka_unit_test(test_room_that_comes_meanwhile_is_found),
+		cmocka_unit_test(test_the_mode_of_a_file_with_an_acl),
 		cmocka_unit_test(test_few_commits_near_full),
 		cmocka_unit_test(test_little_is_kept),
 		cmocka_unit_test(test_less_is_kept_beside_a_large_file),
