@@ -294,7 +294,7 @@ static u64 counter(struct volume *vol, enum tux3_counter which)
 	return (s64)delta_counter(vol, which);
 }
 
-/* Write many times what a delta may hold.  At no time has the front delta more than that, and the last write. */
+/* Write many times what a delta may hold.  At no time has the front delta more than that, the last write, and what CPUs keep. */
 static void write_much(struct bed *bed, struct tux3_node *node, u64 mib)
 {
 	struct volume *vol = tux3_core(bed->volume);
@@ -302,11 +302,11 @@ static void write_much(struct bed *bed, struct tux3_node *node, u64 mib)
 	u64 i;
 
 	for (i = 0; i < mib; i++) {
-		s64 dirty;
+		s64 kept = (s64)num_possible_cpus() * READ_ONCE(vol->delta.bytes_batch), dirty;
 
 		assert_int_equal(tux3_write(node, data, MIB, i % 40 * MIB), MIB);
 		dirty = delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1);
-		assert_true(dirty <= (s64)(2 * PACE_FIRST_BYTES + MIB));
+		assert_true(dirty <= (s64)(2 * PACE_FIRST_BYTES + MIB) + kept);
 	}
 	free(data);
 }
@@ -419,8 +419,12 @@ static void test_names_count(void **state)
 		tux3_node_put(node, 1);
 		most = max(most, delta_changes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1));
 	}
-	/* A file is two changes, and a task that meets the limit may pass it by a few files: DELTA_PASSES. */
-	assert_true(most > 1000 && most <= limit + 2 * (s64)DELTA_PASSES + 8);
+	/*
+	 * A file is two changes, and a task that meets the limit may pass it by a few files: DELTA_PASSES.  And a CPU that we were
+	 * moved from may keep some for itself, which only the sum shows.
+	 */
+	limit += 2 * (s64)DELTA_PASSES + 8 + (s64)num_possible_cpus() * READ_ONCE(vol->delta.changes_batch);
+	assert_true(most > 1000 && most <= limit);
 	slow_free(&bed);
 }
 
