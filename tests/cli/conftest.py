@@ -37,6 +37,13 @@ def wait_until(condition, what, seconds=30):
         time.sleep(0.01)
 
 
+def catches(process, which):
+    """Whether it has a handler for this signal by now."""
+    with open(f"/proc/{process.pid}/status") as f:
+        caught = next(line.split()[1] for line in f if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) & 1 << which - 1)
+
+
 def is_mounted(path):
     with open("/proc/self/mountinfo") as f:
         return any(line.split()[4] == str(path) for line in f)
@@ -83,10 +90,11 @@ class Mount:
         said = self.ended()
         assert not said or after_kill and one_commit_less(said), said
 
-    def kill(self):
-        """As a crash: nothing more reaches the image."""
+    def kill(self, meanwhile=lambda: None):
+        """As a crash: nothing more reaches the image.  meanwhile: before the mount is gone, and with it who would use what is below."""
         self.daemon.send_signal(signal.SIGKILL)
         self.daemon.communicate()
+        meanwhile()
         subprocess.run(["umount", "-l", self.path], check=True)
 
     def cleanup(self):

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from conftest import wait_until
 from posixlib import (FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, fallocate, opened, pattern, read_file, write_file)
 
 
@@ -164,6 +165,7 @@ def test_kill_while_writing(mount, volume, fsck, seed):
         for t in threads:
             t.start()
         time.sleep(1 + 0.37 * seed)
+        wait_until(lambda: log, "an fsync")
         promised = list(log)
         stop.set()
         m.kill()

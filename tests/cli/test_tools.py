@@ -3,12 +3,12 @@
 import json
 import os
 import re
+import resource
 import runpy
 import shutil
 import signal
 import struct
 import subprocess
-import time
 import xml.etree.ElementTree
 
 import pytest
@@ -232,17 +232,23 @@ def test_mkfs_bad_places(run, tmp_path):
     assert small.read_bytes() == bytes(1 << 20)
 
 
+def cpu_seconds():
+    """What programs that have ended took, whoever else the machine worked for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_ten_terabytes(run, tmp_path):
     path = tmp_path / "huge.img"
-    begun = time.monotonic()
+    begun = cpu_seconds()
     run("mkfs.tux3", path, "10T")
-    assert time.monotonic() - begun < 1
+    assert cpu_seconds() - begun < 1
     assert os.stat(path).st_blocks * 512 < 1 << 20
-    begun = time.monotonic()
+    begun = cpu_seconds()
     run("fsck.tux3", path)
     run("tux3", "show", path)
     run("tux3", "stat", path)
-    assert time.monotonic() - begun < 2
+    assert cpu_seconds() - begun < 2
 
 
 # ---- fsck ----
