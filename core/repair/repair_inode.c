@@ -738,8 +738,9 @@ static int mend_attr(struct survey *survey, const struct disk_attr *was)
 		return -ENOMEM;
 	else
 		repair_note(repair, REPAIR_LOST, survey->ino,
-			    "The attributes of inode %llu: owner, permissions, times and how long it was exactly; it has new ones%s%s",
+			    "The attributes of inode %llu: owner, permissions, times%s and how long it was exactly; it has new ones%s%s",
 			    (unsigned long long)survey->ino,
+			    repair_xattrs_lost(repair, survey->ino) ? ", extended attributes if it had any," : "",
 			    file.end_filled ? ", and reading its end is an error" : "", file.text);
 	return repair_set_attr(repair, survey->ino, attr);
 }

@@ -51,6 +51,7 @@ struct repair {
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
 	struct repair_table lost_leaves;	/* struct key_range: of each leaf that is lost; what is found of it is older */
 	struct repair_table lost_keys;	/* the same, and what was below lost inner nodes and in no leaf that was found */
+	bool leaf_missing;		/* some of lost_keys beside lost_leaves was in a leaf, and not only between leaves */
 	struct repair_table lost_names;	/* struct lost_names: directories that count more names than they have */
 	struct repair_table lost_blocks;	/* the same, of extents that could not stay: exactly what was in them */
 	u64 named;			/* a directory that has a name, while only names and pointers are looked at; or 0 */

@@ -290,27 +290,61 @@ static void tell_names(struct repair *repair, const struct lost_names *lost)
 		    (unsigned long long)lost->names);
 }
 
-/* Of the inode with which the leaf began, if what comes before these was in another one. */
-static void tell_xattrs(struct repair *repair, const struct key_range *range)
+/* Of the inode with which the leaf began, if what comes before these was in another one.  *told: the one that was told last. */
+static void tell_xattrs(struct repair *repair, const struct key_range *range, u64 *told)
 {
 	u64 ino = node_key_unpack(&range->first).ino;
 	struct disk_attr attr;
 
-	if (!range_has(range, ino, TUX3_ITEM_XATTR) || repair_get_attr(repair, ino, &attr) ||
+	if (ino == *told || !range_has(range, ino, TUX3_ITEM_XATTR) || repair_get_attr(repair, ino, &attr) ||
 	    !(le32_to_cpu(attr.flags) & TUX3_ATTR_XATTRS))
 		return;
+	*told = ino;
 	repair_note(repair, REPAIR_LOST, ino, "Inode %llu may have had more extended attributes: they were in a tree node that is lost",
 		    (unsigned long long)ino);
 }
 
+bool repair_xattrs_lost(struct repair *repair, u64 ino)
+{
+	struct tree_key from = tree_key(ino, TUX3_ITEM_XATTR, 0);
+	struct node_key first = node_key_pack(&from);
+	const struct key_range *range = repair->lost_keys.entries;
+	u64 at = key_ranges_find(&repair->lost_keys, &first);
+
+	return at < repair->lost_keys.count && range_has(&range[at], ino, TUX3_ITEM_XATTR);
+}
+
+/* Of owners that have nothing, nobody misses them. */
+static void tell_limits(struct repair *repair, const struct key_range *range)
+{
+	static const char *const owners[] = { "users", "groups", "projects" };
+	struct tree_key first = node_key_unpack(&range->first), last = node_key_unpack(&range->last);
+	u64 from, to;
+	u8 type;
+
+	for (type = TUX3_ITEM_QUOTA_USER; type <= TUX3_ITEM_QUOTA_PROJECT; type++) {
+		from = first.ino == TUX3_INO_VOLUME && first.type == type ? first.offset : 0;
+		to = last.ino == TUX3_INO_VOLUME && last.type == type ? min_t(u64, last.offset, U32_MAX) : U32_MAX;
+		if (range_has(range, TUX3_INO_VOLUME, type) && from <= to)
+			repair_note(repair, REPAIR_LOST, 0,
+				    "The limits of %s from %llu to %llu, if they had any: they were in a tree node that is lost",
+				    owners[type - TUX3_ITEM_QUOTA_USER], (unsigned long long)from, (unsigned long long)to);
+	}
+}
+
 void repair_tell_lost(struct repair *repair)
 {
+	const struct repair_table *lost = repair->leaf_missing ? &repair->lost_keys : &repair->lost_leaves;
 	const struct lost_names *names = repair->lost_names.entries;
-	const struct key_range *range = repair->lost_leaves.entries;
-	u64 i;
+	const struct key_range *range = lost->entries;
+	bool quota = repair->vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA;
+	u64 i, told = 0;
 
 	for (i = 0; i < repair->lost_names.count; i++)
 		tell_names(repair, &names[i]);
-	for (i = 0; i < repair->lost_leaves.count; i++)
-		tell_xattrs(repair, &range[i]);
+	for (i = 0; i < lost->count; i++) {
+		tell_xattrs(repair, &range[i], &told);
+		if (quota)
+			tell_limits(repair, &range[i]);
+	}
 }

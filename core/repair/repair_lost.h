@@ -33,7 +33,9 @@ int repair_fill_end(struct repair *repair, struct lost_file *file, u64 block);	/
 
 /* It counts so many names, and has less.  They may come back from parent pointers.  0 or -ENOMEM. */
 int repair_note_names(struct repair *repair, u64 dir, u64 names);
-/* At the end: what is lost besides, of inodes that are there: names that did not come back, extended attributes. */
+/* Were extended attributes of it, if it had any, in a part of the tree that is lost? */
+bool repair_xattrs_lost(struct repair *repair, u64 ino);
+/* At the end: what is lost besides: names that did not come back, extended attributes, limits of quotas. */
 void repair_tell_lost(struct repair *repair);
 
 #endif

@@ -12,6 +12,7 @@
 #include "core/show/show.h"
 #include "core/check/check_internal.h"
 #include "core/repair/repair_internal.h"
+#include "core/repair/repair_lost.h"
 
 #define NAME_TEXT 300u
 
@@ -351,8 +352,8 @@ static int make_directory(struct repair *repair, u64 ino)
 	struct disk_attr attr;
 
 	repair_default_attr(repair, S_IFDIR, &attr);
-	repair_note(repair, REPAIR_LOST, ino, "The attributes of directory %llu: owner, permissions and times; it has new ones",
-		    (unsigned long long)ino);
+	repair_note(repair, REPAIR_LOST, ino, "The attributes of directory %llu: owner, permissions%s and times; it has new ones",
+		    (unsigned long long)ino, repair_xattrs_lost(repair, ino) ? ", extended attributes if it had any," : "");
 	return repair_set_attr(repair, ino, &attr);
 }
 

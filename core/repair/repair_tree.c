@@ -16,6 +16,7 @@
 #include "core/blocks/freemap.h"
 #include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
+#include "core/log/apply.h"
 #include "core/log/replay.h"
 #include "core/repair/repair_internal.h"
 #include "core/repair/key_ranges.h"
@@ -38,6 +39,8 @@ struct salvage {
 	struct repair_table covered;	/* struct key_range: of leaves that were put back */
 	struct repair_table newer;	/* the same, of all that were found and are newer than the one at hand */
 	u64 items;
+	struct block_set odd;		/* blocks that no map and no node explains: in use, but no node, and not in the tree */
+	struct block_set bad;		/* where the nodes are that cannot be used */
 	bool unused;			/* groups are searched of which the maps say that they were never used */
 	u64 in_maps;			/* blocks in use, by the maps */
 };
@@ -52,8 +55,12 @@ static int note_cut(struct salvage *salvage, const struct tree_visit *visit, boo
 {
 	struct node_key low = node_key_pack(&visit->low), high = NODE_KEY_MAX;
 	struct cut *cut = repair_add(&salvage->cuts, sizeof(*cut));
+	u64 twice;
 
 	if (!cut)
+		return -ENOMEM;
+	if (apply_blocks_valid(salvage->repair->vol, visit->addr, 1) &&
+	    block_set_add(&salvage->bad, salvage->repair->vol, visit->addr, 1, &twice))
 		return -ENOMEM;
 	cut->low = low;
 	cut->level = visit->level;
@@ -141,8 +148,11 @@ static int scan_block(struct salvage *salvage, u64 addr, const void *data)
 	struct volume *vol = salvage->repair->vol;
 	char why[NODE_WHY_MAX];
 	struct leaf leaf;
+	u64 twice;
 
-	if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node_check(vol, data, addr, 0, 0, why, sizeof(why)) || !node_count(node))
+	if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node_check(vol, data, addr, 0, 0, why, sizeof(why)))
+		return block_set_add(&salvage->odd, vol, addr, 1, &twice);
+	if (!node_count(node))
 		return 0;
 	leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node) };
 	return leaf_wanted(salvage, &leaf) ? note_leaf(salvage, addr, data) : 0;
@@ -152,6 +162,7 @@ static int scan_run(struct salvage *salvage, u64 addr, u32 count, u8 *data)
 {
 	struct volume *vol = salvage->repair->vol;
 	bool whole = !device_read(vol->dev, addr, count, data);
+	u64 twice;
 	int err = 0;
 	u32 i;
 
@@ -160,6 +171,8 @@ static int scan_run(struct salvage *salvage, u64 addr, u32 count, u8 *data)
 
 		if (whole || !device_read(vol->dev, addr + i, 1, block))
 			err = scan_block(salvage, addr + i, block);
+		else
+			err = block_set_add(&salvage->odd, vol, addr + i, 1, &twice);
 	}
 	return err;
 }
@@ -321,6 +334,27 @@ static int put_all(struct salvage *salvage)
 	return err;
 }
 
+/*
+ * Leaves that are found are all that there were, if each block is explained that was in use: by them, by what they lead to, or as
+ * a node that could not be used.
+ */
+static bool leaf_missing(struct salvage *salvage)
+{
+	struct repair *repair = salvage->repair;
+	struct volume *vol = repair->vol;
+	u64 index, addr, end;
+
+	for (index = 0; index < vol->group_count; index++) {
+		addr = balloc_group_start(vol, index);
+		end = salvage->odd.groups[index] ? addr + group_length(vol, index) : addr;
+		for (; addr < end; addr++)
+			if (block_set_has(&salvage->odd, vol, addr) && !block_set_has(&repair->used, vol, addr) &&
+			    !block_set_has(&salvage->bad, vol, addr))
+				return true;
+	}
+	return false;
+}
+
 /* What was lost and not put back: nobody knows what was there. */
 static int note_lost(struct salvage *salvage)
 {
@@ -357,7 +391,10 @@ static int salvage_run(struct salvage *salvage)
 		err = note_lost(salvage);
 	if (!err)
 		err = repair_count_used(repair);
-	return err ? err : repair_set_maps(repair, false, false);
+	if (err)
+		return err;
+	repair->leaf_missing = leaf_missing(salvage);
+	return repair_set_maps(repair, false, false);
 }
 
 int repair_tree(struct volume_mend *mend, struct volume *vol)
@@ -371,9 +408,15 @@ int repair_tree(struct volume_mend *mend, struct volume *vol)
 	vol->log.replaying = true;	/* nodes need not find room now */
 	err = log_note_groups(vol);
 	if (err != -ENOMEM)
+		err = block_set_init(&salvage.odd, vol);
+	if (!err)
+		err = block_set_init(&salvage.bad, vol);
+	if (!err)
 		err = salvage_run(&salvage);
 	if (!err)
 		repair_check_totals(repair, salvage.cuts.count);
+	block_set_exit(&salvage.odd);
+	block_set_exit(&salvage.bad);
 	kvfree(salvage.cuts.entries);
 	kvfree(salvage.lost.entries);
 	kvfree(salvage.found.entries);

@@ -313,29 +313,76 @@ static void test_lost_names_are_told(void **state)
 	bed.dev->ops->close(bed.dev);
 }
 
-/* Nothing counts them, but that there are some is known. */
-static void test_lost_xattrs_are_told(void **state)
+static void wipe_root(struct bed *bed)
 {
-	struct bed bed = { .opts.manual = true };
-	struct told told = { .word = "extended attributes" };
-	struct leaf_search leaf;
-	struct tux3_node *node;
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct volume *vol;
+	char why[256];
+
+	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	assert_true(le32_to_cpu(vol->anchor.root_level));
+	memset((u8 *)device_memory_bytes(bed->dev) + le64_to_cpu(vol->anchor.root_addr) * BLOCK, 0x77, BLOCK);
+	assert_ok(volume_close(vol));
+}
+
+static u64 make_xattrs(struct bed *bed)
+{
+	struct tux3_node *node = bed_file(bed, "/file");
+	u64 ino = tux3_node_ino(node);
 	char name[40], value[200];
 	u32 n;
 
 	memset(value, 'v', sizeof(value));
-	bed_make(&bed, BYTES, BLOCK);
-	node = bed_file(&bed, "/file");
-	told.ino = tux3_node_ino(node);
 	for (n = 0; n < 60; n++) {
 		sprintf(name, "user.%u", n);
 		assert_ok(tux3_setxattr(node, NULL, name, value, sizeof(value), 0));
 	}
 	tux3_node_put(node, 1);
+	return ino;
+}
+
+/* Nothing counts them, but that there are some is known.  Also if what leads to the leaf is lost with it. */
+static void lose_xattrs(bool leaf, bool root)
+{
+	struct told told = { .word = "extended attributes" };
+	struct bed bed = { .opts.manual = true };
+	struct leaf_search lost;
+
+	bed_make(&bed, BYTES, BLOCK);
+	told.ino = make_xattrs(&bed);
 	bed_close(&bed);
-	leaf = lose_leaf(&bed, told.ino, TUX3_ITEM_XATTR, 1ull << 62);
-	assert_int_equal(leaf.low.ino, told.ino);
-	assert_int_equal(leaf.low.type, TUX3_ITEM_XATTR);
+	if (leaf) {
+		lost = lose_leaf(&bed, told.ino, TUX3_ITEM_XATTR, 1ull << 62);
+		assert_int_equal(lost.low.ino, told.ino);
+		assert_int_equal(lost.low.type, TUX3_ITEM_XATTR);
+	}
+	if (root)
+		wipe_root(&bed);
+	repair(&bed, &told);
+	assert_int_equal(told.words, leaf);
+	bed.dev->ops->close(bed.dev);
+}
+
+static void test_lost_xattrs_are_told(void **state)
+{
+	lose_xattrs(true, false);
+	lose_xattrs(true, true);
+	lose_xattrs(false, true);
+}
+
+/* Of owners that have nothing, nobody misses them. */
+static void test_lost_limits_are_told(void **state)
+{
+	struct bed bed = { .opts.manual = true, .quota = true };
+	struct tux3_quota quota = { .bytes_hard = 1 << 20 };
+	struct told told = { .word = "The limits of users" };
+	u32 n;
+
+	bed_make(&bed, BYTES, BLOCK);
+	for (n = 0; n < 300; n++)
+		assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 1000 + n, &quota, TUX3_QUOTA_BYTES_HARD));
+	bed_close(&bed);
+	lose_leaf(&bed, TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, 1150);
 	repair(&bed, &told);
 	assert_int_equal(told.words, 1);
 	bed.dev->ops->close(bed.dev);
@@ -500,6 +547,7 @@ int main(void)
 		cmocka_unit_test(test_lost_extents_far_apart),
 		cmocka_unit_test(test_lost_names_are_told),
 		cmocka_unit_test(test_lost_xattrs_are_told),
+		cmocka_unit_test(test_lost_limits_are_told),
 		cmocka_unit_test(test_no_earlier_state),
 		cmocka_unit_test(test_nothing_deleted_comes_back),
 		cmocka_unit_test(test_leaves_in_groups_without_a_map),
