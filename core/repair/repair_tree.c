@@ -41,6 +41,7 @@ struct salvage {
 	u64 items;
 	struct block_set odd;		/* blocks that no map and no node explains: in use, but no node, and not in the tree */
 	struct block_set bad;		/* where the nodes are that cannot be used */
+	bool unsure;			/* the map of the group that is searched is lost */
 	bool unused;			/* groups are searched of which the maps say that they were never used */
 	u64 in_maps;			/* blocks in use, by the maps */
 };
@@ -48,6 +49,7 @@ struct salvage {
 struct leaf {
 	u64 addr, birth;
 	struct node_key first, last;
+	bool unsure;		/* no map says that it is in use: it may be of an earlier state */
 };
 
 /* gone: it is a leaf, and its block does not hold it. */
@@ -83,7 +85,7 @@ static int note_leaf(struct salvage *salvage, u64 addr, const struct disk_node *
 
 	if (!leaf)
 		return -ENOMEM;
-	*leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node) };
+	*leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node), salvage->unsure };
 	return 0;
 }
 
@@ -154,7 +156,7 @@ static int scan_block(struct salvage *salvage, u64 addr, const void *data)
 		return block_set_add(&salvage->odd, vol, addr, 1, &twice);
 	if (!node_count(node))
 		return 0;
-	leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node) };
+	leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node), salvage->unsure };
 	return leaf_wanted(salvage, &leaf) ? note_leaf(salvage, addr, data) : 0;
 }
 
@@ -192,6 +194,7 @@ static int scan_bits(struct salvage *salvage, u64 index, u8 *bits, u32 *used)
 	int err = balloc_copy_group(vol, index, bits);
 
 	*used = 0;
+	salvage->unsure = salvage->unused || err == -EIO;
 	if (err == -EIO) {
 		memset(bits, salvage->unused ? 0 : 0xff, vol->group_blocks / 8);
 		return 0;
@@ -286,6 +289,17 @@ static int put_item(struct salvage *salvage, const struct disk_node *node, u32 p
 	return err;
 }
 
+/* What the last unify wrote is of the newest state in any case. */
+static void tell_unsure(struct salvage *salvage, const struct leaf *leaf)
+{
+	u64 first = node_key_unpack(&leaf->first).ino, last = node_key_unpack(&leaf->last).ino;
+
+	if (leaf->unsure && leaf->birth < le64_to_cpu(salvage->repair->vol->anchor.delta))
+		repair_note(salvage->repair, REPAIR_LOST, first == last ? first : 0,
+			    "Inodes %llu to %llu may be as they were at delta %llu: what tells if they were changed later is lost",
+			    (unsigned long long)first, (unsigned long long)last, (unsigned long long)leaf->birth);
+}
+
 static int put_leaf(struct salvage *salvage, const struct leaf *leaf, struct disk_node *node)
 {
 	struct volume *vol = salvage->repair->vol;
@@ -309,6 +323,7 @@ static int put_leaf(struct salvage *salvage, const struct leaf *leaf, struct dis
 			    "The leaf at block %llu, of delta %llu, was put back into the tree: %llu items",
 			    (unsigned long long)leaf->addr, (unsigned long long)leaf->birth,
 				(unsigned long long)(salvage->items - before));
+		tell_unsure(salvage, leaf);
 	}
 	return err;
 }
