@@ -16,6 +16,7 @@ import dbench
 import vm_machine
 import vm_page
 from vm_common import Group, plan
+from vm_nearfull import GoalOfWork
 from vm_rows import Goal, Rows, latency_table, table_of
 
 DBENCH_OUTPUT = """dbench version 4.00 - Copyright Andrew Tridgell 1999-2004
@@ -155,6 +156,25 @@ def test_goal(samples, factor, at_least, met):
 
 def test_goal_of_group_that_was_not_measured():
     assert Goal("other", "", "tmpfs", 1, True).judge(rows_of({"tux3": [1], "tmpfs": [1]}))[1] is None
+
+
+@pytest.mark.parametrize("tux3, peer, says, met", [
+    # Seconds, commands refused, KiB written, of each round.
+    ([(2, 0, 100)] * 2, [(1, 0, 100)] * 2, "measured 2.00 x", False),
+    ([(2, 0, 100)] * 2, [(1, 1, 90)] * 2, "was refused before", None),
+    ([(2, 0, 100), (1, 0, 100)], [(1, 1, 10), (1, 0, 100)], "measured 1.00 x (1.00 beside 1.00 s); 1 rounds without", True),
+    ([(2, 1, 100)], [(1, 1, 10)], "was refused before", None),
+    ([(2, 1, 100)], [(1, 1, 90)], "measured 2.00 x", False),
+    ([(2, 1, 100)], [(1, 0, 10)], "measured 2.00 x", False),
+])
+def test_goal_beside_who_did_the_work(tux3, peer, says, met):
+    rows = Rows()
+    for who, rounds in (("tux3", tux3), ("btrfs", peer)):
+        for number, (seconds, refused, written) in enumerate(rounds):
+            rows.add(Group("g", ""), who, number, [("and sync", "s", "lower", seconds), ("refused", "commands", "lower", refused),
+                                                   ("written", "KiB in all", "lower", written)])
+    text, judged = GoalOfWork("g", "and sync", "btrfs").judge(rows)
+    assert judged is met and says in text
 
 
 def test_table():
