@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, catches, wait_until
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 import golden  # noqa: E402
@@ -196,6 +197,7 @@ def test_state(build, run, filled, tmp_path):
     begun = time.monotonic()
     scrub = subprocess.Popen([build / "tux3", "scrub", filled.path, "--rate", "2M", "--state", state, "--json"],
                              stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: catches(scrub, signal.SIGINT), "its handler of signals")
     time.sleep(1.5)
     # A pause, as by the terminal.
     scrub.send_signal(signal.SIGSTOP)
@@ -217,10 +219,27 @@ def test_state(build, run, filled, tmp_path):
     assert "is not what" in run("tux3", "scrub", filled.path, "--state", state, status=8).stderr
 
 
+def test_interrupted_while_it_reads(build, filled):
+    """It ends then, and does not wait first until the rate allows for what it has read."""
+    if not shutil.which("strace"):
+        pytest.skip("no strace here")
+    filled.unmount()
+    ends = set()
+    for number in range(8, 24):
+        done = subprocess.run(["strace", "-o", os.devnull, "-e", f"inject=pread64:signal=TERM:when={number}", build / "tux3", "scrub",
+                               filled.image, "--rate", "1"], capture_output=True, text=True, timeout=60)
+        if "strace: " in done.stderr:
+            pytest.skip("strace may not trace here")
+        ends.add(done.returncode)
+    # Before it catches signals; after that; and where there are no more reads.
+    assert 32 in ends and ends <= {-signal.SIGTERM, 32}, ends
+
+
 def test_state_of_another(run, mkfs, tmp_path, build):
     one, two, state = mkfs("64M"), mkfs("64M"), tmp_path / "state"
     # At a rate that it cannot end with.
     scrub = subprocess.Popen([build / "tux3", "scrub", one, "--rate", "1", "--state", state])
+    wait_until(lambda: scrub.poll() is not None or catches(scrub, signal.SIGTERM), "its handler of signals")
     time.sleep(0.5)
     scrub.send_signal(signal.SIGTERM)
     assert scrub.wait(30) in (0, 32)
@@ -241,7 +260,8 @@ def test_refused(run, tmp_path, filled):
 
 def test_unmount(build, filled):
     """A scrub keeps the volume mounted, and lets go of it when it is interrupted."""
-    scrub = subprocess.Popen([build / "tux3", "scrub", filled.path, "--rate", "100K"], stdout=subprocess.DEVNULL)
+    scrub = subprocess.Popen([build / "tux3", "scrub", filled.path, "--rate", "1K"], stdout=subprocess.DEVNULL)
+    wait_until(lambda: catches(scrub, signal.SIGINT), "its handler of signals")
     time.sleep(0.5)
     assert scrub.poll() is None
     assert subprocess.run(["umount", filled.path], capture_output=True).returncode != 0

@@ -46,7 +46,6 @@ const char scrub_help[] =
 #define PORTION_BYTES	(8u << 20)
 #define PORTION_LEAST	(64u << 10)
 #define SAVE_EVERY_NS	10000000000ull
-#define NS_PER_S	1000000000ull
 
 /* What is kept in the state file. */
 struct totals {
@@ -415,20 +414,6 @@ static void add_portion(struct run *run)
 	totals->problems += scrub->problem_count;
 }
 
-/* Until as much time has passed as what was read takes at the rate. */
-static void keep_rate(const struct run *run)
-{
-	u64 passed = ktime_get_ns() - run->started_ns;
-	u64 wanted = (double)(run->totals.bytes_read - run->started_bytes) * NS_PER_S / run->rate;
-	struct timespec pause;
-
-	if (wanted <= passed)
-		return;
-	pause.tv_sec = (wanted - passed) / NS_PER_S;
-	pause.tv_nsec = (wanted - passed) % NS_PER_S;
-	nanosleep(&pause, NULL);		/* a signal ends it */
-}
-
 static u64 portion_bytes(const struct run *run)
 {
 	return run->rate ? clamp_t(u64, run->rate / 8, PORTION_LEAST, PORTION_BYTES) : PORTION_BYTES;
@@ -459,7 +444,7 @@ static int scrub_all(struct run *run, bool *over)
 		if (ktime_get_ns() - run->saved_ns > SAVE_EVERY_NS && save_state(run))
 			return EXIT_OPERATION;
 		if (run->rate && !*over)
-			keep_rate(run);
+			scrub_keep_rate(run->rate, run->totals.bytes_read - run->started_bytes, run->started_ns, &interrupted);
 	}
 	progress_end(&run->progress);
 	return interrupted && !*over ? EXIT_CANCELED : 0;

@@ -23,4 +23,7 @@ struct scrub_check {
 /* 0; EXIT_OPERATION, and it was said why; EXIT_CANCELED. */
 int scrub_check(struct scrub_check *check);
 
+/* Wait until as much time has passed as so many bytes take at the rate (bytes in a second; 0: none), or *stop is set. */
+void scrub_keep_rate(u64 rate, u64 bytes, u64 started_ns, const volatile int *stop);
+
 #endif

@@ -72,15 +72,21 @@ static int ask(void *ctx, struct tux3_ioc_hold *hold)
 	return ioctl(check->fd, TUX3_IOC_HOLD, hold) ? -errno : 0;
 }
 
-static void pause_for_rate(struct scrub_check *check)
-{
-	u64 passed = ktime_get_ns() - check->started_ns;
-	u64 wanted = check->rate ? (double)atomic64_read(&check->dev->read_bytes) * NS_PER_S / check->rate : 0;
-	u64 pause = wanted > passed ? wanted - passed : 0;
-	struct timespec time = { pause / NS_PER_S, pause % NS_PER_S };
+#define RATE_LOOK_NS	(NS_PER_S / 4)	/* a signal that comes just before it sleeps does not end the sleep */
 
-	if (pause)
-		nanosleep(&time, NULL);		/* a signal ends it */
+void scrub_keep_rate(u64 rate, u64 bytes, u64 started_ns, const volatile int *stop)
+{
+	u64 wanted = rate ? (double)bytes * NS_PER_S / rate : 0;
+
+	while (!*stop) {
+		u64 passed = ktime_get_ns() - started_ns;
+		struct timespec pause = { };
+
+		if (wanted <= passed)
+			return;
+		pause.tv_nsec = min_t(u64, wanted - passed, RATE_LOOK_NS);
+		nanosleep(&pause, NULL);		/* a signal ends it */
+	}
 }
 
 static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
@@ -93,7 +99,7 @@ static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 	};
 	struct scrub_check *check = ctx;
 
-	pause_for_rate(check);
+	scrub_keep_rate(check->rate, atomic64_read(&check->dev->read_bytes), check->started_ns, check->held.stop);
 	progress_tell(check->progress, names[pass], done, total);
 }
 
