@@ -22,6 +22,7 @@
 #include "core/repair/key_ranges.h"
 
 #define SCAN_BLOCKS 128u
+#define SLOTS_BOTH  3u
 
 /* ---- cutting off ---- */
 
@@ -186,13 +187,35 @@ static bool scan_candidate(struct salvage *salvage, u64 addr, const u8 *bits, u3
 	       !block_set_has(&salvage->repair->used, salvage->repair->vol, addr);
 }
 
-/* The map of a group as it is on the disk, or all bits if nobody knows; *used: what of its blocks is in use, by that. */
-static int scan_bits(struct salvage *salvage, u64 index, u8 *bits, u32 *used)
+/*
+ * Is one of the two slots of a group damaged?  Where the log says that it was about to be written it is taken for one that was cut
+ * off, and the other one counts; but that may be of an earlier state.  slots: SCAN_BLOCKS blocks.
+ */
+static bool map_doubtful(struct salvage *salvage, u64 index, u8 *slots)
+{
+	struct volume *vol = salvage->repair->vol;
+	char why[160];
+	u32 bad, n;
+
+	for (n = 0, bad = 0; n < 2; n++)
+		if (device_read(vol->dev, balloc_slot_addr(vol, index, n), 1, slots + ((size_t)n << vol->block_shift)))
+			bad |= 1u << n;
+	bad |= balloc_slots_bad(vol, index, SLOTS_BOTH & ~bad, slots, why, sizeof(why));
+	return bad && bad != SLOTS_BOTH;
+}
+
+/*
+ * The map of a group as it is on the disk, or all bits if nobody knows; *used: what of its blocks is in use, by that.  slots: room
+ * for them.
+ */
+static int scan_bits(struct salvage *salvage, u64 index, u8 *bits, u32 *used, u8 *slots)
 {
 	struct volume *vol = salvage->repair->vol;
 	u32 length = group_length(vol, index), i;
 	int err = balloc_copy_group(vol, index, bits);
 
+	if (!err && group_fixed_blocks(vol, index, 0, length) < length && map_doubtful(salvage, index, slots))
+		err = -EIO;
 	*used = 0;
 	salvage->unsure = salvage->unused || err == -EIO;
 	if (err == -EIO) {
@@ -214,7 +237,7 @@ static int scan_group(struct salvage *salvage, u64 index, u8 *bits, u8 *data)
 	struct volume *vol = salvage->repair->vol;
 	u64 start = balloc_group_start(vol, index);
 	u32 length = group_length(vol, index), from = 0, run, used;
-	int err = scan_bits(salvage, index, bits, &used);
+	int err = scan_bits(salvage, index, bits, &used, data);
 
 	salvage->in_maps += used;
 	while (from < length && !err) {
