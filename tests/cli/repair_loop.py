@@ -23,6 +23,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import stat
 import subprocess
@@ -414,8 +415,13 @@ def check_clean(image, what, data_damaged):
 
 
 def lost_of(repair):
-    """Inodes of which something is lost, as fsck.tux3 --json tells."""
-    return {note["inode"] for note in json.loads(repair.stdout)["notes"] if note["kind"] == "lost"}
+    """Inodes of which something is lost, or that may be of an earlier state, as fsck.tux3 --json tells."""
+    notes = [note for note in json.loads(repair.stdout)["notes"] if note["kind"] == "lost"]
+    lost = {note["inode"] for note in notes}
+    for note in notes:
+        if earlier := re.match(r"Inodes (\d+) to (\d+) may be as they were", note["text"]):
+            lost.update(range(int(earlier[1]), int(earlier[2]) + 1))
+    return lost
 
 
 def compare(found, base, done, lost):
