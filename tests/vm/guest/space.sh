@@ -20,6 +20,8 @@ full() {
 	fresh || { failed fresh "no volume"; summary; }
 	for round in 1 2 3; do
 		fallocate -l 16M "$MNT/promised"
+		# Its ACL has blocks of its own, and changes with its mode.
+		touch "$MNT/shared" && seq 8000 | sed 's/.*/u:&:r/' | setfacl -M - "$MNT/shared"
 		files=$(fill $((round * 700000)) big) && ok "round $round: full after $files files" ||
 			failed "round $round" "it is not full: $files"
 		check "round $round: what is there is there" bash -c "cat $MNT/big* | cksum"
@@ -29,6 +31,8 @@ full() {
 			 grep -q 'No space left' /tmp/error"
 		check "round $round: a rename in a full volume" mv "$MNT/big1" "$MNT/renamed"
 		check "round $round: chmod in a full volume" chmod 600 "$MNT/renamed"
+		check "round $round: chmod of a file with a large ACL" bash -c \
+			"for n in {1..100}; do chmod \$((600 + n % 2 * 40)) $MNT/shared || exit 1; done; [ \$(getfacl -c $MNT/shared | wc -l) -gt 8000 ]"
 		check "round $round: what was preallocated can be written" python3 -c "import os
 fd = os.open('$MNT/promised', os.O_RDWR)
 for n in range(4096):
