@@ -22,7 +22,6 @@
 #include "core/repair/key_ranges.h"
 
 #define SCAN_BLOCKS 128u
-#define SLOTS_BOTH  3u
 
 /* ---- cutting off ---- */
 
@@ -128,13 +127,13 @@ static int cut_all(struct salvage *salvage)
 /* ---- searching ---- */
 
 /* Does it lie in what is lost?  One that reaches beyond that is of an earlier state. */
-static bool leaf_wanted(const struct salvage *salvage, const struct leaf *leaf)
+static bool leaf_wanted(const struct salvage *salvage, const struct disk_node *node)
 {
+	struct node_key first = node_first_key(node), last = node_last_key(node);
 	const struct key_range *range = salvage->lost.entries;
-	u64 at = key_ranges_find(&salvage->lost, &leaf->first);
+	u64 at = key_ranges_find(&salvage->lost, &first);
 
-	return at < salvage->lost.count && !node_key_less(&leaf->first, &range[at].first) &&
-	       !node_key_less(&range[at].last, &leaf->last);
+	return at < salvage->lost.count && !node_key_less(&first, &range[at].first) && !node_key_less(&range[at].last, &last);
 }
 
 static bool leaf_is_old(const struct salvage *salvage, const struct leaf *leaf)
@@ -150,15 +149,11 @@ static int scan_block(struct salvage *salvage, u64 addr, const void *data)
 	const struct disk_node *node = data;
 	struct volume *vol = salvage->repair->vol;
 	char why[NODE_WHY_MAX];
-	struct leaf leaf;
 	u64 twice;
 
 	if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node_check(vol, data, addr, 0, 0, why, sizeof(why)))
 		return block_set_add(&salvage->odd, vol, addr, 1, &twice);
-	if (!node_count(node))
-		return 0;
-	leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node), salvage->unsure };
-	return leaf_wanted(salvage, &leaf) ? note_leaf(salvage, addr, data) : 0;
+	return node_count(node) && leaf_wanted(salvage, node) ? note_leaf(salvage, addr, node) : 0;
 }
 
 static int scan_run(struct salvage *salvage, u64 addr, u32 count, u8 *data)
@@ -188,20 +183,22 @@ static bool scan_candidate(struct salvage *salvage, u64 addr, const u8 *bits, u3
 }
 
 /*
- * Is one of the two slots of a group damaged?  Where the log says that it was about to be written it is taken for one that was cut
- * off, and the other one counts; but that may be of an earlier state.  slots: SCAN_BLOCKS blocks.
+ * Is the map of a group, which is in memory, perhaps of an earlier state?  Where the log says that it was about to be written,
+ * a slot that is damaged is taken for one that was cut off, and the other one counts; it may as well have been the newest.
+ * slots: room for both.  -EIO: so it is.
  */
-static bool map_doubtful(struct salvage *salvage, u64 index, u8 *slots)
+static int map_doubt(struct salvage *salvage, u64 index, u8 *slots)
 {
 	struct volume *vol = salvage->repair->vol;
 	char why[160];
-	u32 bad, n;
+	u32 counts, other;
+	int err = balloc_slots_whole(vol, index, &counts);
 
-	for (n = 0, bad = 0; n < 2; n++)
-		if (device_read(vol->dev, balloc_slot_addr(vol, index, n), 1, slots + ((size_t)n << vol->block_shift)))
-			bad |= 1u << n;
-	bad |= balloc_slots_bad(vol, index, SLOTS_BOTH & ~bad, slots, why, sizeof(why));
-	return bad && bad != SLOTS_BOTH;
+	if (err || !is_power_of_2(counts))
+		return err;
+	other = counts == 1;
+	err = device_read(vol->dev, balloc_slot_addr(vol, index, other), 1, slots + ((size_t)other << vol->block_shift));
+	return err || balloc_slots_bad(vol, index, 1u << other, slots, why, sizeof(why)) ? -EIO : 0;
 }
 
 /*
@@ -214,8 +211,8 @@ static int scan_bits(struct salvage *salvage, u64 index, u8 *bits, u32 *used, u8
 	u32 length = group_length(vol, index), i;
 	int err = balloc_copy_group(vol, index, bits);
 
-	if (!err && group_fixed_blocks(vol, index, 0, length) < length && map_doubtful(salvage, index, slots))
-		err = -EIO;
+	if (!err)
+		err = map_doubt(salvage, index, slots);
 	*used = 0;
 	salvage->unsure = salvage->unused || err == -EIO;
 	if (err == -EIO) {
