@@ -316,10 +316,9 @@ int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx)
 static u32 entry_room(struct volume *vol, u32 name_len, u64 size)
 {
 	u32 head = sizeof(struct disk_xattr) + name_len;
+	u32 blocks = space_value_blocks(vol, size);
 
-	if (size <= TUX3_XATTR_INLINE_MAX)
-		return head + size;
-	return head + DIV_ROUND_UP(size, vol->block_size) * sizeof(struct disk_xattr_piece);
+	return head + (blocks ? blocks * sizeof(struct disk_xattr_piece) : size);
 }
 
 /* Whatever the tree has of this change while a delta is applied; xattr_mutex held. */
@@ -526,7 +525,7 @@ static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s6
 	old = xattr_get(inode, name, NULL, 0);
 	if (old < 0 && old != -ENODATA)
 		return old;
-	*more = blocks - (old > (int)TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(old, vol->block_size) : 0);
+	*more = (s64)blocks - space_value_blocks(vol, max(old, 0));
 	*less = *more < 0;
 	*more = max_t(s64, *more, 0);
 	return 0;
@@ -594,7 +593,7 @@ static int pieces_write(struct tux3_inode *inode, const struct xattr_value *valu
 			u8 *count, struct io_wait *wait)
 {
 	struct volume *vol = inode->vol;
-	u32 left = DIV_ROUND_UP(value->size, vol->block_size), run;
+	u32 left = space_value_blocks(vol, value->size), run;
 	const u8 *data = value->data;
 	u64 addr;
 	int err;
