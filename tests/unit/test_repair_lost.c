@@ -125,6 +125,18 @@ static struct leaf_search lose_leaf(struct bed *bed, u64 ino, u8 type, u64 offse
 	return search;
 }
 
+static void wipe_root(struct bed *bed)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct volume *vol;
+	char why[256];
+
+	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	assert_true(le32_to_cpu(vol->anchor.root_level));
+	memset((u8 *)device_memory_bytes(bed->dev) + le64_to_cpu(vol->anchor.root_addr) * BLOCK, 0x77, BLOCK);
+	assert_ok(volume_close(vol));
+}
+
 /* ---- a file with holes ---- */
 
 static void block_bytes(u64 block, u8 *data)
@@ -215,20 +227,14 @@ static void lose_extents(u64 step)
 /* If only an inner node is lost all leaves are found, and holes between them are holes. */
 static void test_holes_between_leaves_that_were_found(void **state)
 {
-	struct volume_options opts = { .read_only = true, .no_recovery = true };
 	struct bed bed = { .opts.manual = true };
 	struct tux3_node *node;
 	struct told told = {};
-	struct volume *vol;
-	char why[256];
 
 	bed_make(&bed, BYTES, BLOCK);
 	told.ino = make_sparse(&bed, "/file", 3);
 	bed_close(&bed);
-	assert_int_equal(volume_open(bed.dev, NULL, &opts, &vol, why, sizeof(why)), 0);
-	assert_true(le32_to_cpu(vol->anchor.root_level));
-	memset((u8 *)device_memory_bytes(bed.dev) + le64_to_cpu(vol->anchor.root_addr) * BLOCK, 0x77, BLOCK);
-	assert_ok(volume_close(vol));
+	wipe_root(&bed);
 	repair(&bed, &told);
 	assert_int_equal(told.lost, 0);
 	bed_open(&bed);
@@ -339,18 +345,6 @@ static void test_lost_names_are_told(void **state)
 	repair(&bed, &told);
 	assert_int_equal(told.words, 1);
 	bed.dev->ops->close(bed.dev);
-}
-
-static void wipe_root(struct bed *bed)
-{
-	struct volume_options opts = { .read_only = true, .no_recovery = true };
-	struct volume *vol;
-	char why[256];
-
-	assert_int_equal(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)), 0);
-	assert_true(le32_to_cpu(vol->anchor.root_level));
-	memset((u8 *)device_memory_bytes(bed->dev) + le64_to_cpu(vol->anchor.root_addr) * BLOCK, 0x77, BLOCK);
-	assert_ok(volume_close(vol));
 }
 
 static u64 make_xattrs(struct bed *bed)
@@ -479,21 +473,12 @@ static void test_earlier_states_are_told(void **state)
 {
 	struct told told = { .word = "may be as they were" };
 	struct bed bed = { .opts.manual = true };
-	struct tux3_node *node;
-	char got[10];
 
 	lose_newest_state(&bed);
 	wipe_root(&bed);
 	repair(&bed, &told);
-	bed_open(&bed);
-	node = bed_find(&bed, "/file");
-	if (node) {
-		if (tux3_read(node, got, 3, 0) == 3 && memcmp(got, "new", 3))
-			assert_true(told.words);
-		tux3_node_put(node, 1);
-	}
 	assert_true(told.words);
-	end(&bed);
+	bed.dev->ops->close(bed.dev);
 }
 
 /* The map that counts is gone, and the log excuses it: then the other one is read, as of some unify before. */
