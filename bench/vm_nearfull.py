@@ -8,12 +8,11 @@ Told: the time with and without a sync at the end, and which commands were refus
 way as bench/run dbench, which see.
 """
 import tarfile
-from types import SimpleNamespace
 
 from common import c_program
 from vm_common import DISK_FILESYSTEMS, Group, add_options as add_common_options, measure
 from vm_dbench import prepare_tree
-from vm_rows import Goal, Rows
+from vm_rows import Goal
 
 TITLE = "A volume that gets full: the Tux3 kernel module beside ext4, xfs and btrfs"
 VOLUME = 1 << 30
@@ -49,13 +48,7 @@ class GoalOfWork(Goal):
             return super().judge(rows)
         if all(n in early for n in figure.rounds.get(self.peer, {})):
             return f"{self.title}: {self.part}: {self.peer} was refused before it had done as much", None
-        kept = Rows()
-        group = SimpleNamespace(title=self.title)
-        for who in ("tux3", self.peer):
-            for n, value in figure.rounds.get(who, {}).items():
-                if n not in early:
-                    kept.add(group, who, n, [(self.part, figure.unit, figure.better, value)])
-        text, met = super().judge(kept)
+        text, met = self.judge_figure(figure.without(early))
         return f"{text}; {len(early)} rounds without, in which {self.peer} was refused", met
 
 

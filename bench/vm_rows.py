@@ -21,6 +21,15 @@ class Figure(Row):
         self.add(who, value)
         self.rounds.setdefault(who, {})[number] = value
 
+    def without(self, rounds):
+        """The same, of the other rounds."""
+        rest = Figure(self.title, self.part, self.unit, self.better)
+        for who, values in self.rounds.items():
+            for number, value in values.items():
+                if number not in rounds:
+                    rest.add_in_round(who, number, value)
+        return rest
+
     def ratios(self, who, other):
         """who / other in each round that has both."""
         mine, theirs = self.rounds.get(who, {}), self.rounds.get(other, {})
@@ -77,9 +86,11 @@ class Goal:
 
     def judge(self, rows):
         """(sentence, met): met is None if it was not measured."""
+        return self.judge_figure(rows.get(self.title, self.part))
+
+    def judge_figure(self, figure):
         name = ": ".join(filter(None, (self.title, self.part)))
         text = f"{name}: at {'least' if self.at_least else 'most'} {self.factor:g} x {self.peer}"
-        figure = rows.get(self.title, self.part)
         ratios = figure.ratios("tux3", self.peer) if figure else []
         if not ratios:
             return text, None
