@@ -27,6 +27,7 @@ if [ ! -x "$programs/bin/pjdfstest" ]; then
 	fi
 	cargo install --quiet --root "$programs" "fsx@$FSX" && cargo install --quiet --root "$programs" "pjdfstest@$PJDFSTEST" || exit 1
 fi
+echo "fsx's operations again: tests/conformance.sh $where $seed"
 # In build, which the machine sees.
 mkdir -p build/conformance && cp "$programs"/bin/* build/conformance || exit 1
 

@@ -99,7 +99,6 @@ fsx() {	# FOLDER SEED OPTIONS
 conformance() {	# FOLDER SEED OPTIONS...
 	local folder=$1 seed=$2 options
 	shift 2
-	echo "fsx: seeds from $seed"
 	if volume "$1"; then
 		pjdfstest "$folder"
 		check "clean after pjdfstest" unmounted
