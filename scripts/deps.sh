@@ -14,7 +14,7 @@ RUN=(gcc libc6-dev make binutils pkg-config fuse3 libfuse3-dev liburing-dev libb
 # vm/fetch unpacks it into the cache.
 # The rest: tests.
 TEST=(libcmocka-dev python3 python3-pytest acl attr git graphviz mount util-linux procps
-      dbench fsmark fuse2fs e2fsprogs python3-matplotlib gcc-12 libelf-dev xz-utils zstd dpkg)
+      dbench fsmark fuse2fs e2fsprogs python3-matplotlib gcc-12 libelf-dev xz-utils zstd dpkg strace)
 BENCH=(xfsprogs btrfs-progs)
 
 wanted=("${RUN[@]}")
