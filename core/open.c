@@ -10,6 +10,7 @@
 #include "core/format/label.h"
 #include "core/blocks/balloc.h"
 #include "core/blocks/trim.h"
+#include "core/blocks/block_reads.h"
 #include "core/tree/tree.h"
 #include "core/quota/quota.h"
 #include "core/log/apply.h"
@@ -190,6 +191,8 @@ static int volume_init_parts(struct volume *vol)
 	if (!err)
 		err = delta_init(vol);
 	if (!err)
+		err = block_reads_init(&vol->reads);
+	if (!err)
 		err = intent_init(vol);
 	unify_init(vol);
 	trim_init(vol);
@@ -206,6 +209,8 @@ void volume_release(struct volume *vol)
 		intent_exit(vol);
 		delta_exit(vol);
 	}
+	if (vol->reads.cpu)
+		block_reads_exit(&vol->reads);
 	if (vol->log.chunks.next)
 		log_exit(vol);
 	prefetch_free(vol->ahead);

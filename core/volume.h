@@ -30,6 +30,7 @@
 #include "core/commit/unify.h"
 #include "core/intent/intent.h"
 #include "core/blocks/trim.h"
+#include "core/blocks/block_reads.h"
 #include "core/names/name.h"
 #include "core/names/parent.h"
 
@@ -118,6 +119,7 @@ struct volume {
 	struct held held;
 	struct intent intent;
 	struct trim trim;
+	struct block_reads reads;
 	struct name_cache names;
 	struct parents parents;
 

@@ -110,8 +110,10 @@ static inline int compat_protect_pages(struct address_space *mapping, pgoff_t in
 #endif
 
 /*
- * IOCB_DONTCACHE came with 6.14.  From 6.18 on the filesystem can say when a folio may be dropped; before, that was tried at the
- * end of its writeback, where ours cannot go yet.
+ * Folios that are to leave the page cache when they are durable.  IOCB_DONTCACHE came with 6.14.  From 6.18 on the filesystem can
+ * say when a folio may be dropped; before, that was tried at the end of its writeback, where ours cannot go yet.  There we have a
+ * mark of our own, for direct writes, and compat_drops_behind() says, once, that a folio had it and nobody has looked at it since:
+ * without a reference to it the caller drops it.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
 #undef IOCB_DONTCACHE
@@ -121,11 +123,20 @@ static inline int compat_protect_pages(struct address_space *mapping, pgoff_t in
 #define FOP_DONTCACHE 0
 #define FGP_DONTCACHE 0
 #define folio_end_writeback_no_dropbehind folio_end_writeback
-static inline void compat_no_dropbehind(struct folio *folio)
+#define __folio_set_dropbehind folio_set_checked
+static inline bool compat_drops_behind(struct folio *folio)
 {
+	if (likely(!folio_test_checked(folio)))
+		return false;
+	folio_clear_checked(folio);
+	return !folio_test_referenced(folio) && !folio_test_active(folio);
 }
-#define __folio_set_dropbehind compat_no_dropbehind
-#define folio_end_dropbehind compat_no_dropbehind
+#else
+static inline bool compat_drops_behind(struct folio *folio)
+{
+	folio_end_dropbehind(folio);
+	return false;
+}
 #endif
 
 /* ---- functions and types ---- */

@@ -16,7 +16,6 @@
 
 static int file_open(struct inode *inode, struct file *file)
 {
-	/* O_DIRECT is accepted and goes through the page cache; reading and writing there need not wait. */
 	file->f_mode |= FMODE_CAN_ODIRECT | FMODE_NOWAIT | FMODE_CAN_ATOMIC_WRITE;
 	return generic_file_open(inode, file);
 }

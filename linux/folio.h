@@ -40,6 +40,7 @@
 #ifndef TUX3_LINUX_FOLIO_H
 #define TUX3_LINUX_FOLIO_H
 
+#include "linux/device.h"
 #include "linux/vfs.h"
 
 #define FOLIO_BLOCKS_MAX 64u
@@ -172,12 +173,29 @@ int read_init(void);		/* for the module: its work queue */
 void read_exit(void);
 int file_read_folio(struct file *file, struct folio *folio);
 void file_readahead(struct readahead_control *rac);
+void read_queue_work(struct work_struct *work);
+/* One block from where it is now, again where it may have moved meanwhile; zeros if it is nowhere.  -EIO was told, and what of. */
+int file_read_block(struct tux3_inode *inode, u64 block, void *data);
 /*
  * Make a folio uptodate, synchronously.  Locked by the caller, stays locked.  skip: blocks that the caller is about
  * to overwrite as a whole and that need not be read (the folio is then not marked uptodate: the caller does, when
  * they are filled).
  */
 int folio_fill(struct tux3_node *node, struct folio *folio, u64 skip);
+
+/* ---- direct.c ---- */
+
+/* Of the caller's memory, in bytes. */
+static inline u32 direct_alignment(struct tux3_device *dev)
+{
+	struct block_device *bdev = bdev_device_of(dev)->bdev;
+
+	return max(bdev_dma_alignment(bdev) + 1, bdev_logical_block_size(bdev));
+}
+
+/* Can this one, with IOCB_DIRECT, go to the caller's memory?  Then it may still find less than there is: the cache has the rest. */
+bool direct_read_fits(struct kiocb *iocb, const struct iov_iter *to);
+ssize_t direct_read(struct kiocb *iocb, struct iov_iter *to);
 
 /* ---- writeback.c: host functions of the data kind (host.h), and ->writepages ---- */
 

@@ -664,9 +664,12 @@ int node_getattr(struct mnt_idmap *idmap, const struct path *path, struct kstat 
 		stat->attributes |= STATX_ATTR_NODUMP;
 	spin_unlock(&core->lock);
 	stat->result_mask |= STATX_BTIME;
-	/* O_DIRECT is served from the page cache, at any alignment: 0 says that it is not supported as such. */
-	if (S_ISREG(inode->i_mode) && mask & STATX_DIOALIGN)
+	/* At any other alignment O_DIRECT is served from the page cache. */
+	if (S_ISREG(inode->i_mode) && mask & STATX_DIOALIGN) {
 		stat->result_mask |= STATX_DIOALIGN;
+		stat->dio_mem_align = direct_alignment(core->vol->dev);
+		stat->dio_offset_align = core->vol->block_size;
+	}
 	if (S_ISREG(inode->i_mode) && mask & STATX_WRITE_ATOMIC)
 		generic_fill_statx_atomic_writes(stat, core->vol->block_size, data_atomic_max(core->vol), 0);
 	stat->attributes_mask |= STATX_ATTR_NODUMP;

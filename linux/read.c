@@ -72,6 +72,11 @@ void read_exit(void)
 	destroy_workqueue(read_queue);
 }
 
+void read_queue_work(struct work_struct *work)
+{
+	queue_work(read_queue, work);
+}
+
 static struct read_request *request_alloc(struct inode *inode, u64 block, u32 blocks)
 {
 	struct read_request *req;
@@ -180,20 +185,19 @@ static void request_zero(struct read_request *req)
 
 /* ---- what has been read ---- */
 
-static int read_inline(struct read_request *req, void *data)
+static int read_inline(struct tux3_inode *inode, void *data)
 {
-	int len = data_read_inline(core_of(req->inode), data, req->vol->block_size);
+	int len = data_read_inline(inode, data, inode->vol->block_size);
 
 	if (len >= 0)
-		memset(data + len, 0, req->vol->block_size - len);
+		memset(data + len, 0, inode->vol->block_size - len);
 	return min(len, 0);
 }
 
 /* Once more, by itself: see above. */
-static int read_again(struct read_request *req, u64 block, void *data)
+int file_read_block(struct tux3_inode *inode, u64 block, void *data)
 {
-	struct tux3_inode *inode = core_of(req->inode);
-	struct volume *vol = req->vol;
+	struct volume *vol = inode->vol;
 	struct data_extent extent;
 	u64 was_at = 0;			/* what data was read from */
 	__le32 csum;
@@ -205,7 +209,7 @@ static int read_again(struct read_request *req, u64 block, void *data)
 		if (err)
 			return err;
 		if (extent.kind == DATA_INLINE) {
-			err = read_inline(req, data);
+			err = read_inline(inode, data);
 			if (err != -ENOENT)	/* it has just become something else */
 				return err;
 			continue;
@@ -268,7 +272,7 @@ static int block_end(struct read_request *req, u32 i, void *data)
 	}
 	if (!req->waits && req->kind[i] != READ_INLINE)
 		return -EIO;
-	return read_again(req, req->block + i, data);
+	return file_read_block(core_of(req->inode), req->block + i, data);
 }
 
 static void zero_beyond_end(struct read_request *req, struct folio *folio)
@@ -332,7 +336,7 @@ static void read_bio_end(struct bio *bio)
 	if (req->waits)
 		complete(&req->done);
 	else
-		queue_work(read_queue, &req->work);
+		read_queue_work(&req->work);
 }
 
 static struct bio *read_bio_start(struct read_request *req, u64 addr, u32 vecs)
@@ -482,6 +486,12 @@ void file_readahead(struct readahead_control *rac)
 
 ssize_t file_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
-	/* O_DIRECT goes through the page cache as well, which alone has what is not committed yet. */
-	return filemap_read(iocb, to, 0);
+	ssize_t done = 0;
+
+	if (iocb->ki_flags & IOCB_DIRECT && direct_read_fits(iocb, to)) {
+		done = direct_read(iocb, to);
+		if (done < 0 || !iov_iter_count(to) || iocb->ki_pos >= i_size_read(file_inode(iocb->ki_filp)))
+			return done;
+	}
+	return filemap_read(iocb, to, done);
 }

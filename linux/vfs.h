@@ -8,7 +8,8 @@
  *	namei.c		names: lookup, create, link, unlink, rename		dir.c	   listing
  *	folio.c		which blocks of a folio are dirty in which delta (folio.h)
  *	writeback.c	the back end's view of cached data: host.h's data_ functions; ->writepages
- *	read.c		filling folios from the disk, verified			write.c	   buffered writes
+ *	read.c		filling folios from the disk, verified			write.c	   writes
+ *	direct.c	direct reads, into the caller's memory
  *	mmap.c		faults that make a page writable			size.c	   truncate, fallocate
  *	swap.c		files that are swapped to
  *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c

@@ -27,7 +27,7 @@
  * a whole, with memory that is free, in a delta that can be entered; and -EAGAIN if there is none.  Then he comes again as one
  * who can wait.
  *
- * IOCB_DONTCACHE: folios that a write brings into the cache leave it when they are durable (writeback.c).
+ * IOCB_DONTCACHE, IOCB_DIRECT: folios that a write brings into the cache leave it when they are durable (writeback.c).
  *
  * Locking: i_rwsem is held exclusively.  Locks of fresh folios are taken in the order of the file, and with them held
  * we wait for writeback of other folios, for space and for the back end: it wants no lock of a folio that is not
@@ -652,7 +652,8 @@ static int lock_for_write(struct kiocb *iocb, struct inode *inode)
 
 static unsigned int write_mode(const struct kiocb *iocb)
 {
-	return (iocb->ki_flags & IOCB_NOWAIT ? WRITE_NOWAIT : 0) | (iocb->ki_flags & IOCB_DONTCACHE ? WRITE_DONTCACHE : 0) |
+	return (iocb->ki_flags & IOCB_NOWAIT ? WRITE_NOWAIT : 0) |
+	       (iocb->ki_flags & (IOCB_DONTCACHE | IOCB_DIRECT) ? WRITE_DONTCACHE : 0) |
 	       (iocb->ki_flags & IOCB_ATOMIC ? WRITE_ATOMIC : 0);
 }
 

@@ -672,7 +672,8 @@ static void state_done(struct tux3_node *node, struct folio_state *state, unsign
 	struct folio *folio = state->folio;
 	struct folio *snapshot = state->snapshot;
 	struct folio_copy *copies = state->copies;
-	bool busy, detached;
+	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	bool busy, detached, drop;
 
 	spin_lock(&node->data_lock);
 	node->dirty_blocks[slot] -= hweight64(state->dirty[slot]);
@@ -693,9 +694,10 @@ static void state_done(struct tux3_node *node, struct folio_state *state, unsign
 		folio_state_free(state);
 	else if (folio_test_dirty(folio))
 		folio_try_clean(node, folio);
-	if (!detached)
-		folio_end_dropbehind(folio);	/* if a write with IOCB_DONTCACHE has brought it in, and it is clean */
+	drop = !detached && compat_drops_behind(folio);		/* a write that wants no cache has brought it in, and it is clean */
 	folio_put(folio);
+	if (unlikely(drop))
+		invalidate_mapping_pages(node->vfs.i_mapping, first, last);
 }
 
 /* All I/O has ended.  After an error some blocks have not been submitted. */
@@ -1008,9 +1010,15 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 {
 	struct tux3_node *node = node_of(mapping->host);
 	struct volume *vol = node->core.vol;
-	int err = file_redirty_strays(node);
-	u64 blocks = folio_dirty_blocks(node);
+	u64 blocks;
+	int err;
 
+	/* Direct reads ask for what they are about to read. */
+	if (wbc->sync_mode == WB_SYNC_ALL && !wbc->range_cyclic &&
+	    !filemap_range_needs_writeback(mapping, wbc->range_start, wbc->range_end))
+		return 0;
+	err = file_redirty_strays(node);
+	blocks = folio_dirty_blocks(node);
 	if (err == -EBUSY)
 		err = 0;
 	if (err && volume_error(vol))

@@ -25,7 +25,7 @@
 #include "core/volume.h"
 #include "core/device/device.h"
 #include "core/blocks/balloc.h"
-#include "core/blocks/trim.h"
+#include "core/blocks/block_reads.h"
 #include "core/tree/tree.h"
 #include "core/quota/quota.h"
 #include "core/log/log.h"
@@ -731,6 +731,16 @@ static struct llist_node *commit_take(struct volume *vol, u64 delta)
 	return commit_sort(&taken, delta);
 }
 
+/* What the delta has freed can be used again. */
+static int commit_release(struct volume *vol)
+{
+	int err = block_reads_release(vol);
+
+	if (!err && unlikely(block_reads_keep(vol)) && space_misses_blocks(vol))
+		err = block_reads_settle(vol);
+	return err;
+}
+
 int commit_delta(struct volume *vol)
 {
 	u64 start = ktime_get_ns(), delta, data, log, blocks, load, changes, io_ns = 0;
@@ -793,8 +803,7 @@ int commit_delta(struct volume *vol)
 	if (!err) {
 		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
 		pace_learn_load(vol, load, ktime_get_ns() - start);
-		trim_note(vol, &vol->log.freed);
-		err = balloc_release(vol, &vol->log.freed);
+		err = commit_release(vol);
 		if (!err)
 			err = intent_committed(vol, written);
 	}

@@ -11,6 +11,7 @@
 #include "core/volume.h"
 #include "core/blocks/balloc.h"
 #include "core/blocks/trim.h"
+#include "core/blocks/block_reads.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
 #include "core/delta/pace.h"
@@ -936,6 +937,8 @@ int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int atte
 	intent_shrink(vol);
 	if (!err)
 		space_end_hold(vol);
+	if (!err)
+		err = block_reads_settle(vol);
 	if (!err && attempt > 1)
 		err = delta_unify_present(vol);
 	/* Even without changes: the next delta may be opened with another standing charge. */

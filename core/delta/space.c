@@ -82,6 +82,7 @@
 #include "core/volume.h"
 #include "core/blocks/balloc.h"
 #include "core/blocks/held.h"
+#include "core/blocks/block_reads.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/tree/tree.h"
@@ -710,16 +711,19 @@ static void space_move_balance(struct volume *vol, s64 charged)
 	space_raise_standing(vol);
 }
 
+/* Before deltas are tight, whose operations go below zero for what a unify gives back. */
+bool space_misses_blocks(struct volume *vol)
+{
+	return vol->space.tight[vol->delta.front & 1] || space_is_short(vol, space_whole_standing(vol));
+}
+
 /*
- * A hold is over when its time is, and as soon as what it keeps may be missed: before deltas are tight, whose operations go below
- * zero for what a unify gives back.  Who is refused before that ends it himself (delta_commit_space).
+ * A hold is over when its time is, and as soon as what it keeps may be missed.  Who is refused before that ends it himself
+ * (delta_commit_space).
  */
 static bool space_ends_hold(struct volume *vol)
 {
-	struct space *space = &vol->space;
-
-	return ktime_get_ns() >= vol->held.until_ns ||
-	       (vol->held.kept.blocks && (space->tight[vol->delta.front & 1] || space_is_short(vol, space_whole_standing(vol))));
+	return ktime_get_ns() >= vol->held.until_ns || (vol->held.kept.blocks && space_misses_blocks(vol));
 }
 
 void space_settle(struct volume *vol, s64 charged)
@@ -755,6 +759,8 @@ static void space_note_full(struct volume *vol, u64 blocks, s64 freed)
 {
 	struct space *space = &vol->space;
 
+	if (unlikely(block_reads_keep(vol)))
+		return;
 	spin_lock(&space->full_lock);
 	if (freed > space->full_at || (freed == space->full_at && blocks < space->full_cost)) {
 		space->full_at = freed;

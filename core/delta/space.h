@@ -224,6 +224,8 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int 
 void space_open_delta(struct volume *vol, u64 delta);
 /* Back end, after a commit that was charged so much (space_close_delta), or an anchor: move the balance. */
 void space_settle(struct volume *vol, s64 charged);
+/* Back end: may blocks be missed that wait for somebody who reads them? */
+bool space_misses_blocks(struct volume *vol);
 /* Back end: if there is a hold (core/blocks/held.h) it is over, and what it has kept is there. */
 void space_end_hold(struct volume *vol);
 /*

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Direct reads (O_DIRECT): from the device into the caller's own memory, asynchronously if he wants.
+ *
+ * What is in the page cache is read from there, as a whole read: it alone has what is not committed.  Else the kernel's iomap
+ * does what is the same for all filesystems: it pins the caller's memory, makes a bio for each piece of it that an extent
+ * has, fills holes, and counts the bios.  Ours is what a bio reads, and whether that is right:
+ *
+ *  - The caller sees what comes as it comes, so it must never be what somebody else has in that block by now.  Only when
+ *    the memory is pinned, which may take faults and so anything, the read is counted (block_reads.h), and the blocks are
+ *    looked up.  Until it is over they are not used again.  (iomap asked before that how far the bio may go.)
+ *  - Checksums are compared in the caller's memory.  What is wrong there, what could not be read, and what had moved when it was
+ *    looked up, is read once more by itself, to a block of our own, and copied.  That tells of damage as all reads do.
+ *  - Bytes beyond the end of the file are zeros, whatever the disk has.
+ *
+ * Few blocks are compared where the device's interrupt ends; more, and all that is read again, in a worker.
+ *
+ * Locking: none.  As with other reads, a truncate or a write beside it may be seen or not.
+ *
+ * Writes with O_DIRECT go through the page cache, and leave it when they are durable (write.c): nobody waits for the device, and a
+ * read after that is direct again.
+ */
+#include <linux/crc32c.h>
+#include <linux/highmem.h>
+#include <linux/iomap.h>
+#include "core/blocks/block_reads.h"
+#include "linux/folio.h"
+
+#define DIRECT_FEW_BYTES	(64u << 10)
+/* As much as fits into a bio, however it lies in memory: else bios may end within a block. */
+#define DIRECT_BIO_BYTES	(loff_t)(BIO_MAX_VECS / 2 * PAGE_SIZE)
+
+struct direct_bio {
+	struct work_struct work;
+	struct bio *bio;
+	bio_end_io_t *end_io;		/* iomap's, and what it wants to find there */
+	void *private;
+	struct bvec_iter iter;		/* all of it */
+	struct tux3_inode *inode;
+	u64 pos, end;			/* in the file */
+	u64 size;			/* of the file */
+	unsigned int slot;		/* of block_reads_begin() */
+	bool has_csum;
+	bool failed;			/* nothing came, or nobody knows what */
+	__le32 csum[];
+};
+
+/* ---- what has been read ---- */
+
+/* Of the block at pos.  at: where it is in the memory. */
+static bool block_is_right(struct direct_bio *direct, u64 pos, struct bvec_iter at)
+{
+	struct volume *vol = direct->inode->vol;
+	struct bvec_iter iter;
+	struct bio_vec vec;
+	u32 crc = ~0u;
+	void *data;
+
+	if (direct->failed || !direct->has_csum)
+		return !direct->failed;
+	at.bi_size = vol->block_size;
+	__bio_for_each_segment(vec, direct->bio, iter, at) {
+		data = bvec_kmap_local(&vec);
+		crc = crc32c(crc, data, vec.bv_len);
+		kunmap_local(data);
+	}
+	return crc == le32_to_cpu(direct->csum[(pos - direct->pos) >> vol->block_shift]);
+}
+
+static bool all_is_right(struct direct_bio *direct)
+{
+	u32 block_size = direct->inode->vol->block_size;
+	struct bvec_iter at = direct->iter;
+	u64 pos = direct->pos;
+
+	for (; pos < direct->end && block_is_right(direct, pos, at); pos += block_size)
+		bio_advance_iter(direct->bio, &at, block_size);
+	return pos >= direct->end;
+}
+
+/* The part of a block.  block: room for it. */
+static int read_again(struct direct_bio *direct, u64 pos, u32 part, struct bvec_iter at, char *block)
+{
+	struct volume *vol = direct->inode->vol;
+	struct bvec_iter iter;
+	struct bio_vec vec;
+	int err = block ? file_read_block(direct->inode, pos >> vol->block_shift, block) : -ENOMEM;
+
+	if (err)
+		return err;
+	block += pos & (vol->block_size - 1);
+	at.bi_size = part;
+	__bio_for_each_segment(vec, direct->bio, iter, at) {
+		memcpy_to_bvec(&vec, block);
+		block += vec.bv_len;
+	}
+	return 0;
+}
+
+static void zero_beyond_end(struct direct_bio *direct)
+{
+	struct bvec_iter at = direct->iter, iter;
+	struct bio_vec vec;
+
+	if (direct->size >= direct->end)
+		return;
+	if (direct->size > direct->pos)
+		bio_advance_iter(direct->bio, &at, direct->size - direct->pos);
+	__bio_for_each_segment(vec, direct->bio, iter, at)
+		memzero_bvec(&vec);
+}
+
+/* The inode, and the volume, may go with this. */
+static void direct_over(struct direct_bio *direct, int err)
+{
+	struct bio *bio = direct->bio;
+
+	zero_beyond_end(direct);
+	bio->bi_status = errno_to_blk_status(err);
+	bio->bi_private = direct->private;
+	bio->bi_end_io = direct->end_io;
+	kvfree(direct);
+	bio->bi_end_io(bio);
+}
+
+static void direct_work(struct work_struct *work)
+{
+	struct direct_bio *direct = container_of(work, struct direct_bio, work);
+	u32 block_size = direct->inode->vol->block_size, part;
+	unsigned int nofs = memalloc_nofs_save();
+	struct bvec_iter at = direct->iter;
+	u64 pos = direct->pos;
+	void *block = NULL;
+	int err = 0;
+
+	for (; !err && pos < direct->end; pos += part) {
+		part = min_t(u64, direct->end - pos, block_size - (pos & (block_size - 1)));
+		if (!block_is_right(direct, pos, at)) {
+			if (!block)
+				block = kvmalloc(block_size, GFP_NOFS);
+			err = read_again(direct, pos, part, at, block);
+			cond_resched();
+		}
+		bio_advance_iter(direct->bio, &at, part);
+	}
+	kvfree(block);
+	direct_over(direct, err);
+	memalloc_nofs_restore(nofs);
+}
+
+/* ---- bios ---- */
+
+static void direct_ended(struct direct_bio *direct)
+{
+	if (direct->iter.bi_size <= DIRECT_FEW_BYTES && all_is_right(direct)) {
+		direct_over(direct, 0);
+		return;
+	}
+	INIT_WORK(&direct->work, direct_work);
+	read_queue_work(&direct->work);
+}
+
+static void direct_bio_end(struct bio *bio)
+{
+	struct direct_bio *direct = bio->bi_private;
+
+	direct->failed = bdev_bio_error(bio);
+	block_reads_end(direct->inode->vol, direct->slot);
+	direct_ended(direct);
+}
+
+/*
+ * The bio goes to where its blocks are now.  false: they are not in one piece any more; or it is not of whole blocks, since memory
+ * that is not there ended it.
+ */
+static bool direct_aim(struct direct_bio *direct)
+{
+	struct volume *vol = direct->inode->vol;
+	u32 count = direct->iter.bi_size >> vol->block_shift;
+	struct data_extent extent;
+
+	if ((direct->pos | direct->end) & (vol->block_size - 1) ||
+	    data_map(direct->inode, direct->pos >> vol->block_shift, count, &extent, direct->csum, count) ||
+	    extent.kind != DATA_MAPPED || extent.count < count)
+		return false;
+	direct->has_csum = extent.has_csum;
+	direct->bio->bi_iter.bi_sector = bdev_sector(vol->dev, extent.addr);
+	return true;
+}
+
+static void direct_submit(const struct iomap_iter *iter, struct bio *bio, loff_t pos)
+{
+	struct volume *vol = vol_of(iter->inode);
+	struct direct_bio *direct = kvmalloc(struct_size(direct, csum, bio->bi_iter.bi_size >> vol->block_shift), GFP_NOFS);
+
+	if (!direct) {
+		bio->bi_status = BLK_STS_RESOURCE;
+		bio_endio(bio);
+		return;
+	}
+	direct->bio = bio;
+	direct->end_io = bio->bi_end_io;
+	direct->private = bio->bi_private;
+	direct->iter = bio->bi_iter;
+	direct->inode = core_of(iter->inode);
+	direct->pos = pos;
+	direct->end = pos + bio->bi_iter.bi_size;
+	direct->size = i_size_read(iter->inode);
+	bio->bi_private = direct;
+	bio->bi_end_io = direct_bio_end;
+	direct->slot = block_reads_begin(vol);
+	if (likely(direct_aim(direct))) {
+		bdev_bio_submit(vol->dev, bio);
+	} else {
+		block_reads_end(vol, direct->slot);
+		direct->failed = true;
+		direct_ended(direct);
+	}
+}
+
+/* ---- for iomap ---- */
+
+static int direct_begin(struct inode *inode, loff_t pos, loff_t length, unsigned int flags, struct iomap *iomap,
+			struct iomap *srcmap)
+{
+	struct volume *vol = vol_of(inode);
+	u64 block = pos >> vol->block_shift, count = DIV_ROUND_UP_ULL(min(length, DIRECT_BIO_BYTES), vol->block_size);
+	u64 end = DIV_ROUND_UP_ULL(i_size_read(inode), vol->block_size);
+	struct data_extent extent = { .kind = DATA_HOLE, .count = count };
+	int err = block < end ? data_map(core_of(inode), block, min(count, end - block), &extent, NULL, 0) : 0;
+
+	if (err)
+		return err;
+	if (extent.kind == DATA_INLINE)
+		return -ENOTBLK;	/* the rest by way of the cache */
+	iomap->bdev = bdev_device_of(vol->dev)->bdev;
+	iomap->offset = block << vol->block_shift;
+	iomap->length = extent.count << vol->block_shift;
+	iomap->flags = 0;
+	iomap->type = extent.kind == DATA_MAPPED ? IOMAP_MAPPED : IOMAP_HOLE;
+	iomap->addr = extent.kind == DATA_MAPPED ? extent.addr << vol->block_shift : IOMAP_NULL_ADDR;
+	return 0;
+}
+
+static const struct iomap_ops direct_iomap_ops = {
+	.iomap_begin = direct_begin,
+};
+
+static const struct iomap_dio_ops direct_dio_ops = {
+	.submit_io = direct_submit,
+};
+
+/* Whole blocks, of which nothing is cached, to memory that the device can write to; if in several pieces, of whole pages. */
+bool direct_read_fits(struct kiocb *iocb, const struct iov_iter *to)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	struct volume *vol = vol_of(inode);
+	size_t count = iov_iter_count(to);
+
+	return count && !((iocb->ki_pos | count) & (vol->block_size - 1)) &&
+	       !(iov_iter_alignment(to) & ((iter_is_iovec(to) ? PAGE_SIZE : direct_alignment(vol->dev)) - 1)) &&
+	       !filemap_range_has_page(inode->i_mapping, iocb->ki_pos, iocb->ki_pos + count - 1);
+}
+
+ssize_t direct_read(struct kiocb *iocb, struct iov_iter *to)
+{
+	/* What leads to the blocks may have to be read. */
+	if (iocb->ki_flags & IOCB_NOWAIT)
+		return -EAGAIN;
+	file_accessed(iocb->ki_filp);
+	return iomap_dio_rw(iocb, to, &direct_iomap_ops, &direct_dio_ops, 0, NULL, 0);
+}
