@@ -823,7 +823,7 @@ void node_dirty(struct inode *inode, int flags)
 {
 	struct tux3_node *node = node_of(inode);
 	struct volume *vol = node->core.vol;
-	u64 cost = space_cost_items(vol, 1);
+	u64 cost = space_cost_uncounted(space_cost_items(vol, 1));
 	struct delta_op op;
 
 	if (!(flags & I_DIRTY_TIME) || (current->flags & PF_MEMALLOC && delta_would_wait(vol, cost)) ||
@@ -841,7 +841,7 @@ static int node_update_time(struct inode *inode, enum fs_update_time type, unsig
 {
 	struct tux3_inode *core = core_of(inode);
 	struct volume *vol = core->vol;
-	u64 cost = space_cost_items(vol, 1);
+	u64 cost = space_cost_uncounted(space_cost_items(vol, 1));
 	struct tux3_time now = inode_now(vol);
 	bool only_atime = type == FS_UPD_ATIME;
 	struct tux3_attr *attr;

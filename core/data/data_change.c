@@ -76,11 +76,12 @@ static u64 settled_cost(const struct data_change *change, u32 newly)
 {
 	u64 cost = change_cost(change, newly);
 
-	if (!change->paid && !change->beside)
+	if (!change->paid && !change->beside && !change->uncounted)
 		return cost;
 	if (!change->base && !newly)
 		return 0;
-	return cost - space_cost_items(change->inode->vol, change->paid + change->beside) + space_cost_beside(change->beside);
+	cost = cost - space_cost_items(change->inode->vol, change->paid + change->beside) + space_cost_beside(change->beside);
+	return change->uncounted ? space_cost_uncounted(cost) : cost;
 }
 
 /* ---- quotas ---- */
@@ -151,7 +152,7 @@ static int data_change_charge(struct data_change *change, struct delta_op *op)
 			    .unsure = change->new_blocks || inline_ends(change) },
 		.look = charge_look,
 	};
-	return inode_quota_charge(change->inode, op, change->cost, change->enter, &change->quota);
+	return inode_quota_charge(change->inode, op, &change->charged, change->cost, change->enter, &change->quota);
 }
 
 static void settle_quota(struct data_change *change, struct delta_op *op, u32 newly)
@@ -161,9 +162,15 @@ static void settle_quota(struct data_change *change, struct delta_op *op, u32 ne
 
 /* ---- entering and settling ---- */
 
+/* The file's lock is held; a store has no such lock, and no base. */
+static bool keeps_owner(const struct data_change *change)
+{
+	return change->write || change->base;
+}
+
 /*
  * Attributes that the delta has changed are paid, and the ends of a run that goes on.  All items of a new file are beside each
- * other: near full, where paths count, nothing is paid for these.
+ * other: near full, where paths count, nothing is paid for these, nor for those of the owner if somebody has paid them.
  */
 static void look_at_paid(struct data_change *change, u64 delta)
 {
@@ -171,6 +178,8 @@ static void look_at_paid(struct data_change *change, u64 delta)
 
 	change->paid = READ_ONCE(slot->dirty) & INODE_DIRTY_ATTR ? 1 : 0;
 	change->beside = 0;
+	change->uncounted = keeps_owner(change) && space_is_tight(&change->inode->vol->space, delta) &&
+			    inode_quota_is_paid(change->inode, delta);
 	if (!change->write)
 		return;
 	if (run_goes_on(change, slot))		/* the file's lock is enough for run_end */
@@ -205,14 +214,16 @@ static int enter_tight(struct data_change *change, struct delta_op *op)
 int data_change_enter(struct data_change *change, struct delta_op *op)
 {
 	struct volume *vol = change->inode->vol;
-	bool quota = READ_ONCE(change->inode->owner);	/* who has limits may be refused inside, and pays all before */
 	int err;
 
-	if (unlikely(change->write && !quota && space_is_tight(&vol->space, READ_ONCE(vol->delta.front))))
-		return enter_tight(change, op);
-	change->charged = change->cost;
-	err = delta_enter(vol, op, change->cost, change->enter);
-	if (unlikely(quota) && !err)
+	if (unlikely(change->write && space_is_tight(&vol->space, READ_ONCE(vol->delta.front)))) {
+		err = enter_tight(change, op);
+	} else {
+		change->charged = change->cost;
+		err = delta_enter(vol, op, change->cost, change->enter);
+	}
+	/* Who has limits may be refused: then he enters again, and pays all before. */
+	if (unlikely(READ_ONCE(change->inode->owner)) && !err)
 		err = data_change_charge(change, op);
 	if (!err)
 		look_at_paid(change, op->delta);
@@ -232,8 +243,10 @@ void data_change_settle(struct data_change *change, struct delta_op *op, u32 new
 		settle_quota(change, op, newly);
 	if (unlikely(change->unwritten))
 		data_paid(op, change->inode, min(newly, change->unwritten));
-	if (newly < change->blocks || change->paid || change->beside)
+	if (newly < change->blocks || change->paid || change->beside || change->uncounted)
 		delta_refund(op, change->charged, settled_cost(change, newly));
+	if (unlikely(READ_ONCE(change->inode->owner)) && keeps_owner(change))
+		inode_quota_pay(change->inode, op->delta, settled_cost(change, newly));
 }
 
 void data_settle_write(struct data_change *change, struct delta_op *op, u32 newly)

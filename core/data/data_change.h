@@ -114,6 +114,7 @@ struct data_change {
 	u32 enter;				/* DELTA_... */
 	bool write;				/* by the file's host: with its lock, data_price_write() */
 	u32 paid, beside;			/* inside: items that somebody has paid in the delta; of which the path is paid */
+	bool uncounted;				/* inside: what is counted for its owner is paid */
 	u64 base;				/* besides those blocks */
 	u64 cost;				/* all */
 	u64 charged;				/* inside: of that, without what is paid */

@@ -12,7 +12,7 @@
 
 #define REMAP_TRIES		8u	/* where stores to mappings get between */
 #define REMAP_COST_MAX		60000u	/* extents of a cost, of which there are several then: DELTA_TIMES() */
-#define REMAP_COST_ITEMS	250u	/* and items */
+#define REMAP_COST_ITEMS	120u	/* and items */
 #define RANGE_ITEMS		6u	/* extents that lie across its ends are cut */
 
 /* ---- in memory ---- */

@@ -158,6 +158,8 @@ static u64 space_prealloc_share(struct volume *vol, u64 blocks)
 
 static u32 cost_field(u64 cost, u32 shift)
 {
+	if (shift == SPACE_ITEMS_SHIFT)
+		return (cost & ~SPACE_COST_UNCOUNTED) >> shift;
 	return cost >> shift & (shift < SPACE_TEXT_SHIFT ? U16_MAX : U8_MAX);
 }
 
@@ -184,7 +186,7 @@ static u32 cost_items(struct volume *vol, u64 cost)
 {
 	u32 items = cost_field(cost, SPACE_ITEMS_SHIFT);
 
-	if (unlikely(vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA) && items)
+	if (unlikely(vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA) && items && !(cost & SPACE_COST_UNCOUNTED))
 		items += QUOTA_ITEMS;
 	return items;
 }

@@ -13,12 +13,13 @@ struct delta_cpu;
 
 /*
  * A cost is what an operation may take, by kind; what that amounts to in blocks depends on the delta (space_price).  Costs may
- * be added, and numbers of data blocks are costs: each field stays below 2^16, items and text below 2^8, for one operation has few
- * of anything.
+ * be added, and numbers of data blocks are costs: each field stays below 2^16, text below 2^8 and items below 2^7, for one
+ * operation has few of anything.  The highest bit: what is counted for quotas is not paid with it.
  */
 enum {
 	SPACE_DATA_SHIFT = 0, SPACE_EXTENTS_SHIFT = 16, SPACE_PROMISED_SHIFT = 32, SPACE_TEXT_SHIFT = 48, SPACE_ITEMS_SHIFT = 56,
 };
+#define SPACE_COST_UNCOUNTED (1ull << 63)	/* space_cost_uncounted() */
 #define SPACE_TEXT_BYTES 16u		/* text, which is names and values in items, counts by so many bytes */
 #define SPACE_EXTENT_BYTES 104u		/* that one block's extent can add to leaves, half full: 2 x (24 + 24 + 4) */
 #define SPACE_ITEM_EXTENTS 3u		/* what an item adds is no more than what so many extents do, but for its path */
@@ -134,11 +135,26 @@ enum { SPACE_TABLE(X) };
 /*
  * Worst-case cost of changing items tree items, and of their records; but for names and values in them.  On a volume with quotas
  * it pays for what is counted there, too: the first change of what an inode uses leaves an item, therefore,
- * whatever else is paid already.
+ * whatever else is paid already; unless it is space_cost_uncounted().
  */
 static inline u64 space_cost_items(struct volume *vol, u32 items)
 {
 	return (u64)items << SPACE_ITEMS_SHIFT;
+}
+
+/*
+ * The same without what is counted for quotas: of an operation after which no inode has other blocks or another owner, and none
+ * comes or goes; or for whose owner that is paid in the delta (inode_quota_is_paid).  Such costs are not added to others.
+ */
+static inline u64 space_cost_uncounted(u64 cost)
+{
+	return cost | SPACE_COST_UNCOUNTED;
+}
+
+/* Is what is counted for quotas paid with it? */
+static inline bool space_cost_counts(u64 cost)
+{
+	return !(cost & SPACE_COST_UNCOUNTED) && cost >> SPACE_ITEMS_SHIFT;
 }
 
 /* Of a name or a value in an item; bytes in all: below 4,000. */

@@ -228,7 +228,8 @@ static int charge_wait(struct charging *charging, struct quota_charge *charge, i
 	return err;
 }
 
-int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 cost, unsigned int flags, struct quota_charge *charge)
+int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 *charged, u64 cost, unsigned int flags,
+		       struct quota_charge *charge)
 {
 	struct charging charging = charging_of(inode->vol, op);
 	int err;
@@ -242,14 +243,37 @@ int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 cost, 
 			spin_unlock(&inode->lock);
 			break;
 		}
-		delta_refund(op, cost, 0);
+		delta_refund(op, *charged, 0);
 		delta_leave(op);
+		*charged = cost;
 		err = charge_wait(&charging, charge, err, flags);
 		if (!err)
 			err = delta_enter(inode->vol, op, cost, flags);
 	} while (!err);
 	charging_end(&charging);
 	return err;
+}
+
+bool inode_quota_is_paid(struct tux3_inode *inode, u64 delta)
+{
+	bool paid;
+
+	if (likely(!READ_ONCE(inode->owner)))
+		return false;
+	spin_lock(&inode->lock);
+	paid = inode->owner && READ_ONCE(inode->owner->paid_delta) == delta;
+	spin_unlock(&inode->lock);
+	return paid;
+}
+
+void inode_quota_pay(struct tux3_inode *inode, u64 delta, u64 cost)
+{
+	if (likely(!READ_ONCE(inode->owner)) || !space_is_tight(&inode->vol->space, delta) || !space_cost_counts(cost))
+		return;
+	spin_lock(&inode->lock);
+	if (inode->owner)
+		WRITE_ONCE(inode->owner->paid_delta, delta);
+	spin_unlock(&inode->lock);
 }
 
 void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks)

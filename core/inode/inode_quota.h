@@ -38,17 +38,28 @@ int inode_quota_attach(struct tux3_inode *inode, struct tux3_inode *dir);
 /* It is no inode of the volume any more; may be called twice. */
 void inode_quota_detach(struct tux3_inode *inode);
 
-int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 cost, unsigned int flags, struct quota_charge *charge);
+/* Inside, where it has paid *charged.  Who has to wait enters again, and has paid cost then. */
+int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 *charged, u64 cost, unsigned int flags,
+		       struct quota_charge *charge);
 /* delta_enter(), and -EDQUOT. */
 static inline int inode_quota_enter(struct tux3_inode *inode, struct delta_op *op, u64 cost, unsigned int flags,
 				    struct quota_charge *charge)
 {
+	u64 charged = cost;
 	int err = delta_enter(inode->vol, op, cost, flags);
 
 	if (likely(!READ_ONCE(inode->owner)) || err)
 		return err;
-	return inode_quota_charge(inode, op, cost, flags, charge);
+	return inode_quota_charge(inode, op, &charged, cost, flags, charge);
 }
+
+/*
+ * In a tight delta the items of an owner are paid once.  Has somebody done that in this one?  Inside, for who keeps the inode's
+ * owner as it is: the host's lock, or nobody else knows it.  Outside it is a guess.
+ */
+bool inode_quota_is_paid(struct tux3_inode *inode, u64 delta);
+/* Inside: so much was paid, and is not given back any more, whatever comes. */
+void inode_quota_pay(struct tux3_inode *inode, u64 delta, u64 cost);
 
 void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks);
 /* Inside: so many blocks are kept, the rest comes back. */

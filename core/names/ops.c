@@ -131,7 +131,7 @@ static u64 attr_due(u64 delta, u64 cost, const struct tux3_inode *inode, const s
  *
  * The directory's run_end is the number behind that of the newest in it; a new one begins with its own.
  */
-static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, const struct tux3_inode *inode)
+static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode)
 {
 	struct volume *vol = dir->vol;
 	u32 beside, paid;
@@ -141,8 +141,10 @@ static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, const s
 	/* The entry; attributes and parent pointer of the new one. */
 	beside = inode_is_new(dir, delta) + (dir->slot[delta & 1].run_end == inode->ino ? 2 : 0);
 	paid = attr_paid(delta, dir);
-	/* What its owner uses is counted elsewhere, and paid with an item: what is written to the file later need not pay that. */
-	if (unlikely(inode->owner) && paid + beside == SPACE_ITEMS_CREATE)
+	/* What its owner uses is counted elsewhere: who pays that first keeps an item for it. */
+	if (inode_quota_is_paid(inode, delta))
+		cost = space_cost_uncounted(cost);
+	else if (unlikely(inode->owner) && paid + beside == SPACE_ITEMS_CREATE)
 		beside--;
 	return cost - space_cost_items(vol, paid + beside) + space_cost_beside(beside);
 }
@@ -198,18 +200,36 @@ static u64 create_cost(struct volume *vol, unsigned int len, u32 more, unsigned 
 	return cost + space_cost_bytes(target_len);
 }
 
-/* Who has limits may be refused inside, and pays all before. */
-static int create_enter(struct delta_op *op, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode)
+/* Who has limits may be refused inside: then he enters again, and pays all before. */
+static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tux3_inode *dir, struct tux3_inode *inode)
 {
 	struct quota_charge charge = { .amount.inodes = 1 };
-	u64 due = inode->owner ? cost : create_due(READ_ONCE(dir->vol->delta.front), cost, dir, inode);
+	u64 charged = due;
+	int err = inode_quota_charge(inode, op, &charged, cost, 0, &charge);
+
+	if (err)
+		return err;
+	if (charged != due) {
+		due = create_due(op->delta, cost, dir, inode);
+		delta_refund(op, cost, due);
+	}
+	inode_quota_pay(inode, op->delta, due);
+	return 0;
+}
+
+static int create_enter(struct delta_op *op, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode)
+{
+	u64 charged = create_due(READ_ONCE(dir->vol->delta.front), cost, dir, inode), due;
 	int err;
 
 	for (;;) {
-		err = inode_quota_enter(inode, op, due, 0, &charge);
-		if (err || settle_due(op, due, create_due(op->delta, cost, dir, inode)))
+		err = delta_enter(dir->vol, op, charged, 0);
+		if (err)
 			return err;
-		due = cost;
+		due = create_due(op->delta, cost, dir, inode);
+		if (settle_due(op, charged, due))
+			return likely(!inode->owner) ? 0 : create_charge(op, cost, due, dir, inode);
+		charged = cost;
 	}
 }
 
@@ -282,7 +302,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
 	struct delta_op op;
-	u64 cost = create_cost(vol, len, SPACE_ITEMS_LINK - SPACE_ITEMS_CREATE, 0);
+	u64 cost = space_cost_uncounted(create_cost(vol, len, SPACE_ITEMS_LINK - SPACE_ITEMS_CREATE, 0));
 	int err;
 
 	if (is_dir(inode))
@@ -433,15 +453,23 @@ static int rename_room(const struct op_rename *args)
 	return err;
 }
 
-/* Two entries, two parent pointers, attributes of the directories and of what is moved; and of what is replaced as much. */
+/*
+ * Two entries, two parent pointers, attributes of the directories and of what is moved; and of what is replaced as much.  For
+ * quotas it counts if an inode comes, or may go.
+ */
 static u64 rename_cost(const struct op_rename *args)
 {
 	struct volume *vol = args->old_dir->vol;
+	u64 cost;
 
 	if (args->target || args->whiteout)
-		return space_cost_replace(vol, args->old_len, args->new_len);
-	return space_cost_items(vol, SPACE_ITEMS_RENAME - (args->old_dir == args->new_dir)) + space_cost_name(args->old_len) +
-	       space_cost_name(args->new_len);
+		cost = space_cost_replace(vol, args->old_len, args->new_len);
+	else
+		cost = space_cost_items(vol, SPACE_ITEMS_RENAME - (args->old_dir == args->new_dir)) +
+		       space_cost_name(args->old_len) + space_cost_name(args->new_len);
+	if (args->whiteout || (args->target && !(args->flags & OP_RENAME_EXCHANGE)))
+		return cost;
+	return space_cost_uncounted(cost);
 }
 
 static u64 rename_due(u64 delta, u64 cost, const struct op_rename *args)
@@ -581,7 +609,7 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 
 	if (unlikely(inode->owner) && mask & OP_ATTR_OWNER)
 		return setattr_owner(inode, new, mask);
-	err = enter_attr(&op, attr_apply_cost(vol, ~0u), DELTA_KEEPS, inode, NULL);
+	err = enter_attr(&op, space_cost_uncounted(attr_apply_cost(vol, ~0u)), DELTA_KEEPS, inode, NULL);
 	if (err)
 		return err;
 	attr = inode_change_begin(&op, inode);

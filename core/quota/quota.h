@@ -72,6 +72,7 @@ struct quota {
 struct quota_owner {
 	struct rb_node node;
 	atomic_t refs;
+	u64 paid_delta;		/* in which somebody has paid that its items change; written inside, read anywhere */
 	u32 id[QUOTA_KINDS];
 	struct quota *quota[QUOTA_KINDS];
 };

@@ -280,12 +280,55 @@ static void test_new_files_pay_for_the_quotas_of_their_owners(void **state)
 	end(&bed);
 }
 
+/* In each tight delta, of each owner, whoever comes first. */
+static void test_who_writes_pays_for_the_quotas_of_an_owner_once(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .costs = true }, .quota = true };
+	static u8 data[BLOCK];
+	struct tux3_node *node;
+	char name[20];
+	u32 id, n, twice;
+	s64 balance[3];
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	messages[0] = 0;
+	env_set_log(keep_messages);
+	for (id = 1; id <= OWNERS; id++) {
+		snprintf(name, sizeof(name), "%u", id);
+		make_of(bed.root, id, name);
+	}
+	assert_ok(delta_commit_unify(core(&bed)));
+	commit_tight(&bed);
+	make_of(bed.root, 1, "more");
+	commit_tight(&bed);
+	for (n = 1; n < 4; n++) {
+		assert_true(space_is_tight(&core(&bed)->space, core(&bed)->delta.front));
+		for (id = 1; id <= OWNERS; id += 40)
+			for (twice = 0; twice < 2; twice++) {
+				snprintf(name, sizeof(name), "/%u", id);
+				assert_ok(tux3_path(bed.volume, NULL, name, 0, 0, &node));
+				balance[twice] = space_balance(core(&bed));
+				assert_int_equal(tux3_write(node, data, BLOCK, (u64)(4 * n + 2 * twice) * BLOCK), BLOCK);
+				balance[twice + 1] = space_balance(core(&bed));
+				tux3_node_put(node, 1);
+				if (twice && balance[0] - balance[1] <= balance[1] - balance[2] + 6)
+					fail_msg("the first write of an owner was charged %lld blocks, the second one %lld",
+						 (long long)(balance[0] - balance[1]), (long long)(balance[1] - balance[2]));
+			}
+		commit_tight(&bed);
+		if (overdrafts(&bed))
+			fail_msg("%s", messages);
+	}
+	end(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_kept_is_as_much_as_it_takes),
 		cmocka_unit_test(test_a_formula_that_gives_too_little_is_found),
 		cmocka_unit_test(test_new_files_pay_for_the_quotas_of_their_owners),
+		cmocka_unit_test(test_who_writes_pays_for_the_quotas_of_an_owner_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

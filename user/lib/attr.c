@@ -372,7 +372,7 @@ static bool later_than(const struct tux3_time *a, const struct tux3_time *b)
 void node_touch_atime(struct tux3_node *node)
 {
 	struct volume *vol = node->volume->vol;
-	u64 cost = space_cost_items(vol, 1);
+	u64 cost = space_cost_uncounted(space_cost_items(vol, 1));
 	u32 atime = READ_ONCE(node->volume->atime);
 	struct tux3_attr attr, *live;
 	struct tux3_time now;
