@@ -7,7 +7,7 @@ from common import Row, format_value, print_table
 
 LATENCY = re.compile(r"(\w+) (average|maximum)$")
 # Not what a measurement is about, but how it came about.
-ASIDE = re.compile(r"CPU |write bios|write requests|flushes|written|max latency")
+ASIDE = re.compile(r"CPU |write bios|write requests|flushes|written|max latency|page cache")
 
 
 class Figure(Row):

@@ -258,6 +258,26 @@ def measure_mmap(setting):
     setting.details["usage"] = {"kernel_threads_s": usage.busiest(), "disk": usage.disk, "own_counters": usage.own}
 
 
+# ---- direct I/O ----
+
+def measure_direct(setting):
+    """params: program, way (of the program), mib, count; the file is made first"""
+    params, path = setting.params, setting.path / "file"
+    writes = params["way"] in ("write", "rewrite")
+    if params["way"] != "write":
+        execute([params["program"], path, "write", params["mib"]])
+        mount_anew(setting)
+    begin = setting.snapshot()
+    command = [params["program"], path, params["way"], params["mib"], params["count"]]
+    done_ns, durable_ns, cached = map(int, execute(command).split())
+    usage = Usage(begin, setting.snapshot())
+    yield "", "s", "lower", done_ns / 1e9
+    yield "durable", "s", "lower", durable_ns / 1e9 if writes else None
+    yield "CPU machine", "s", "lower", usage.busy_s
+    yield "in the page cache", "MiB", "lower", cached * 4096 / (1 << 20)
+    setting.details["usage"] = {"kernel_threads_s": usage.busiest(), "disk": usage.disk, "own_counters": usage.own}
+
+
 # ---- bulkstat ----
 
 def mount_anew(setting):
@@ -403,5 +423,5 @@ def measure_nearly_full(setting):
 
 
 MEASUREMENTS = {"dbench": measure_dbench, "tree": measure_tree, "fs_mark": measure_fs_mark, "fsync": measure_fsync,
-                "mmap": measure_mmap, "bulkstat": measure_bulkstat, "names": measure_names, "maildir": measure_maildir,
-                "nearly full": measure_nearly_full}
+                "mmap": measure_mmap, "direct": measure_direct, "bulkstat": measure_bulkstat, "names": measure_names,
+                "maildir": measure_maildir, "nearly full": measure_nearly_full}
