@@ -115,9 +115,11 @@ static int cut_all(struct salvage *salvage)
 	tree_edit_begin(vol);
 	for (i = 0; i < salvage->cuts.count && !err; i++) {
 		struct tree_key key = node_key_unpack(&cut[i].low);
+		/* The last branch that is left becomes the root, also if it leads to what is to be cut off. */
+		bool root = cut[i].root || cut[i].level >= vol->tree.root_level;
 
 		salvage->repair->changes++;
-		err = cut[i].root ? tree_create(vol) : tree_cut(vol, &key, cut[i].level + 1);
+		err = root ? tree_create(vol) : tree_cut(vol, &key, cut[i].level + 1);
 	}
 	tree_edit_end(vol);
 	tree_edit_leave(vol);

@@ -314,6 +314,79 @@ static void test_lost_extents_far_apart(void **state)
 	end(&bed);
 }
 
+/* All leaves are gone, one after the other: the last branch of the root becomes the root on the way. */
+static int wipe_leaf(void *ctx, const struct tree_visit *visit)
+{
+	struct bed *bed = ctx;
+
+	if (!visit->level)
+		memset((u8 *)device_memory_bytes(bed->dev) + visit->addr * BLOCK, 0x77, BLOCK);
+	return 0;
+}
+
+static void test_all_leaves_are_lost(void **state)
+{
+	struct volume_options opts = { .read_only = true, .no_recovery = true };
+	struct bed bed = { .opts.manual = true };
+	struct told told = {};
+	struct volume *vol;
+	char why[256];
+
+	bed_make(&bed, BYTES, BLOCK);
+	make_sparse(&bed, "/file", 2);
+	bed_close(&bed);
+	assert_int_equal(volume_open(bed.dev, NULL, &opts, &vol, why, sizeof(why)), 0);
+	assert_int_equal(le32_to_cpu(vol->anchor.root_level), 1);
+	assert_ok(tree_walk(vol, wipe_leaf, &bed));
+	assert_ok(volume_close(vol));
+	repair(&bed, &told);
+	assert_true(told.lost);		/* ino 0: of the volume */
+	bed_open(&bed);
+	assert_null(bed_find(&bed, "/file"));
+	tux3_node_put(bed_file(&bed, "/after"), 1);
+	bed_free(&bed);
+}
+
+/* The log says which nodes were merged: of a tree that was put together anew that is of no matter, and no loss. */
+static void test_merges_in_the_log(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told = {};
+	char path[100];
+	u32 n;
+
+	bed_make(&bed, BYTES, BLOCK);
+	for (n = 0; n < 3000; n++) {
+		sprintf(path, "/a name that is rather long, so that there are few in a leaf %u", n);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	for (n = 0; n < 2900; n++) {
+		sprintf(path, "/a name that is rather long, so that there are few in a leaf %u", n);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+		if (n % 500 == 0)
+			assert_ok(tux3_sync(bed.volume));
+	}
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	wipe_root(&bed);
+	repair(&bed, &told);
+	assert_int_equal(told.lost, 0);
+	bed_open(&bed);
+	for (n = 0; n < 3000; n++) {
+		struct tux3_node *node;
+
+		sprintf(path, "/a name that is rather long, so that there are few in a leaf %u", n);
+		node = bed_find(&bed, path);
+		assert_int_equal(!!node, n >= 2900);
+		if (node)
+			tux3_node_put(node, 1);
+	}
+	bed_free(&bed);
+}
+
 /* ---- names and extended attributes ---- */
 
 /* A directory counts its names: what no parent pointer brings back is told. */
@@ -641,6 +714,8 @@ int main(void)
 		cmocka_unit_test(test_holes_between_leaves_that_were_found),
 		cmocka_unit_test(test_lost_extents_and_attributes),
 		cmocka_unit_test(test_lost_extents_far_apart),
+		cmocka_unit_test(test_all_leaves_are_lost),
+		cmocka_unit_test(test_merges_in_the_log),
 		cmocka_unit_test(test_lost_names_are_told),
 		cmocka_unit_test(test_lost_xattrs_are_told),
 		cmocka_unit_test(test_lost_limits_are_told),
