@@ -154,8 +154,8 @@ static int apply_dirent(struct volume *vol, enum tux3_record_type type, const vo
 	if (old) {
 		old_ino = le64_to_cpu(old->ino);
 		total = chain_cut(&chain, bytes);
-	} else if (!set) {
-		return 0;
+	} else if (!set) {	/* whose it was the record does not say: repair sees to the parent pointer */
+		return vol->opts.mend ? vol->opts.mend->name_gone(vol->opts.mend, dir, key.offset) : 0;
 	}
 	if (set) {
 		if (total + need > room)

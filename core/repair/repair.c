@@ -486,7 +486,8 @@ static int repair_device(struct repair *repair, struct tux3_device *dev, char *w
 int volume_repair(struct tux3_device *dev, const struct repair_options *opts, struct repair_result *result,
 		  char *why, size_t why_size)
 {
-	struct repair repair = { .mend = { .tree = repair_tree, .left_out = on_left_out }, .opts = opts, .result = result };
+	struct repair repair = { .mend = { .tree = repair_tree, .left_out = on_left_out,
+			    .name_gone = repair_name_gone }, .opts = opts, .result = result };
 	u32 room = TUX3_ITEM_MAX(1u << TUX3_MAX_BLOCK_SHIFT);
 	int err = -ENOMEM;
 
@@ -505,6 +506,7 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 	kvfree(repair.lost_keys.entries);
 	kvfree(repair.lost_names.entries);
 	kvfree(repair.lost_blocks.entries);
+	kvfree(repair.gone_names.entries);
 	kvfree(repair.item);
 	kvfree(repair.chain);
 	return err;

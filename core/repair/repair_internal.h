@@ -54,6 +54,8 @@ struct repair {
 	bool leaf_missing;		/* some of lost_keys beside lost_leaves was in a leaf, and not only between leaves */
 	struct repair_table lost_names;	/* struct lost_names: directories that count more names than they have */
 	struct repair_table lost_blocks;	/* the same, of extents that could not stay: exactly what was in them */
+	struct repair_table gone_names;	/* struct gone_name: deleted in the log, when they had been lost already */
+	bool gone_sorted;
 	u64 named;			/* a directory that has a name, while only names and pointers are looked at; or 0 */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
@@ -113,6 +115,7 @@ bool repair_kind_unknown(struct repair *repair, u64 ino);
 bool repair_wants_csum(struct repair *repair, u32 flags);	/* of an extent: is it to have checksums? */
 
 /* repair_names.c */
+int repair_name_gone(struct volume_mend *mend, u64 dir, u64 hash);
 int repair_name_problem(struct repair *repair, const struct repair_problem *problem);
 int repair_connect(struct repair *repair, u64 ino);		/* a name in lost+found, if it has no parent pointer */
 

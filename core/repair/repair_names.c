@@ -423,6 +423,54 @@ static int mend_missing_parent(struct repair *repair, u64 ino, u64 dir, const u8
 	return pointer_add(repair, ino, dir, name, len);
 }
 
+/* A name that the log has deleted, where the tree had lost it before: what its inode says of it is of an earlier state. */
+struct gone_name {
+	u64 dir, hash;
+};
+
+static int gone_order(const void *a, const void *b)
+{
+	const struct gone_name *x = a, *y = b;
+
+	if (x->dir != y->dir)
+		return x->dir < y->dir ? -1 : 1;
+	return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+int repair_name_gone(struct volume_mend *mend, u64 dir, u64 hash)
+{
+	struct repair *repair = container_of(mend, struct repair, mend);
+	struct gone_name *gone = repair_add(&repair->gone_names, sizeof(*gone));
+
+	if (!gone)
+		return -ENOMEM;
+	*gone = (struct gone_name){ dir, hash };
+	return 0;
+}
+
+static bool is_gone(struct repair *repair, u64 dir, const u8 *name, u32 len)
+{
+	struct gone_name wanted = { dir, name_hash(repair->vol, dir, TUX3_ITEM_DIRENT, (const char *)name, len) };
+	const struct gone_name *gone = repair->gone_names.entries;
+	u64 low = 0, high = repair->gone_names.count;
+
+	if (high && !repair->gone_sorted)
+		sort(repair->gone_names.entries, high, sizeof(*gone), gone_order, NULL);
+	repair->gone_sorted = true;
+	while (low < high) {
+		u64 middle = low + (high - low) / 2;
+		int order = gone_order(&gone[middle], &wanted);
+
+		if (!order)
+			return true;
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return false;
+}
+
 static int mend_dangling_parent(struct repair *repair, u64 ino, u64 dir, const u8 *name, u32 len, const char *text)
 {
 	u32 mode, dir_mode, total, names = 0;
@@ -432,7 +480,7 @@ static int mend_dangling_parent(struct repair *repair, u64 ino, u64 dir, const u
 	if (err || !pointer_find(repair, ino, dir, name, len, &total) || dirent_leads(repair, dir, name, len, ino))
 		return 0;
 	make = kind_of(repair, dir, &dir_mode);
-	drop = ino == TUX3_INO_ROOT || !check_name_valid(name, len) || is_deleted(repair, ino) ||
+	drop = ino == TUX3_INO_ROOT || !check_name_valid(name, len) || is_deleted(repair, ino) || is_gone(repair, dir, name, len) ||
 		dirent_find(repair, dir, name, len, &total) || (make ? !may_be_made(dir) || dir == ino : !S_ISDIR(dir_mode));
 	if (!drop && S_ISDIR(mode))
 		err = directory_named(repair, ino, U32_MAX, &names);

@@ -420,6 +420,59 @@ static void test_lost_names_are_told(void **state)
 	bed.dev->ops->close(bed.dev);
 }
 
+static const char *link_name(char *path, const char *dir, u32 n)
+{
+	sprintf(path, "%s/a name that is rather long, so that there are few in a leaf %u", dir, n);
+	return path;
+}
+
+/*
+ * Names that were deleted, in the log, after what is lost was written: the parent pointers of their inodes, which have other names,
+ * do not bring them back.
+ */
+static void test_names_deleted_in_the_log(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *dir;
+	struct told told = {};
+	char path[100];
+	u32 n, back = 0;
+
+	bed_make(&bed, BYTES, BLOCK);
+	tux3_node_put(bed_file(&bed, "/dir/first"), 1);
+	tux3_node_put(bed_file(&bed, "/other/first"), 1);
+	dir = bed_find(&bed, "/other");
+	for (n = 0; n < 400; n++) {
+		node = bed_file(&bed, link_name(path, "/dir", n));
+		assert_ok(tux3_link(node, NULL, dir, link_name(path, "/other", n) + 7));
+		tux3_node_put(node, 1);
+	}
+	tux3_node_put(dir, 1);
+	dir = bed_find(&bed, "/dir");
+	told.ino = tux3_node_ino(dir);
+	tux3_node_put(dir, 1);
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	for (n = 0; n < 400; n += 2)
+		assert_ok(tux3_path_unlink(bed.volume, NULL, link_name(path, "/dir", n)));
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	for (n = 6; n < 10; n++)
+		lose_leaf(&bed, told.ino, TUX3_ITEM_DIRENT, (1ull << 63) / 16 * n);
+	repair(&bed, &told);
+	bed_open(&bed);
+	for (n = 0; n < 400; n++) {
+		node = bed_find(&bed, link_name(path, "/dir", n));
+		assert_true(!node || n & 1);
+		if (!node)
+			continue;
+		back++;
+		tux3_node_put(node, 1);
+	}
+	assert_int_equal(back, 200);
+	bed_free(&bed);
+}
+
 static u64 make_xattrs(struct bed *bed)
 {
 	struct tux3_node *node = bed_file(bed, "/file");
@@ -717,6 +770,7 @@ int main(void)
 		cmocka_unit_test(test_all_leaves_are_lost),
 		cmocka_unit_test(test_merges_in_the_log),
 		cmocka_unit_test(test_lost_names_are_told),
+		cmocka_unit_test(test_names_deleted_in_the_log),
 		cmocka_unit_test(test_lost_xattrs_are_told),
 		cmocka_unit_test(test_lost_limits_are_told),
 		cmocka_unit_test(test_no_earlier_state),
