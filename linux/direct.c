@@ -9,8 +9,11 @@
  *  - The caller sees what comes as it comes, so it must never be what somebody else has in that block by now.  Only when
  *    the memory is pinned, which may take faults and so anything, the read is counted (block_reads.h), and the blocks are
  *    looked up.  Until it is over they are not used again.  (iomap asked before that how far the bio may go.)
- *  - Checksums are compared in the caller's memory.  What is wrong there, what could not be read, and what had moved when it was
- *    looked up, is read once more by itself, to a block of our own, and copied.  That tells of damage as all reads do.
+ *  - Nor must it be what the block had before, for as long as the commit is under way that writes it: then the device may not
+ *    have it yet.  The extent's birth tells.  (It was not cached when we looked; but that may be a while ago, and a truncate may
+ *    have taken it out of the cache.)
+ *  - Checksums are compared in the caller's memory.  What is wrong there, what could not be read, and what was not where it had
+ *    been, is read by way of the page cache, which knows all that, and tells of damage.
  *  - Bytes beyond the end of the file are zeros, whatever the disk has.
  *
  * Few blocks are compared where the device's interrupt ends; more, and all that is read again, in a worker.
@@ -45,6 +48,20 @@ struct direct_bio {
 	__le32 csum[];
 };
 
+/* Not that of read.c: who works here may wait for folios that are unlocked there. */
+static struct workqueue_struct *direct_queue;
+
+int direct_init(void)
+{
+	direct_queue = alloc_workqueue("tux3-direct", WQ_MEM_RECLAIM | WQ_HIGHPRI | COMPAT_WQ_PERCPU, 0);
+	return direct_queue ? 0 : -ENOMEM;
+}
+
+void direct_exit(void)
+{
+	destroy_workqueue(direct_queue);
+}
+
 /* ---- what has been read ---- */
 
 /* Of the block at pos.  at: where it is in the memory. */
@@ -78,22 +95,24 @@ static bool all_is_right(struct direct_bio *direct)
 	return pos >= direct->end;
 }
 
-/* The part of a block.  block: room for it. */
-static int read_again(struct direct_bio *direct, u64 pos, u32 part, struct bvec_iter at, char *block)
+/* A part of a block. */
+static int read_cached(struct direct_bio *direct, u64 pos, u32 part, struct bvec_iter at)
 {
-	struct volume *vol = direct->inode->vol;
+	struct address_space *mapping = core_node(direct->inode)->vfs.i_mapping;
+	struct folio *folio = read_mapping_folio(mapping, pos >> PAGE_SHIFT, NULL);
 	struct bvec_iter iter;
 	struct bio_vec vec;
-	int err = block ? file_read_block(direct->inode, pos >> vol->block_shift, block) : -ENOMEM;
+	char *data;
 
-	if (err)
-		return err;
-	block += pos & (vol->block_size - 1);
+	if (IS_ERR(folio))
+		return PTR_ERR(folio);
+	data = folio_address(folio) + offset_in_folio(folio, pos);
 	at.bi_size = part;
 	__bio_for_each_segment(vec, direct->bio, iter, at) {
-		memcpy_to_bvec(&vec, block);
-		block += vec.bv_len;
+		memcpy_to_bvec(&vec, data);
+		data += vec.bv_len;
 	}
+	folio_put(folio);
 	return 0;
 }
 
@@ -127,25 +146,18 @@ static void direct_work(struct work_struct *work)
 {
 	struct direct_bio *direct = container_of(work, struct direct_bio, work);
 	u32 block_size = direct->inode->vol->block_size, part;
-	unsigned int nofs = memalloc_nofs_save();
 	struct bvec_iter at = direct->iter;
 	u64 pos = direct->pos;
-	void *block = NULL;
 	int err = 0;
 
 	for (; !err && pos < direct->end; pos += part) {
 		part = min_t(u64, direct->end - pos, block_size - (pos & (block_size - 1)));
-		if (!block_is_right(direct, pos, at)) {
-			if (!block)
-				block = kvmalloc(block_size, GFP_NOFS);
-			err = read_again(direct, pos, part, at, block);
-			cond_resched();
-		}
+		if (!block_is_right(direct, pos, at))
+			err = read_cached(direct, pos, part, at);
 		bio_advance_iter(direct->bio, &at, part);
+		cond_resched();
 	}
-	kvfree(block);
 	direct_over(direct, err);
-	memalloc_nofs_restore(nofs);
 }
 
 /* ---- bios ---- */
@@ -157,7 +169,7 @@ static void direct_ended(struct direct_bio *direct)
 		return;
 	}
 	INIT_WORK(&direct->work, direct_work);
-	read_queue_work(&direct->work);
+	queue_work(direct_queue, &direct->work);
 }
 
 static void direct_bio_end(struct bio *bio)
@@ -170,8 +182,8 @@ static void direct_bio_end(struct bio *bio)
 }
 
 /*
- * The bio goes to where its blocks are now.  false: they are not in one piece any more; or it is not of whole blocks, since memory
- * that is not there ended it.
+ * The bio goes to where its blocks are now.  false: they are not in one piece any more, or may not be there yet; or it is not of
+ * whole blocks, since memory that is not there ended it.
  */
 static bool direct_aim(struct direct_bio *direct)
 {
@@ -181,7 +193,7 @@ static bool direct_aim(struct direct_bio *direct)
 
 	if ((direct->pos | direct->end) & (vol->block_size - 1) ||
 	    data_map(direct->inode, direct->pos >> vol->block_shift, count, &extent, direct->csum, count) ||
-	    extent.kind != DATA_MAPPED || extent.count < count)
+	    extent.kind != DATA_MAPPED || extent.count < count || extent.birth > READ_ONCE(vol->delta.committed))
 		return false;
 	direct->has_csum = extent.has_csum;
 	direct->bio->bi_iter.bi_sector = bdev_sector(vol->dev, extent.addr);

@@ -173,9 +173,6 @@ int read_init(void);		/* for the module: its work queue */
 void read_exit(void);
 int file_read_folio(struct file *file, struct folio *folio);
 void file_readahead(struct readahead_control *rac);
-void read_queue_work(struct work_struct *work);
-/* One block from where it is now, again where it may have moved meanwhile; zeros if it is nowhere.  -EIO was told, and what of. */
-int file_read_block(struct tux3_inode *inode, u64 block, void *data);
 /*
  * Make a folio uptodate, synchronously.  Locked by the caller, stays locked.  skip: blocks that the caller is about
  * to overwrite as a whole and that need not be read (the folio is then not marked uptodate: the caller does, when
@@ -184,6 +181,9 @@ int file_read_block(struct tux3_inode *inode, u64 block, void *data);
 int folio_fill(struct tux3_node *node, struct folio *folio, u64 skip);
 
 /* ---- direct.c ---- */
+
+int direct_init(void);		/* for the module: its work queue */
+void direct_exit(void);
 
 /* Of the caller's memory, in bytes. */
 static inline u32 direct_alignment(struct tux3_device *dev)

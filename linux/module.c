@@ -50,13 +50,18 @@ static int __init tux3_init(void)
 	err = read_init();
 	if (err)
 		goto out_caches;
-	err = sysfs_init();
+	err = direct_init();
 	if (err)
 		goto out_read;
+	err = sysfs_init();
+	if (err)
+		goto out_direct;
 	err = register_filesystem(&tux3_fs_type);
 	if (!err)
 		return 0;
 	sysfs_exit();
+out_direct:
+	direct_exit();
 out_read:
 	read_exit();
 out_caches:
@@ -68,6 +73,7 @@ static void __exit tux3_exit(void)
 {
 	unregister_filesystem(&tux3_fs_type);
 	sysfs_exit();
+	direct_exit();
 	read_exit();
 	caches_exit();
 }

@@ -72,11 +72,6 @@ void read_exit(void)
 	destroy_workqueue(read_queue);
 }
 
-void read_queue_work(struct work_struct *work)
-{
-	queue_work(read_queue, work);
-}
-
 static struct read_request *request_alloc(struct inode *inode, u64 block, u32 blocks)
 {
 	struct read_request *req;
@@ -185,19 +180,20 @@ static void request_zero(struct read_request *req)
 
 /* ---- what has been read ---- */
 
-static int read_inline(struct tux3_inode *inode, void *data)
+static int read_inline(struct read_request *req, void *data)
 {
-	int len = data_read_inline(inode, data, inode->vol->block_size);
+	int len = data_read_inline(core_of(req->inode), data, req->vol->block_size);
 
 	if (len >= 0)
-		memset(data + len, 0, inode->vol->block_size - len);
+		memset(data + len, 0, req->vol->block_size - len);
 	return min(len, 0);
 }
 
 /* Once more, by itself: see above. */
-int file_read_block(struct tux3_inode *inode, u64 block, void *data)
+static int read_again(struct read_request *req, u64 block, void *data)
 {
-	struct volume *vol = inode->vol;
+	struct tux3_inode *inode = core_of(req->inode);
+	struct volume *vol = req->vol;
 	struct data_extent extent;
 	u64 was_at = 0;			/* what data was read from */
 	__le32 csum;
@@ -209,7 +205,7 @@ int file_read_block(struct tux3_inode *inode, u64 block, void *data)
 		if (err)
 			return err;
 		if (extent.kind == DATA_INLINE) {
-			err = read_inline(inode, data);
+			err = read_inline(req, data);
 			if (err != -ENOENT)	/* it has just become something else */
 				return err;
 			continue;
@@ -272,7 +268,7 @@ static int block_end(struct read_request *req, u32 i, void *data)
 	}
 	if (!req->waits && req->kind[i] != READ_INLINE)
 		return -EIO;
-	return file_read_block(core_of(req->inode), req->block + i, data);
+	return read_again(req, req->block + i, data);
 }
 
 static void zero_beyond_end(struct read_request *req, struct folio *folio)
@@ -336,7 +332,7 @@ static void read_bio_end(struct bio *bio)
 	if (req->waits)
 		complete(&req->done);
 	else
-		read_queue_work(&req->work);
+		queue_work(read_queue, &req->work);
 }
 
 static struct bio *read_bio_start(struct read_request *req, u64 addr, u32 vecs)

@@ -8,7 +8,7 @@
 #include "core/blocks/block_reads.h"
 
 #define READS_WAIT	(HZ / 2)	/* for blocks that are missed; then who misses them has to do without */
-#define READS_FREED_MAX	(1u << 16)	/* ranges that wait for a turn, before commits wait for it */
+#define READS_FREED_MAX	(1u << 16)	/* ranges that wait for a turn: from then on commits take their time */
 
 int block_reads_init(struct block_reads *reads)
 {
@@ -133,7 +133,7 @@ int block_reads_release(struct volume *vol)
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	err = reads_advance(vol);
-	while (!err && unlikely(vol->log.freed.count > READS_FREED_MAX)) {
+	if (!err && unlikely(vol->log.freed.count > READS_FREED_MAX)) {
 		reads_wait(&vol->reads);
 		err = reads_advance(vol);
 	}

@@ -109,6 +109,7 @@ static void map_fill(struct data_extent *out, const struct disk_extent *extent, 
 	out->addr = le64_to_cpu(extent->addr) + skip;
 	out->count = min(out->count, left);
 	out->has_csum = flags & TUX3_EXTENT_CSUM;
+	out->birth = le64_to_cpu(extent->birth);
 	if (out->has_csum && csum_max)
 		memcpy(csum, extent->csum + skip, min_t(u64, out->count, csum_max) * sizeof(__le32));
 }

@@ -28,6 +28,7 @@ struct data_extent {
 	u64 count;		/* blocks from there on of this kind, contiguous on disk if MAPPED */
 	u64 addr;		/* MAPPED, UNWRITTEN: disk block of block */
 	bool has_csum;		/* MAPPED: csum[] filled for the first min(count, csum_max) blocks */
+	u64 birth;		/* MAPPED: no block of it was written later than in this delta, whose commit may be under way */
 };
 
 /*
