@@ -51,12 +51,20 @@ fi
 # turn, while others write, are under way for many commits.
 GROUP=/sys/fs/cgroup/reads
 { [ -e /sys/fs/cgroup/cgroup.controllers ] || mount -t cgroup2 none /sys/fs/cgroup; } && echo "+io" >/sys/fs/cgroup/cgroup.subtree_control &&
-	mkdir $GROUP && echo "$(lsblk -ndo MAJ:MIN "$DEVICE" | tr -d ' ') rbps=3000000" >$GROUP/io.max || exit 2
+	mkdir $GROUP || exit 2
+if [ -e $GROUP/io.max ]; then
+	echo "$(lsblk -ndo MAJ:MIN "$DEVICE" | tr -d ' ') rbps=3000000" >$GROUP/io.max || exit 2
+elif [[ $(uname -r) = *-debug ]]; then
+	echo "no races of slow reads: the debug kernel has no io.max"
+	GROUP=
+else
+	exit 2
+fi
 MOUNT_OPTIONS=age=0.02
 for options in "-s 24M" "-s 24M -O ^data-csum"; do
 	if fresh $options; then
 		check "races, $options" $PROGRAM race "$MNT" "$TIME"
-		check "races of slow reads, $options" $PROGRAM race "$MNT" "$TIME" $GROUP
+		[ -z "$GROUP" ] || check "races of slow reads, $options" $PROGRAM race "$MNT" "$TIME" $GROUP
 		checked_umount "clean after races, $options"
 	fi
 done
