@@ -478,7 +478,7 @@ static int delta_enter_error(struct volume *vol, int err)
 
 int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int flags)
 {
-	unsigned int attempt = 0;
+	struct space_try try = {};
 	int err = volume_error(vol);
 	u64 blocks, start;
 
@@ -514,7 +514,7 @@ int delta_enter(struct volume *vol, struct delta_op *op, u64 cost, unsigned int 
 			break;
 		}
 		start = ktime_get_ns();
-		err = space_wait(vol, blocks, flags, attempt++);
+		err = space_wait(vol, blocks, flags, &try);
 		trace_tux3_enter(vol, op->delta, blocks, ktime_get_ns() - start, err);
 	}
 	return delta_enter_error(vol, err);
@@ -895,7 +895,7 @@ int delta_unify_all(struct volume *vol)
 
 /*
  * The same while others go on: of what they change, only that of the present front delta.  On a slow device they have
- * always changed more by the time it is committed, and each commit takes blocks for its log.
+ * always changed more by the time it is committed, and each commit takes blocks for its log.  Then the front delta is tight.
  */
 static int delta_unify_present(struct volume *vol)
 {
@@ -903,8 +903,11 @@ static int delta_unify_present(struct volume *vol)
 	int err = 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	while (!err && (vol->delta.front == front ? delta_has_changes(vol) : delete_under_way(vol)))
+	while (!err && (vol->delta.front == front ? delta_has_changes(vol) || !space_is_tight(&vol->space, front) :
+			delete_under_way(vol))) {
+		vol->space.want_tight = true;
 		err = commit_delta(vol);
+	}
 	return err ? err : delta_unify_committed(vol);
 }
 
@@ -933,17 +936,14 @@ int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int atte
 	err = volume_error(vol);
 	if (!err && vol->delta.paused)
 		err = -EBUSY;
-	vol->space.want_tight = attempt > 0;
 	intent_shrink(vol);
 	if (!err)
 		space_end_hold(vol);
 	if (!err)
 		err = block_reads_settle(vol);
-	if (!err && attempt > 1)
-		err = delta_unify_present(vol);
 	/* Even without changes: the next delta may be opened with another standing charge. */
 	if (!err)
-		err = commit_delta(vol);
+		err = attempt ? delta_unify_present(vol) : commit_delta(vol);
 	delta_unlock(vol);
 	return err;
 }

@@ -210,7 +210,7 @@ int delta_commit_through(struct volume *vol, u64 delta);
 int delta_commit_inode(struct tux3_inode *inode);
 /* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
-/* For space.c: a commit; from the second attempt on, a unify too. */
+/* For space.c: a commit; from the second attempt on a unify, before which there is a commit only if it is needed. */
 int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int attempt);
 /* Commit, then unify until the anchor holds everything. */
 int delta_commit_unify(struct volume *vol);

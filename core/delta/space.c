@@ -778,25 +778,6 @@ static int space_refuse(struct volume *vol, u64 blocks)
 	return -ENOSPC;
 }
 
-int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int attempt)
-{
-	s64 freed = space_freed(vol);
-	int err;
-
-	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
-	if (!flags && space_known_full(vol, blocks))
-		return space_refuse(vol, blocks);
-	err = delta_commit_space(vol, flags, attempt);
-	if (err)
-		return err;
-	/* The second unify frees what the first one's commit and deletes left behind. */
-	if (attempt < 3 || space_freed(vol) != freed)
-		return attempt < 10 ? 0 : space_refuse(vol, blocks);
-	if (!flags)
-		space_note_full(vol, blocks, freed);
-	return space_refuse(vol, blocks);
-}
-
 /* More than what making a file, or writing one block of it, may take. */
 static u64 space_ordinary(struct volume *vol, u32 levels)
 {
@@ -832,6 +813,43 @@ static s64 space_left(struct volume *vol)
 	} while ((seq & 1 || atomic64_read(&vol->space.stat_seq) != seq) && tries++ < STAT_TRIES);
 	return (s64)vol->total_blocks - atomic64_read(&vol->balloc.disk_used) + atomic64_read(&vol->balloc.data_used) -
 	       atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - data;
+}
+
+/*
+ * May so much fit when all is committed and unified, if what others have dirty takes no more than it does now?  Where it may not,
+ * and all that there was is back, other commits bring nothing but what is freed meanwhile.
+ */
+static bool space_may_fit(struct volume *vol, u64 blocks)
+{
+	u32 levels = READ_ONCE(vol->space.full_levels);
+	s64 kept = (s64)READ_ONCE(vol->space.reserve) + space_slack(vol, levels) + (s64)READ_ONCE(vol->space.aside) +
+		   space_tight_standing(vol, space_levels(vol, 0));
+
+	return space_left(vol) + READ_ONCE(vol->log.length) + max(space_pending(vol, 0), (s64)0) +
+	       max(space_pending(vol, 1), (s64)0) - kept >= (s64)blocks;
+}
+
+/* The first attempt commits, the second one unifies: then all is back that there was.  Others are for what is freed meanwhile. */
+int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_try *try)
+{
+	unsigned int attempt = try->attempts++;
+	s64 freed;
+	int err;
+
+	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
+	if (!flags && space_known_full(vol, blocks))
+		return space_refuse(vol, blocks);
+	if ((attempt > 3 && (attempt > 10 || space_freed(vol) == try->freed)) ||
+	    (attempt > 1 && !flags && !space_may_fit(vol, blocks))) {
+		if (!flags)
+			space_note_full(vol, blocks, try->freed);
+		return space_refuse(vol, blocks);
+	}
+	/* Of who frees while the commit goes on it knows nothing.  But what it brings back itself is seen here. */
+	freed = space_frees_begun(vol);
+	err = delta_commit_space(vol, flags, attempt);
+	try->freed = freed + atomic64_read(&vol->space.freed);
+	return err;
 }
 
 /* More could not be had if all data were gone. */

@@ -234,8 +234,13 @@ s64 space_balance(struct volume *vol);
 void space_note(struct volume *vol, u64 delta, u64 cost, s64 times);
 /* Back end: the delta was charged these blocks for its log. */
 void space_note_log(struct volume *vol, u64 delta, u64 blocks);
+/* What an operation that was refused has tried; zeroed when it begins. */
+struct space_try {
+	unsigned int attempts;
+	s64 freed;		/* space_freed() as the last attempt left it, but for what others freed meanwhile */
+};
 /* A caller was refused: bring back what can be (commit, unify).  0: try again, or -ENOSPC, -EIO. */
-int space_wait(struct volume *vol, u64 blocks, unsigned int flags, unsigned int attempt);
+int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_try *try);
 /* Back end: this delta is about to take operations. */
 void space_open_delta(struct volume *vol, u64 delta);
 /* Back end, after a commit that was charged so much (space_close_delta), or an anchor: move the balance. */

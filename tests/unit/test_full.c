@@ -1062,6 +1062,53 @@ static void test_room_that_comes_meanwhile_is_found(void **state)
 	assert_true(at > 1);
 }
 
+static int freeing_flush(struct tux3_device *dev)
+{
+	punched.flushes++;
+	return tux3_fallocate(punched.node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BLOCK);
+}
+
+/* While somebody punches with each flush, mostly where nothing is: who is refused looks once what comes back. */
+static void test_a_refusal_while_others_free_takes_two_commits(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	const struct tux3_device_ops *own;
+	static u8 data[16 * BLOCK];
+	struct tux3_device_ops ops;
+	u64 pos, at = 0;
+	s64 commits;
+	u32 i;
+
+	bed_make(&bed, 16 << 20, BLOCK);
+	refused_file = bed_file(&bed, "/large");
+	punched.node = bed_file(&bed, "/punched");
+	punched.flushes = 0;
+	for (pos = 0; pos < PUNCHED * BLOCK; pos += sizeof(data))
+		assert_int_equal(tux3_write(punched.node, data, sizeof(data), pos), sizeof(data));
+	own = bed.dev->ops;
+	ops = *own;
+	ops.flush = freeing_flush;
+	for (i = 0; i < 20; i++) {
+		do
+			for (; tux3_write(refused_file, data, BLOCK, at) > 0; at += BLOCK)
+				;
+		while (!tux3_sync(bed.volume) && tux3_write(refused_file, data, BLOCK, at) > 0);
+		bed.dev->ops = &ops;
+		bed.dev->volatile_cache = true;
+		assert_ok(freeing_flush(bed.dev));
+		commits = counter(&bed, TUX3_COUNT_DELTAS);
+		assert_int_equal(tux3_setxattr(refused_file, NULL, "user.value", data, sizeof(data), 0), -ENOSPC);
+		commits = counter(&bed, TUX3_COUNT_DELTAS) - commits;
+		bed.dev->ops = own;
+		bed.dev->volatile_cache = false;
+		if (commits > 2)
+			fail_msg("refusal %u took %lld commits", i, commits);
+	}
+	tux3_node_put(refused_file, 1);
+	tux3_node_put(punched.node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	static struct orphans orphans[] = {
@@ -1084,6 +1131,7 @@ int main(void)
 		cmocka_unit_test(test_a_refusal_is_remembered),
 		cmocka_unit_test(test_one_block_is_refused_once),
 		cmocka_unit_test(test_room_that_comes_meanwhile_is_found),
+		cmocka_unit_test(test_a_refusal_while_others_free_takes_two_commits),
 		cmocka_unit_test(test_the_mode_of_a_file_with_an_acl),
 		cmocka_unit_test(test_few_commits_near_full),
 		cmocka_unit_test(test_little_is_kept),
