@@ -5,7 +5,8 @@
  * The caller holds node->lock, shared or not, so no block changes its state but that the back end
  * makes dirty ones clean and the evictor removes clean ones.  An absent block is therefore clean, and
  * stays where the tree says it is until we are done.  Present blocks are never read again: the address
- * of one that is dirty may be freed and used anew at any time.
+ * of one that is dirty may be freed and used anew at any time.  So first it is seen which are absent, then
+ * where they are: one that is dirty during the lookup may be committed and evicted right after it.
  *
  * volume->fill_lock[], by file and stretch of FILL_BLOCKS, keeps two readers from reading the same.
  */
@@ -95,7 +96,7 @@ static int read_and_verify(struct tux3_node *node, const struct data_extent *ext
 	return err;
 }
 
-/* Returns how many blocks were filled, at least 1, or -errno. */
+/* Returns how many of these absent blocks were filled, at least 1, or -errno. */
 static int fill_mapped(struct tux3_node *node, const struct data_extent *extent, const __le32 *csum,
 		       u32 count, u64 size)
 {
@@ -104,9 +105,6 @@ static int fill_mapped(struct tux3_node *node, const struct data_extent *extent,
 	u32 i, good = 0;
 	int err;
 
-	count = file_cache_absent(node, extent->block, count);
-	if (!count)
-		return 1;	/* somebody was faster */
 	run = buffers_get_run(volume, count, &count);
 	if (!run)
 		return -ENOMEM;
@@ -130,21 +128,27 @@ static int fill_locked(struct tux3_node *node, u64 block, u64 want, u64 size, u6
 	int got, err;
 
 	while (at < end) {
-		err = data_map(&node->inode, at, end - at, &extent, csum, FILL_BLOCKS);
+		u32 absent = file_cache_absent(node, at, end - at);
+
+		if (!absent) {		/* somebody was faster */
+			at++;
+			continue;
+		}
+		err = data_map(&node->inode, at, absent, &extent, csum, FILL_BLOCKS);
 		if (err)
 			return at == block ? err : 0;
 		switch (extent.kind) {
 		case DATA_INLINE:
 			return at == 0 ? fill_inline(node, size) : 0;
 		case DATA_MAPPED:
-			got = fill_mapped(node, &extent, csum, min(extent.count, end - at), size);
+			got = fill_mapped(node, &extent, csum, extent.count, size);
 			if (got < 0)
 				return at == block ? got : 0;
 			at += got;
 			break;
 		default:
 			if (at == block)
-				*hole = file_cache_absent(node, at, min(extent.count, end - at));
+				*hole = extent.count;
 			return 0;
 		}
 	}
