@@ -2,8 +2,8 @@
 #
 # What tux3.ko is made of, for kbuild: linux/Kbuild, and whoever else needs the list.
 #
-# Of core/ everything but what only the tools do: making, checking and printing volumes.
-TUX3_TOOLS_ONLY := core/mkfs.o core/check/%.o core/repair/%.o core/show/%.o
+# Of core/ everything but what only the tools do: making, changing, checking, repairing and printing volumes.
+TUX3_TOOLS_ONLY := core/mkfs.o core/quota_switch.o core/check/%.o core/repair/%.o core/show/%.o
 TUX3_CORE_OBJECTS := $(filter-out $(TUX3_TOOLS_ONLY), \
 	$(patsubst $(TUX3_SOURCE)/%.c,%.o,$(wildcard $(TUX3_SOURCE)/core/*.c $(TUX3_SOURCE)/core/*/*.c)))
 

@@ -55,7 +55,7 @@ def test_options(run, program, path):
     assert options_of_help(run(program, "--help").stdout) | {"F"} == has | {"F"}
 
 
-@pytest.mark.parametrize("command", ["show", "path", "ls-inodes", "stat", "graph", "image", "quota", "scrub", "undo"])
+@pytest.mark.parametrize("command", ["show", "path", "ls-inodes", "stat", "graph", "image", "quota", "scrub", "tune", "undo"])
 def test_commands(run, command):
     has = accepted(source(f"user/tools/tux3_{command.replace('-', '_')}.c")) - GENERIC
     assert has and options_of_page("tux3.8", f"tux3 {command}".replace("-", "\\-")) == has
@@ -65,7 +65,7 @@ def test_commands(run, command):
 def test_all_commands_are_in_the_page(run):
     commands = re.findall(r"^  tux3 ([\w-]+) ", run("tux3", "--help").stdout.split("Examples:")[0], re.M)
     page = (MAN / "tux3.8").read_text()
-    assert len(commands) == 11 and all(f".B tux3 {c}\n".replace("-", "\\-") in page for c in commands)
+    assert len(commands) == 12 and all(f".B tux3 {c}\n".replace("-", "\\-") in page for c in commands)
 
 
 def test_helpers():

@@ -15,10 +15,11 @@ int command_path(int argc, char **argv);
 int command_ls_inodes(int argc, char **argv);
 int command_scrub(int argc, char **argv);
 int command_defrag(int argc, char **argv);
+int command_tune(int argc, char **argv);
 int command_undo(int argc, char **argv);
 
 extern const char show_help[], stat_help[], graph_help[], image_help[], quota_help[], path_help[], ls_inodes_help[], scrub_help[],
-	defrag_help[], undo_help[];
+	defrag_help[], tune_help[], undo_help[];
 
 /*
  * Output that goes on for long: printers of core/show/show.h write to out, which is emptied to stdout

@@ -253,6 +253,19 @@ void progress_tell(struct progress *progress, const char *name, u64 done, u64 to
 	progress_line(progress, now, done, total);
 }
 
+void progress_check(struct progress *progress, enum check_pass pass, u64 done, u64 total)
+{
+	static const char *const names[CHECK_PASSES] = {
+		[CHECK_TREE] = "Reading inodes",
+		[CHECK_INODES] = "Comparing names and inodes",
+		[CHECK_NAMES] = "Following directories",
+		[CHECK_SPACE] = "Reading free maps",
+		[CHECK_DATA] = "Reading data",
+	};
+
+	progress_tell(progress, names[pass], done, total);
+}
+
 void progress_end(struct progress *progress)
 {
 	if (progress->shown)

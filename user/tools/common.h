@@ -6,6 +6,7 @@
 #define TUX3_TOOLS_COMMON_H
 
 #include "core/volume.h"
+#include "core/check/check.h"
 #include "core/show/show.h"
 
 /* Exit codes, as fsck(8) has them. */
@@ -88,6 +89,7 @@ struct progress {
 	bool shown;
 };
 void progress_tell(struct progress *progress, const char *name, u64 done, u64 total);
+void progress_check(struct progress *progress, enum check_pass pass, u64 done, u64 total);	/* of the checker */
 void progress_end(struct progress *progress);
 
 #endif

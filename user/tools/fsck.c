@@ -107,16 +107,9 @@ static int on_problem(void *ctx, const struct check_problem *problem)
 
 void fsck_on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 {
-	static const char *const names[CHECK_PASSES] = {
-		[CHECK_TREE] = "Reading inodes",
-		[CHECK_INODES] = "Comparing names and inodes",
-		[CHECK_NAMES] = "Following directories",
-		[CHECK_SPACE] = "Reading free maps",
-		[CHECK_DATA] = "Reading data",
-	};
 	struct fsck *fsck = ctx;
 
-	progress_tell(&fsck->progress, names[pass], done, total);
+	progress_check(&fsck->progress, pass, done, total);
 }
 
 static void on_cancel(int signal)

@@ -25,6 +25,7 @@ static const struct {
 	{ "quota", command_quota, quota_help, "who uses how much, and limits for that" },
 	{ "scrub", command_scrub, scrub_help, "verify all that is on the device, of a volume in use" },
 	{ "defrag", command_defrag, defrag_help, "write files that lie in many pieces anew" },
+	{ "tune", command_tune, tune_help, "label and quotas, after mkfs.tux3" },
 	{ "undo", command_undo, undo_help, "put back what fsck.tux3 --undo saved" },
 };
 
@@ -32,7 +33,7 @@ static int usage(FILE *to)
 {
 	unsigned int i;
 
-	fprintf(to, "tux3 COMMAND [OPTION]... looks at Tux3 volumes.  Only quota, defrag and undo change anything.\n\n");
+	fprintf(to, "tux3 COMMAND [OPTION]... looks at Tux3 volumes.  Only quota, defrag, tune and undo change anything.\n\n");
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(to, "  tux3 %-9s %s\n", commands[i].name, commands[i].summary);
 	fprintf(to, "  tux3 %-9s %s\n\n", "help", "explain a command: tux3 help show");

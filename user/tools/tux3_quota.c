@@ -204,7 +204,7 @@ static int source_close(struct source *source)
 static int source_failed(const struct source *source, int err)
 {
 	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -ESRCH)
-		tool_error("%s has no quotas: that is decided by mkfs.tux3 -O quota.", source->path);
+		tool_error("%s has no quotas: those are made by mkfs.tux3 -O quota, or tux3 tune --quota on.", source->path);
 	else if (err == -EINVAL)
 		tool_error("Id 0 has no limits: it is the superuser, and what belongs to no project.");
 	else

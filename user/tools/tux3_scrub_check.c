@@ -91,16 +91,10 @@ void scrub_keep_rate(u64 rate, u64 bytes, u64 started_ns, const volatile int *st
 
 static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 {
-	static const char *const names[CHECK_PASSES] = {
-		[CHECK_TREE] = "Reading inodes",
-		[CHECK_INODES] = "Comparing names and inodes",
-		[CHECK_NAMES] = "Following directories",
-		[CHECK_SPACE] = "Comparing free maps",
-	};
 	struct scrub_check *check = ctx;
 
 	scrub_keep_rate(check->rate, atomic64_read(&check->dev->read_bytes), check->started_ns, check->held.stop);
-	progress_tell(check->progress, names[pass], done, total);
+	progress_check(check->progress, pass, done, total);
 }
 
 static void tell_failure(const struct scrub_check *check, int err)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""tux3 tune: label and quotas of volumes that are there already, of images and mounted."""
+import json
+import os
+
+import pytest
+
+BLOCK = 4096
+
+
+def tuned(run, path, *arguments):
+    return json.loads(run("tux3", "tune", path, *arguments, "--json").stdout)
+
+
+def usage(run, path):
+    return {(line["type"], line["id"]): (line["bytes"], line["inodes"])
+            for line in json.loads(run("tux3", "quota", path, "--json").stdout)}
+
+
+def fill(folder):
+    """Files of three users and two groups; how many each has, and how many blocks."""
+    use = {}
+    for n in range(60):
+        file = f"{folder}/file-{n}"
+        blocks = -(n * 1000 // -BLOCK)
+        with open(file, "wb") as out:
+            out.write(b"x" * n * 1000)
+        os.chown(file, 1000 + n % 3, 2000 + n % 2)
+        for owner in (("user", 1000 + n % 3), ("group", 2000 + n % 2)):
+            used, inodes = use.get(owner, (0, 0))
+            use[owner] = used + blocks * BLOCK, inodes + 1
+    return use
+
+
+def test_quota_on_and_off(run, mkfs, mount, fsck):
+    path = mkfs("64M")
+    mounted = mount(path)
+    use = fill(mounted.path)
+    mounted.unmount()
+    assert tuned(run, path) == {"label": "", "quota": False}
+    assert tuned(run, path, "--quota", "on") == {"label": "", "quota": True}
+    fsck(path)
+    found = usage(run, path)
+    assert {owner: found.get(owner) for owner in use} == use
+    assert found["user", 0] == (0, 1)
+    assert tuned(run, path, "-q", "on") == {"label": "", "quota": True}
+    run("tux3", "quota", path, "user", 1001, "--inodes-hard", 20)
+    mounted = mount(path)
+    assert os.stat(f"{mounted.path}/file-59").st_size == 59000
+    os.unlink(f"{mounted.path}/file-58")
+    os.sync()
+    assert usage(run, mounted.path)["user", 1001][1] == 19
+    mounted.unmount()
+    fsck(path)
+    assert tuned(run, path, "--quota", "off") == {"label": "", "quota": False}
+    fsck(path)
+    done = run("tux3", "quota", path, status=1)
+    assert "tune --quota on" in done.stderr
+
+
+def test_mounted(run, mkfs, mount):
+    path = mkfs("64M")
+    mounted = mount(path)
+    done = run("tux3", "tune", mounted.path, "--quota", "on", status=1)
+    assert "unmount it" in done.stderr
+    done = run("tux3", "tune", path, "--quota", "on", status=1)
+    assert "in use" in done.stderr
+    run("tux3", "tune", mounted.path, "--label", "while mounted")
+    mounted.unmount()
+    assert tuned(run, path) == {"label": "while mounted", "quota": False}
+
+
+def test_label(run, mkfs):
+    path = mkfs("64M", "-L", "first")
+    assert tuned(run, path, "-L", "sécond") == {"label": "sécond", "quota": False}
+    assert run("tux3", "tune", path).stdout == 'label "sécond" quota false\n'
+    assert tuned(run, path, "-L", "", "--quota", "on") == {"label": "", "quota": True}
+    run("fsck.tux3", path)
+
+
+@pytest.mark.parametrize("arguments,says", [
+    (["--label", "x" * 65], "64 bytes"), (["--label", "a\nb"], "control characters"), (["--quota", "yes"], "neither on nor off"),
+    (["other"], "One volume"),
+])
+def test_refused(run, mkfs, arguments, says):
+    path = mkfs("64M")
+    before = path.read_bytes()
+    assert says in run("tux3", "tune", path, *arguments, status=16).stderr
+    assert path.read_bytes() == before
+
+
+def test_no_volume(run, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(bytes(1 << 20))
+    for arguments in (["--quota", "on"], ["--label", "x"], []):
+        assert "no Tux3 volume" in run("tux3", "tune", file, *arguments, status=1).stderr
+    assert file.read_bytes() == bytes(1 << 20)
+    assert "Which image" in run("tux3", "tune", status=16).stderr
+
+
+def test_damaged(run, mkfs, mount):
+    """With a tree that is damaged nothing is switched, nor anything else changed."""
+    path = mkfs("64M")
+    mounted = mount(path)
+    fill(mounted.path)
+    mounted.unmount()
+    data = bytearray(path.read_bytes())
+    nodes = [at for at in range(0, len(data), BLOCK) if b"file-7" in data[at:at + BLOCK]]
+    assert nodes
+    for at in nodes:
+        data[at + 200] ^= 1
+    path.write_bytes(data)
+    assert "tree node" in run("tux3", "tune", path, "--quota", "on", status=1).stderr
+    assert path.read_bytes() == data
