@@ -31,6 +31,19 @@ others() {
 	umount /tmp/ext4
 }
 
+# Of a volume that was made without them, and has files.
+switched_on() {
+	build/tux3 tune "$DEVICE" --quota on && mount_it &&
+		build/tux3 quota "$MNT" user 1234 --inodes-hard 3 &&
+		build/tux3 quota "$MNT" --json |
+		python3 -c "
+import json, sys
+found = {(line['type'], line['id']): line for line in json.load(sys.stdin)}
+assert found['user', 1234]['inodes'] == 3 and found['user', 1234]['bytes'] == 3 * 8192, found
+" && chmod 777 "$MNT" && setpriv --reuid 1234 --clear-groups touch "$MNT/file-1" &&
+		! setpriv --reuid 1234 --clear-groups touch "$MNT/more"
+}
+
 others || failed "ext4" "it could not be mounted"
 fresh -O quota
 for test in state hard mapping users grace project owner unnamed; do
@@ -47,5 +60,11 @@ fresh
 refused "a volume without quotas" "No such process\|not supported\|Function not implemented\|Invalid argument" \
 	python3 tests/vm/guest/quota.py "$DEVICE" "$MNT" state
 refused "tux3 quota of a volume without" "mkfs.tux3 -O quota" build/tux3 quota "$MNT"
+for n in 1 2 3; do
+	head -c 8192 /dev/urandom > "$MNT/file-$n" && chown 1234 "$MNT/file-$n"
+done
+refused "switching on quotas of what is mounted" "unmount it" build/tux3 tune "$MNT" --quota on
 umount "$MNT"
+check "switched on" switched_on
+checked_umount "switched on, and used"
 summary
