@@ -90,6 +90,37 @@ void bed_free(struct bed *bed)
 	bed->dev->ops->close(bed->dev);
 }
 
+/* ---- power cuts ---- */
+
+static struct tux3_device_ops cut_ops;
+static const struct tux3_device_ops *whole_ops;
+static u32 writes_left;
+
+static void cut_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags, struct io_wait *wait)
+{
+	if (writes_left) {
+		writes_left--;
+		whole_ops->write(dev, addr, vec, vecs, flags, wait);
+		return;
+	}
+	io_wait_begin(wait);
+	io_wait_end(wait, -EIO);
+}
+
+void bed_cut_after(struct bed *bed, u32 writes)
+{
+	whole_ops = bed->dev->ops;
+	cut_ops = *whole_ops;
+	cut_ops.write = cut_write;
+	writes_left = writes;
+	bed->dev->ops = &cut_ops;
+}
+
+void bed_cut_over(struct bed *bed)
+{
+	bed->dev->ops = whole_ops;
+}
+
 struct tux3_node *bed_file(struct bed *bed, const char *path)
 {
 	struct tux3_node *node = NULL;

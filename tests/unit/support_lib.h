@@ -44,6 +44,10 @@ void bed_crash(struct bed *bed);	/* abandon, open again */
 void bed_check(struct bed *bed);	/* the checker finds nothing; the volume is closed meanwhile */
 void bed_free(struct bed *bed);		/* closes, checks, frees */
 
+/* The writes of the device from now on, but for the first so many, fail; and none any more. */
+void bed_cut_after(struct bed *bed, u32 writes);
+void bed_cut_over(struct bed *bed);
+
 struct tux3_node *bed_file(struct bed *bed, const char *path);	/* made if need be */
 struct tux3_node *bed_find(struct bed *bed, const char *path);	/* NULL: there is none */
 u64 bed_random(u64 *state);

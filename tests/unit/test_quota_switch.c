@@ -92,21 +92,6 @@ static int run_switch(struct bed *bed, bool on, char *why, size_t why_size)
 
 /* ---- power cuts ---- */
 
-static struct tux3_device_ops cut_ops;
-static const struct tux3_device_ops *whole_ops;
-static u32 writes_left;
-
-static void cut_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags, struct io_wait *wait)
-{
-	if (writes_left) {
-		writes_left--;
-		whole_ops->write(dev, addr, vec, vecs, flags, wait);
-		return;
-	}
-	io_wait_begin(wait);
-	io_wait_end(wait, -EIO);
-}
-
 static void switch_with_cuts(struct bed *bed, bool on)
 {
 	u8 *bytes = device_memory_bytes(bed->dev), *before = malloc(BYTES);
@@ -120,15 +105,11 @@ static void switch_with_cuts(struct bed *bed, bool on)
 	assert_ok(run_switch(bed, on, why, sizeof(why)));
 	writes = atomic64_read(&bed->dev->writes) - start;
 	assert_int_equal(looks_good(bed), on);
-	whole_ops = bed->dev->ops;
-	cut_ops = *whole_ops;
-	cut_ops.write = cut_write;
 	for (cut = 0; cut < writes; cut++) {
 		memcpy(bytes, before, BYTES);
-		writes_left = cut;
-		bed->dev->ops = &cut_ops;
+		bed_cut_after(bed, cut);
 		run_switch(bed, on, why, sizeof(why));
-		bed->dev->ops = whole_ops;
+		bed_cut_over(bed);
 		changed += looks_good(bed) == on;
 		/* Then it can be done again. */
 		assert_ok(run_switch(bed, on, why, sizeof(why)));

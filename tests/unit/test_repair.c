@@ -335,31 +335,6 @@ static void run_seeds(bool log, u32 block_size)
 
 /* ---- power cuts ---- */
 
-static struct tux3_device_ops cut_ops;
-static const struct tux3_device_ops *whole_ops;
-static u32 writes_left;
-
-static void cut_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags, struct io_wait *wait)
-{
-	if (writes_left) {
-		writes_left--;
-		whole_ops->write(dev, addr, vec, vecs, flags, wait);
-		return;
-	}
-	io_wait_begin(wait);
-	io_wait_end(wait, -EIO);
-}
-
-/* The writes of the device from now on, but for the first so many, fail. */
-static void cut_after(struct bed *bed, u32 writes)
-{
-	whole_ops = bed->dev->ops;
-	cut_ops = *whole_ops;
-	cut_ops.write = cut_write;
-	writes_left = writes;
-	bed->dev->ops = &cut_ops;
-}
-
 /* told: what was, by repairs before this one, too. */
 static u32 repair_again(struct bed *bed, struct told *told, u64 *whole)
 {
@@ -411,9 +386,9 @@ static void test_interrupted(void **state)
 			random = test_seed + round;
 			memcpy(bytes, copy, BYTES);
 			damage(&bed, &places, &random, 3 + round);
-			cut_after(&bed, cut);
+			bed_cut_after(&bed, cut);
 			check(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
-			bed.dev->ops = whole_ops;
+			bed_cut_over(&bed);
 			repair_again(&bed, &told, &whole);
 			if (whole != want)
 				print_error("cut after %u of %u writes: %llu files instead of %llu\n", cut, writes,
