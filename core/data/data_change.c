@@ -5,7 +5,9 @@
 #include "core/volume.h"
 #include "core/data/data.h"
 #include "core/data/data_change.h"
+#include "core/tree/tree.h"
 #include "core/delta/delta.h"
+#include "core/delta/paid.h"
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
@@ -169,6 +171,25 @@ static bool keeps_owner(const struct data_change *change)
 }
 
 /*
+ * The ends of what is written lie in one leaf, if what is before it, and what comes behind, do.  Outside; of a file that cannot be
+ * inline, and of nothing else that gets dirty.
+ */
+static void look_at_leaves(struct data_change *change)
+{
+	const struct tux3_inode *inode = change->inode;
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, change->first);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, change->first + change->count);
+
+	paid_begin(inode->vol, &change->look);
+	change->look_paid = 0;
+	if (change->edges || change->unwritten || change->enter & DELTA_NOWAIT ||
+	    change->size <= data_inline_max(inode->vol->block_size))
+		change->look.delta = 0;
+	else
+		change->look_paid = paid_items(inode->vol, &change->look, &from, &to, SPACE_ITEMS_WRITE - 1);
+}
+
+/*
  * Attributes that the delta has changed are paid, and the ends of a run that goes on.  All items of a new file are beside each
  * other: near full, where paths count, nothing is paid for these, nor for those of the owner if somebody has paid them.
  */
@@ -178,6 +199,7 @@ static void look_at_paid(struct data_change *change, u64 delta)
 
 	change->paid = READ_ONCE(slot->dirty) & INODE_DIRTY_ATTR ? 1 : 0;
 	change->beside = 0;
+	change->ends_pay = false;
 	change->uncounted = keeps_owner(change) && space_is_tight(&change->inode->vol->space, delta) &&
 			    inode_quota_is_paid(change->inode, delta);
 	if (!change->write)
@@ -186,6 +208,10 @@ static void look_at_paid(struct data_change *change, u64 delta)
 		change->paid += SPACE_ITEMS_WRITE - 1;
 	else if (space_is_tight(&change->inode->vol->space, delta) && inode_is_new(change->inode, delta))
 		change->beside = SPACE_ITEMS_WRITE - 1;
+	else if (paid_holds(&change->look, delta) && !(READ_ONCE(slot->dirty) & INODE_DIRTY_REMAP)) {
+		change->beside = change->look_paid;
+		change->ends_pay = true;
+	}
 }
 
 /* In a tight delta it needs no more room for a moment than it takes: if that is known before, and it is still so inside. */
@@ -194,6 +220,7 @@ static int enter_tight(struct data_change *change, struct delta_op *op)
 	struct volume *vol = change->inode->vol;
 	int err;
 
+	look_at_leaves(change);
 	look_at_paid(change, READ_ONCE(vol->delta.front));
 	change->charged = settled_cost(change, change->blocks);
 	err = delta_enter(vol, op, change->charged, change->enter);
@@ -216,6 +243,7 @@ int data_change_enter(struct data_change *change, struct delta_op *op)
 	struct volume *vol = change->inode->vol;
 	int err;
 
+	change->look.delta = 0;
 	if (unlikely(change->write && space_is_tight(&vol->space, READ_ONCE(vol->delta.front)))) {
 		err = enter_tight(change, op);
 	} else {
@@ -254,6 +282,8 @@ void data_settle_write(struct data_change *change, struct delta_op *op, u32 newl
 	if (change->count)
 		change->inode->slot[op->delta & 1].run_end = change->first + change->count;
 	data_change_settle(change, op, newly);
+	if (unlikely(change->ends_pay) && newly)
+		paid_keep(op, &change->look);
 }
 
 /* ---- writes ---- */

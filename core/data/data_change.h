@@ -114,6 +114,9 @@ struct data_change {
 	u32 enter;				/* DELTA_... */
 	bool write;				/* by the file's host: with its lock, data_price_write() */
 	u32 paid, beside;			/* inside: items that somebody has paid in the delta; of which the path is paid */
+	bool ends_pay;				/* inside: the ends of what is written pay for their paths */
+	struct paid_look look;			/* for these; a write, in a tight delta */
+	u32 look_paid;				/* of them, items whose paths are paid */
 	bool uncounted;				/* inside: what is counted for its owner is paid */
 	u64 base;				/* besides those blocks */
 	u64 cost;				/* all */

@@ -546,6 +546,19 @@ void delta_refund(struct delta_op *op, u64 cost, u64 now)
 	space_uncharge(op->vol, op->cpu, blocks);
 }
 
+bool delta_settle(struct delta_op *op, u64 cost, u64 due)
+{
+	if (likely(cost == due))
+		return true;
+	if (space_price(op->vol, op->delta, due) > space_price(op->vol, op->delta, cost)) {
+		delta_refund(op, cost, 0);
+		delta_leave(op);
+		return false;
+	}
+	delta_refund(op, cost, due);
+	return true;
+}
+
 void delta_note_other(struct delta_op *op)
 {
 	struct delta_state *delta = &op->vol->delta;

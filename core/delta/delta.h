@@ -159,6 +159,8 @@ int delta_verify(struct volume *vol, char *why, size_t why_size);
 bool delta_groups_are_many(struct volume *vol, unsigned int share);
 /* Inside: the operation was charged for cost, but now turns out. */
 void delta_refund(struct delta_op *op, u64 cost, u64 now);
+/* The same, inside, where it was charged what was thought to be due.  false: more is, in this delta, and it was left. */
+bool delta_settle(struct delta_op *op, u64 cost, u64 due);
 /* Inside: the delta is to be committed though no inode was changed in it. */
 void delta_note_other(struct delta_op *op);
 /* Inside: this inode, which it was not yet, is dirty in op->delta. */

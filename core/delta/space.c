@@ -84,6 +84,7 @@
 #include "core/blocks/held.h"
 #include "core/blocks/block_reads.h"
 #include "core/delta/delta.h"
+#include "core/delta/paid.h"
 #include "core/delta/space.h"
 #include "core/tree/tree.h"
 
@@ -147,6 +148,11 @@ static s64 space_nodes_from(struct volume *vol, u32 level)
 static u64 space_path_blocks(struct volume *vol, u32 levels)
 {
 	return space_less(vol, SPACE_CHEAP_PATH, 2 * levels);
+}
+
+u32 space_less_paid(struct volume *vol, u32 times)
+{
+	return space_less(vol, SPACE_CHEAP_PAID, times);
 }
 
 /* ---- costs ---- */
@@ -450,6 +456,7 @@ static s64 space_available(struct volume *vol)
 
 void space_init(struct volume *vol)
 {
+	paid_init(vol);
 	space_look_at_root(vol, true);
 	vol->space.available = space_available(vol);
 	atomic64_set(&vol->space.balance, vol->space.available);
@@ -500,6 +507,7 @@ void space_open_delta(struct volume *vol, u64 delta)
 	u32 levels = space_levels(vol, 0);
 
 	space->want_tight = false;
+	space->splits = atomic64_read(&vol->tree.splits);
 	space->standing[delta & 1] = tight ? space_tight_standing(vol, levels) : standing;
 	atomic64_sub(space->standing[delta & 1], &space->balance);
 	WRITE_ONCE(space->levels[delta & 1], levels);
@@ -554,12 +562,23 @@ s64 space_close_delta(struct volume *vol, u64 delta)
 	return standing;
 }
 
+/*
+ * In a tight delta, besides: of nodes that were split since it was opened only one half may be paid.  Where all levels are the
+ * delta's they are among those.
+ */
+static s64 space_split_standing(struct volume *vol, u32 levels)
+{
+	return levels ? 2 * (atomic64_read(&vol->tree.splits) - vol->space.splits) : 0;
+}
+
 /* The tree has grown: so must what the front delta was charged for redirecting it. */
 static void space_raise_standing(struct volume *vol)
 {
 	struct space *space = &vol->space;
 	unsigned int front = vol->delta.front & 1;
-	s64 standing = space->tight[front] ? space_tight_standing(vol, space->levels[front]) : space_whole_standing(vol);
+	u32 levels = space->levels[front];
+	s64 standing = space->tight[front] ? space_tight_standing(vol, levels) + space_split_standing(vol, levels) :
+					     space_whole_standing(vol);
 	s64 more = standing - space->standing[front];
 
 	if (more <= 0)

@@ -6,6 +6,7 @@
 #define TUX3_SPACE_H
 
 #include "core/env.h"
+#include "core/delta/paid.h"
 
 struct volume;
 struct delta_op;
@@ -46,6 +47,7 @@ enum space_kind { SPACE_KINDS(X) SPACE_KIND_COUNT };
 	X(PRICE,	"price",	"of an operation, while there is room") \
 	X(TIGHT_PRICE,	"tight-price",	"of an operation, in a tight delta") \
 	X(PATH,		"path",		"of an item in a tight delta") \
+	X(PAID,		"paid",		"of items whose paths pay for a leaf, in a tight delta") \
 	X(STANDING,	"standing",	"of a delta, for the whole tree") \
 	X(TOP,		"top",		"of a tight delta, for the top of the tree") \
 	X(KEEPS,	"keeps",	"kept for changes in place") \
@@ -91,6 +93,7 @@ struct space {
 	s64 unwritten;		/* preallocated blocks in the tree that were not written yet; commit_mutex */
 	bool tight[2];		/* by delta & 1; set before the delta takes operations */
 	u32 levels[2];		/* of the tree, for which each item pays in such a delta; those above are the delta's */
+	s64 splits;		/* of the tree when the front delta was opened; commit_mutex */
 	s64 standing[2];	/* by delta & 1: charged for the delta as a whole; commit_mutex */
 	u32 root_branches;	/* of the tree, as last seen; commit_mutex */
 	u32 full_levels;	/* for which an item may have to pay by the time the volume is full; written with commit_mutex */
@@ -99,6 +102,7 @@ struct space {
 	s64 closed;		/* standing of the delta that is committed; commit_mutex */
 	s64 taken[SPACE_KIND_COUNT];	/* before the commit under way: space_taken(); commit_mutex */
 	atomic64_t freed;	/* with the CPUs' frees a generation, space_freed(): moves whenever balance grows or will */
+	struct paid_leaves paid;
 	spinlock_t full_lock;	/* innermost */
 	s64 full_at;		/* full_lock: generation at which full_cost blocks were refused; 0: none */
 	u64 full_cost;		/* full_lock */
@@ -223,6 +227,9 @@ static inline bool space_is_tight(const struct space *space, u64 delta)
 {
 	return READ_ONCE(space->tight[delta & 1]);
 }
+
+/* For paid.c. */
+u32 space_less_paid(struct volume *vol, u32 times);
 
 void space_init(struct volume *vol);
 /* Try to charge blocks, on this CPU; false: not enough. */

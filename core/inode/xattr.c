@@ -17,6 +17,7 @@
 #include "core/log/apply.h"
 #include "core/log/log.h"
 #include "core/delta/delta.h"
+#include "core/delta/paid.h"
 #include "core/delta/space.h"
 #include "core/inode/inode_quota.h"
 #include "core/inode/inode.h"
@@ -539,6 +540,72 @@ static unsigned int set_enters(struct tux3_inode *inode, const char *name, bool 
 	return new_mode && xattr_get(inode, name, NULL, 0) >= (int)size ? DELTA_KEEPS : 0;
 }
 
+/*
+ * What is due of its cost: the attributes, unless the delta has changed them; and paths, where these are not paid.  What is in a
+ * new inode has no path.  Blocks of an inode are counted for its owner: without them, that is not to be paid.
+ */
+struct xattr_look {
+	struct paid_look leaves;
+	bool entry, attr, uncounted;
+};
+
+static u64 set_due(const struct xattr_look *look, u64 delta, u64 cost, struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	bool paid = READ_ONCE(inode->slot[delta & 1].dirty) & (INODE_DIRTY_ATTR | INODE_DIRTY_LISTING);
+	u32 beside = 0;
+
+	if (likely(!space_is_tight(&vol->space, delta)))
+		return cost;
+	if (inode_is_new(inode, delta))
+		beside = SPACE_ITEMS_XATTR - paid;
+	else if (paid_holds(&look->leaves, delta))
+		beside = look->entry + (look->attr && !paid);
+	if (!look->uncounted)		/* that needs an item, see space_cost_items() */
+		return cost - space_cost_items(vol, paid);
+	return space_cost_uncounted(cost - space_cost_items(vol, paid + beside) + space_cost_beside(beside));
+}
+
+/* The host's lock keeps others from changing its attributes. */
+static void set_look(struct xattr_look *look, struct tux3_inode *inode, const char *name, u32 blocks)
+{
+	struct volume *vol = inode->vol;
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, xattr_hash(inode, name, strlen(name)));
+
+	*look = (struct xattr_look){};
+	if (likely(!space_is_tight(&vol->space, READ_ONCE(vol->delta.front))))
+		return;
+	look->uncounted = !blocks && (!inode->owner || !space_value_blocks(vol, max(xattr_get(inode, name, NULL, 0), 0)));
+	paid_begin(vol, &look->leaves);
+	if (!look->uncounted || inode_is_new(inode, look->leaves.delta))
+		look->leaves.delta = 0;
+	look->entry = paid_items(vol, &look->leaves, &key, &key, 1);
+	look->attr = paid_attr(vol, &look->leaves, inode->ino);
+}
+
+/* The value has so many blocks. */
+static int set_enter(struct tux3_inode *inode, struct delta_op *op, const char *name, u32 blocks, u64 cost,
+		     unsigned int flags, struct quota_charge *charge)
+{
+	struct xattr_look look;
+	u64 due = cost;
+	int err;
+
+	set_look(&look, inode, name, blocks);
+	/* Who is charged blocks enters with all of it: that is not undone. */
+	if (!charge->amount.blocks)
+		due = set_due(&look, READ_ONCE(inode->vol->delta.front), cost, inode);
+	for (;;) {
+		err = inode_quota_enter(inode, op, due, flags, charge);
+		if (err || delta_settle(op, due, set_due(&look, op->delta, cost, inode)))
+			break;
+		due = cost;
+	}
+	if (!err)
+		paid_keep(op, &look.leaves);
+	return err;
+}
+
 int xattr_set(struct tux3_inode *inode, const char *name, const void *value, size_t size, unsigned int flags,
 	      const u32 *new_mode)
 {
@@ -566,7 +633,9 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	if (value)
 		data = value_copy(vol, value, size);
 	enter = set_enters(inode, name, value, size, new_mode);
-	err = change && (data || !value) ? inode_quota_enter(inode, &op, cost, enter, &charge) : -ENOMEM;
+	err = -ENOMEM;
+	if (change && (data || !value))
+		err = set_enter(inode, &op, name, value ? space_value_blocks(vol, size) : 0, cost, enter, &charge);
 	if (err) {
 		kvfree(data);
 		kfree(change);

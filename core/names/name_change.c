@@ -93,6 +93,11 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 	return 0;
 }
 
+u64 name_prepared_hash(const struct name_prepared *prep)
+{
+	return prep->entry->hash;
+}
+
 void name_cancel(struct tux3_inode *inode, struct name_prepared *prep)
 {
 	if (!prep->entry)

@@ -23,6 +23,7 @@ struct name_prepared {
 	bool fresh;		/* set by name_change: no crash can bring back another inode by this name */
 };
 int name_prepare(struct tux3_inode *dir, const char *name, unsigned int len, struct name_prepared *prep);
+u64 name_prepared_hash(const struct name_prepared *prep);	/* where its item is */
 void name_cancel(struct tux3_inode *dir, struct name_prepared *prep);
 void name_change(struct delta_op *op, struct tux3_inode *dir, struct name_prepared *prep, u64 ino, u8 type);
 

@@ -8,6 +8,7 @@
 #include "core/volume.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
+#include "core/delta/paid.h"
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
@@ -125,13 +126,30 @@ static u64 attr_due(u64 delta, u64 cost, const struct tux3_inode *inode, const s
 	return cost - space_cost_items(vol, attr_paid(delta, inode) + (other ? attr_paid(delta, other) : 0));
 }
 
+/* Items of an operation on names that need no path, since others have paid it in the delta: as seen outside. */
+struct name_look {
+	struct paid_look leaves;
+	u32 entries, parents;
+	bool attr;			/* of what is moved */
+};
+
+/* A directory that is new in the delta is left out: its entries pay for no path. */
+static void look_at_entry(struct name_look *look, const struct tux3_inode *dir, const struct name_prepared *prep)
+{
+	struct tree_key key = tree_key(dir->ino, TUX3_ITEM_DIRENT, name_prepared_hash(prep));
+
+	if (unlikely(look->leaves.delta) && !inode_is_new(dir, look->leaves.delta))
+		look->entries += paid_items(dir->vol, &look->leaves, &key, &key, 1);
+}
+
 /*
  * What is made in a delta beside what was made in it: their numbers are neighbours, so between their items the tree has nothing.
  * All of these go into one gap, that is into two leaves at most, whose paths the first of them has paid; more leaves are growth.
  *
  * The directory's run_end is the number behind that of the newest in it; a new one begins with its own.
  */
-static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode)
+static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode,
+		      const struct name_look *look)
 {
 	struct volume *vol = dir->vol;
 	u32 beside, paid;
@@ -139,7 +157,9 @@ static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, struct 
 	if (likely(!space_is_tight(&vol->space, delta)))
 		return cost;
 	/* The entry; attributes and parent pointer of the new one. */
-	beside = inode_is_new(dir, delta) + (dir->slot[delta & 1].run_end == inode->ino ? 2 : 0);
+	beside = inode_is_new(dir, delta) || (paid_holds(&look->leaves, delta) && look->entries);
+	if (dir->slot[delta & 1].run_end == inode->ino)
+		beside += 2;
 	paid = attr_paid(delta, dir);
 	/* What its owner uses is counted elsewhere: who pays that first keeps an item for it. */
 	if (inode_quota_is_paid(inode, delta))
@@ -149,27 +169,14 @@ static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, struct 
 	return cost - space_cost_items(vol, paid + beside) + space_cost_beside(beside);
 }
 
-static void note_create(const struct delta_op *op, struct tux3_inode *dir, struct tux3_inode *inode)
+static void note_create(const struct delta_op *op, struct tux3_inode *dir, struct tux3_inode *inode, const struct name_look *look)
 {
 	if (likely(!space_is_tight(&op->vol->space, op->delta)))
 		return;
+	paid_keep(op, &look->leaves);
 	dir->slot[op->delta & 1].run_end = inode->ino + 1;
 	if (is_dir(inode))
 		inode->slot[op->delta & 1].run_end = inode->ino + 1;
-}
-
-/* Inside, charged for cost: what is not due comes back.  false: more is, in this delta, and it was left. */
-static bool settle_due(struct delta_op *op, u64 cost, u64 due)
-{
-	if (likely(cost == due))
-		return true;
-	if (space_price(op->vol, op->delta, due) > space_price(op->vol, op->delta, cost)) {
-		delta_refund(op, cost, 0);
-		delta_leave(op);
-		return false;
-	}
-	delta_refund(op, cost, due);
-	return true;
 }
 
 /* delta_enter() for an operation that changes attributes of one or two inodes.  Where these are paid it needs less. */
@@ -182,7 +189,7 @@ static int enter_attr(struct delta_op *op, u64 cost, unsigned int flags, const s
 
 	for (;;) {
 		err = delta_enter(vol, op, due, flags);
-		if (err || settle_due(op, due, attr_due(op->delta, cost, inode, other)))
+		if (err || delta_settle(op, due, attr_due(op->delta, cost, inode, other)))
 			return err;
 		due = cost;
 	}
@@ -201,7 +208,8 @@ static u64 create_cost(struct volume *vol, unsigned int len, u32 more, unsigned 
 }
 
 /* Who has limits may be refused inside: then he enters again, and pays all before. */
-static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tux3_inode *dir, struct tux3_inode *inode)
+static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tux3_inode *dir, struct tux3_inode *inode,
+			 const struct name_look *look)
 {
 	struct quota_charge charge = { .amount.inodes = 1 };
 	u64 charged = due;
@@ -210,25 +218,26 @@ static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tu
 	if (err)
 		return err;
 	if (charged != due) {
-		due = create_due(op->delta, cost, dir, inode);
+		due = create_due(op->delta, cost, dir, inode, look);
 		delta_refund(op, cost, due);
 	}
 	inode_quota_pay(inode, op->delta, due);
 	return 0;
 }
 
-static int create_enter(struct delta_op *op, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode)
+static int create_enter(struct delta_op *op, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode,
+			const struct name_look *look)
 {
-	u64 charged = create_due(READ_ONCE(dir->vol->delta.front), cost, dir, inode), due;
+	u64 charged = create_due(READ_ONCE(dir->vol->delta.front), cost, dir, inode, look), due;
 	int err;
 
 	for (;;) {
 		err = delta_enter(dir->vol, op, charged, 0);
 		if (err)
 			return err;
-		due = create_due(op->delta, cost, dir, inode);
-		if (settle_due(op, charged, due))
-			return likely(!inode->owner) ? 0 : create_charge(op, cost, due, dir, inode);
+		due = create_due(op->delta, cost, dir, inode, look);
+		if (delta_settle(op, charged, due))
+			return likely(!inode->owner) ? 0 : create_charge(op, cost, due, dir, inode, look);
 		charged = cost;
 	}
 }
@@ -239,6 +248,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
+	struct name_look look = {};
 	struct name_entry *entry;
 	struct delta_op op;
 	u64 cost = create_cost(vol, len, target ? SPACE_ITEMS_LINK - SPACE_ITEMS_CREATE : 0, target_len);
@@ -252,12 +262,14 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 		err = name_prepare(dir, name, len, &prep);
 	if (err)
 		return err;
-	err = prep.ino ? -EEXIST : create_enter(&op, cost, dir, inode);
+	paid_begin(vol, &look.leaves);
+	look_at_entry(&look, dir, &prep);
+	err = prep.ino ? -EEXIST : create_enter(&op, cost, dir, inode, &look);
 	if (err) {
 		name_cancel(dir, &prep);
 		return err;
 	}
-	note_create(&op, dir, inode);
+	note_create(&op, dir, inode, &look);
 	inode->parent = dir->ino;
 	entry = prep.entry;
 	inode_born(&op, inode, is_dir(inode) ? 2 : 1, &now);
@@ -472,10 +484,29 @@ static u64 rename_cost(const struct op_rename *args)
 	return space_cost_uncounted(cost);
 }
 
-static u64 rename_due(u64 delta, u64 cost, const struct op_rename *args)
+/* Of a plain one, both entries, and both parent pointers. */
+static void look_at_rename(const struct op_rename *args, const struct name_prepared *old, const struct name_prepared *new,
+			   struct name_look *look)
 {
 	struct volume *vol = args->old_dir->vol;
-	u32 paid;
+	struct tree_key from = tree_key(args->inode->ino, TUX3_ITEM_PARENT, 0);
+	struct tree_key to = tree_key(args->inode->ino, TUX3_ITEM_PARENT, ~0ULL);
+
+	if (args->target || args->whiteout)
+		return;
+	paid_begin(vol, &look->leaves);
+	if (likely(!look->leaves.delta))
+		return;
+	look_at_entry(look, args->old_dir, old);
+	look_at_entry(look, args->new_dir, new);
+	look->parents = paid_items(vol, &look->leaves, &from, &to, 2);
+	look->attr = paid_attr(vol, &look->leaves, args->inode->ino);
+}
+
+static u64 rename_due(u64 delta, u64 cost, const struct op_rename *args, const struct name_look *look)
+{
+	struct volume *vol = args->old_dir->vol;
+	u32 paid, beside = 0;
 
 	if (likely(!space_is_tight(&vol->space, delta)))
 		return cost;
@@ -484,7 +515,9 @@ static u64 rename_due(u64 delta, u64 cost, const struct op_rename *args)
 		paid += attr_paid(delta, args->new_dir);
 	if (args->target)
 		paid += attr_paid(delta, args->target);
-	return cost - space_cost_items(vol, paid);
+	if (paid_holds(&look->leaves, delta))
+		beside = look->entries + look->parents + (look->attr && !attr_paid(delta, args->inode));
+	return cost - space_cost_items(vol, paid + beside) + space_cost_beside(beside);
 }
 
 /* A whiteout is a new inode. */
@@ -501,15 +534,15 @@ static int rename_enter_once(const struct op_rename *args, struct delta_op *op, 
 	return err ? err : inode_quota_enter(args->whiteout, op, cost, flags, &charge);
 }
 
-static int rename_enter(const struct op_rename *args, struct delta_op *op)
+static int rename_enter(const struct op_rename *args, struct delta_op *op, const struct name_look *look)
 {
 	u64 cost = rename_cost(args);
-	u64 due = args->whiteout ? cost : rename_due(READ_ONCE(args->old_dir->vol->delta.front), cost, args);
+	u64 due = args->whiteout ? cost : rename_due(READ_ONCE(args->old_dir->vol->delta.front), cost, args, look);
 	int err;
 
 	for (;;) {
 		err = rename_enter_once(args, op, due);
-		if (err || settle_due(op, due, rename_due(op->delta, cost, args)))
+		if (err || delta_settle(op, due, rename_due(op->delta, cost, args, look)))
 			return err;
 		due = cost;
 	}
@@ -518,6 +551,7 @@ static int rename_enter(const struct op_rename *args, struct delta_op *op)
 int op_rename(const struct op_rename *args)
 {
 	struct name_prepared old, new;
+	struct name_look look = {};
 	struct delta_op op;
 	int err;
 
@@ -536,13 +570,16 @@ int op_rename(const struct op_rename *args)
 	err = rename_check(args, &old, &new);
 	if (!err)
 		err = rename_room(args);
-	if (!err)
-		err = rename_enter(args, &op);
+	if (!err) {
+		look_at_rename(args, &old, &new, &look);
+		err = rename_enter(args, &op, &look);
+	}
 	if (err) {
 		name_cancel(args->old_dir, &old);
 		name_cancel(args->new_dir, &new);
 		return err;
 	}
+	paid_keep(&op, &look.leaves);
 	rename_enact(&op, args, &old, &new);
 	delta_leave(&op);
 	return 0;

@@ -252,6 +252,8 @@ typedef int (*tree_item_fn)(void *ctx, const struct tree_key *key, const void *d
 int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
 	      tree_item_fn fn, void *ctx);
 
+/* Are from, to, and what is before an extent at from, in one leaf?  1, and where its keys begin; 0: no; -errno. */
+int tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low);
 /*
  * The same within one leaf, that of from: returns what fn did, or 0.  more: there are leaves behind it, and what is there begins
  * at next or behind it.
