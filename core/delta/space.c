@@ -864,6 +864,9 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_
 			space_note_full(vol, blocks, try->freed);
 		return space_refuse(vol, blocks);
 	}
+	/* Where a commit is not known to bring enough it is the one before the unify, too. */
+	if (!attempt && !flags && !space_may_fit(vol, blocks))
+		attempt = try->attempts++;
 	/* Of who frees while the commit goes on it knows nothing.  But what it brings back itself is seen here. */
 	freed = space_frees_begun(vol);
 	err = delta_commit_space(vol, flags, attempt);
