@@ -831,7 +831,7 @@ static s64 space_left(struct volume *vol)
 		smp_rmb();
 	} while ((seq & 1 || atomic64_read(&vol->space.stat_seq) != seq) && tries++ < STAT_TRIES);
 	return (s64)vol->total_blocks - atomic64_read(&vol->balloc.disk_used) + atomic64_read(&vol->balloc.data_used) -
-	       atomic64_read(&vol->balloc.promised) - (s64)READ_ONCE(vol->log.length) - data;
+	       atomic64_read(&vol->balloc.promised) - data;
 }
 
 /*
@@ -844,7 +844,7 @@ static bool space_may_fit(struct volume *vol, u64 blocks)
 	s64 kept = (s64)READ_ONCE(vol->space.reserve) + space_slack(vol, levels) + (s64)READ_ONCE(vol->space.aside) +
 		   space_tight_standing(vol, space_levels(vol, 0));
 
-	return space_left(vol) + READ_ONCE(vol->log.length) + max(space_pending(vol, 0), (s64)0) +
+	return space_left(vol) + max(space_pending(vol, 0), (s64)0) +
 	       max(space_pending(vol, 1), (s64)0) - kept >= (s64)blocks;
 }
 

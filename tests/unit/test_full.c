@@ -351,6 +351,25 @@ static u32 take_what_is_available(struct bed *bed)
 	return had;
 }
 
+/* What the log takes comes back before anybody is refused. */
+static void test_df_counts_the_log_as_free(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	u64 before;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	for (i = 0; i < 400; i++) {
+		assert_ok(write_file(&bed, i));
+		assert_ok(tux3_sync(bed.volume));
+	}
+	assert_true(core(&bed)->log.length > 100);
+	before = available(&bed);
+	assert_ok(delta_commit_unify(core(&bed)));
+	assert_in_range(available(&bed), before, before + 4);
+	bed_free(&bed);
+}
+
 static void test_df_shows_what_can_be_had(void **state)
 {
 	struct bed bed = { .opts = { .manual = true } };
@@ -1136,6 +1155,7 @@ int main(void)
 		cmocka_unit_test(test_few_commits_near_full),
 		cmocka_unit_test(test_little_is_kept),
 		cmocka_unit_test(test_less_is_kept_beside_a_large_file),
+		cmocka_unit_test(test_df_counts_the_log_as_free),
 		cmocka_unit_test(test_df_shows_what_can_be_had),
 		cmocka_unit_test(test_full_when_more_is_to_be_kept),
 		cmocka_unit_test(test_a_refusal_does_not_wait_for_changes_of_others),
