@@ -987,13 +987,23 @@ void space_get_kept(struct volume *vol, struct space_kept *kept)
 	};
 }
 
+/* Nodes by which the tree will be larger when what is pending is committed, as measured with small files: a guess, for df. */
+#define STAT_CHANGE_BYTES 256u
+
+static s64 space_pending_nodes(struct volume *vol)
+{
+	s64 changes = delta_changes(&vol->delta, 0) + delta_changes(&vol->delta, 1);
+
+	return changes * STAT_CHANGE_BYTES >> vol->block_shift;
+}
+
 /*
  * available: what the next ordinary write can get, when everything is committed and unified: so nothing where it would be
  * refused.
  */
 void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available)
 {
-	s64 left = min_t(s64, space_left(vol), vol->total_blocks);
+	s64 left = min_t(s64, space_left(vol) - space_pending_nodes(vol), vol->total_blocks);
 
 	*total = vol->total_blocks;
 	*free = max_t(s64, left, 0);
