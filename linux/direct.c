@@ -262,14 +262,18 @@ static const struct iomap_dio_ops direct_dio_ops = {
 	.submit_io = direct_submit,
 };
 
-/* Whole blocks, of which nothing is cached, to memory that the device can write to; if in several pieces, of whole pages. */
+/*
+ * Whole blocks of the file, of which nothing is cached, to memory that the device can write to; if in several pieces, of whole
+ * pages.
+ */
 bool direct_read_fits(struct kiocb *iocb, const struct iov_iter *to)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
 	struct volume *vol = vol_of(inode);
 	size_t count = iov_iter_count(to);
 
-	return count && !((iocb->ki_pos | count) & (vol->block_size - 1)) &&
+	return count && iocb->ki_pos < i_size_read(inode) &&
+	       !((iocb->ki_pos | count) & (vol->block_size - 1)) &&
 	       !(iov_iter_alignment(to) & ((iter_is_iovec(to) ? PAGE_SIZE : direct_alignment(vol->dev)) - 1)) &&
 	       !filemap_range_has_page(inode->i_mapping, iocb->ki_pos, iocb->ki_pos + count - 1);
 }

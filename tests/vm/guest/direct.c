@@ -160,6 +160,9 @@ static void reads_of_all(int cached)
 	expect(pread(fd, data, block, DATA + HOLE + block) == 0);
 	expect(pread(fd, data, block, 100ull * MIB) == 0);
 	expect(pread(fd, data, block, DATA + HOLE) == TAIL);
+	/* That there is nothing is known without waiting. */
+	struct iovec vec = { data, block };
+	expect(preadv2(fd, &vec, 1, DATA + HOLE + block, RWF_NOWAIT) == 0);
 	if (!cached)
 		expect(!resident(fd, size));
 	munmap(data, room);
