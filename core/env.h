@@ -32,7 +32,8 @@
 				   rb_last rb_next rb_prev RB_CLEAR_NODE RB_EMPTY_NODE RB_EMPTY_ROOT
 				   rbtree_postorder_for_each_entry_safe */
 #include <linux/sort.h>		/* sort */
-#include <linux/spinlock.h>	/* spinlock_t spin_lock_init spin_lock spin_unlock spin_trylock */
+#include <linux/spinlock.h>	/* spinlock_t spin_lock_init spin_lock spin_unlock spin_trylock,
+				   spin_lock_irqsave spin_unlock_irqrestore */
 #include <linux/mutex.h>	/* mutex mutex_init lock lock_killable unlock trylock mutex_is_locked */
 #include <linux/rwsem.h>	/* rw_semaphore init_rwsem down_read up_read down_write up_write down_read_trylock
 				   down_write_trylock */

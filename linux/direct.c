@@ -7,8 +7,9 @@
  * has, fills holes, and counts the bios.  Ours is what a bio reads, and whether that is right:
  *
  *  - The caller sees what comes as it comes, so it must never be what somebody else has in that block by now.  Only when
- *    the memory is pinned, which may take faults and so anything, the read is counted (block_reads.h), and the blocks are
- *    looked up.  Until it is over they are not used again.  (iomap asked before that how far the bio may go.)
+ *    the memory is pinned, which may take faults and so anything, the read is counted, the blocks are looked up, and the
+ *    read is noted as one of these (block_reads.h).  Until it is over they are not used again.  (iomap asked before that how
+ *    far the bio may go.)
  *  - Nor must it be what the block had before, for as long as the commit is under way that writes it: then the device may not
  *    have it yet.  The extent's birth tells.  (It was not cached when we looked; but that may be a while ago, and a truncate may
  *    have taken it out of the cache.)
@@ -42,7 +43,7 @@ struct direct_bio {
 	struct tux3_inode *inode;
 	u64 pos, end;			/* in the file */
 	u64 size;			/* of the file */
-	unsigned int slot;		/* of block_reads_begin() */
+	struct block_read read;		/* once it is known where */
 	bool has_csum;
 	bool failed;			/* nothing came, or nobody knows what */
 	__le32 csum[];
@@ -177,7 +178,7 @@ static void direct_bio_end(struct bio *bio)
 	struct direct_bio *direct = bio->bi_private;
 
 	direct->failed = bdev_bio_error(bio);
-	block_reads_end(direct->inode->vol, direct->slot);
+	block_read_over(direct->inode->vol, &direct->read);
 	direct_ended(direct);
 }
 
@@ -196,6 +197,8 @@ static bool direct_aim(struct direct_bio *direct)
 	    extent.kind != DATA_MAPPED || extent.count < count || extent.birth > READ_ONCE(vol->delta.committed))
 		return false;
 	direct->has_csum = extent.has_csum;
+	direct->read.addr = extent.addr;
+	direct->read.count = count;
 	direct->bio->bi_iter.bi_sector = bdev_sector(vol->dev, extent.addr);
 	return true;
 }
@@ -204,6 +207,7 @@ static void direct_submit(const struct iomap_iter *iter, struct bio *bio, loff_t
 {
 	struct volume *vol = vol_of(iter->inode);
 	struct direct_bio *direct = kvmalloc(struct_size(direct, csum, bio->bi_iter.bi_size >> vol->block_shift), GFP_NOFS);
+	unsigned int slot;
 
 	if (!direct) {
 		bio->bi_status = BLK_STS_RESOURCE;
@@ -220,11 +224,12 @@ static void direct_submit(const struct iomap_iter *iter, struct bio *bio, loff_t
 	direct->size = i_size_read(iter->inode);
 	bio->bi_private = direct;
 	bio->bi_end_io = direct_bio_end;
-	direct->slot = block_reads_begin(vol);
+	slot = block_reads_begin(vol);
 	if (likely(direct_aim(direct))) {
+		block_read_start(vol, slot, &direct->read);
 		bdev_bio_submit(vol->dev, bio);
 	} else {
-		block_reads_end(vol, direct->slot);
+		block_reads_end(vol, slot);
 		direct->failed = true;
 		direct_ended(direct);
 	}

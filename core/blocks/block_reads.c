@@ -12,18 +12,28 @@
 
 int block_reads_init(struct block_reads *reads)
 {
+	int cpu;
+
 	reads->slot = 0;
 	atomic_set(&reads->awaited, 0);
 	init_waitqueue_head(&reads->queue);
 	range_list_init(&reads->kept);
+	range_list_init(&reads->busy);
 	reads->cpu = alloc_percpu(struct block_reads_cpu);
-	return reads->cpu ? 0 : -ENOMEM;
+	if (!reads->cpu)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu) {
+		spin_lock_init(&per_cpu_ptr(reads->cpu, cpu)->lock);
+		INIT_LIST_HEAD(&per_cpu_ptr(reads->cpu, cpu)->reading);
+	}
+	return 0;
 }
 
 void block_reads_exit(struct block_reads *reads)
 {
 	free_percpu(reads->cpu);
 	range_list_exit(&reads->kept);
+	range_list_exit(&reads->busy);
 }
 
 unsigned int block_reads_begin(struct volume *vol)
@@ -42,15 +52,45 @@ unsigned int block_reads_begin(struct volume *vol)
 	}
 }
 
+static void reads_tell(struct block_reads *reads)
+{
+	smp_mb();		/* pairs with reads_wait(): it sees what we did, or we see that it waits */
+	if (unlikely(atomic_read(&reads->awaited)))
+		wake_up(&reads->queue);
+}
+
 void block_reads_end(struct volume *vol, unsigned int slot)
 {
 	struct block_reads *reads = &vol->reads;
 
-	smp_mb();		/* the read is over before it counts as that */
+	smp_mb();		/* the read is over, or on a list, before it counts as that */
 	atomic64_inc(&raw_cpu_ptr(reads->cpu)->ended[slot]);
-	smp_mb();		/* pairs with reads_wait(): it sees our count, or we see that it waits */
-	if (unlikely(atomic_read(&reads->awaited)))
-		wake_up(&reads->queue);
+	reads_tell(reads);
+}
+
+void block_read_start(struct volume *vol, unsigned int slot, struct block_read *read)
+{
+	struct block_reads_cpu *cpu = raw_cpu_ptr(vol->reads.cpu);
+	unsigned long flags;
+
+	read->cpu = cpu;
+	spin_lock_irqsave(&cpu->lock, flags);
+	list_add(&read->link, &cpu->reading);
+	cpu->count++;
+	spin_unlock_irqrestore(&cpu->lock, flags);
+	block_reads_end(vol, slot);
+}
+
+void block_read_over(struct volume *vol, struct block_read *read)
+{
+	struct block_reads_cpu *cpu = read->cpu;
+	unsigned long flags;
+
+	spin_lock_irqsave(&cpu->lock, flags);
+	list_del(&read->link);
+	cpu->count--;
+	spin_unlock_irqrestore(&cpu->lock, flags);
+	reads_tell(&vol->reads);
 }
 
 /* ended[] is summed first: each that is seen has its began[] seen, too. */
@@ -75,11 +115,155 @@ static void reads_turn(struct block_reads *reads)
 	smp_mb();		/* pairs with block_reads_begin() */
 }
 
+/* ---- which blocks ---- */
+
+static int range_order(const void *a, const void *b)
+{
+	u64 x = ((const struct block_range *)a)->addr, y = ((const struct block_range *)b)->addr;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The list is in order. */
+static bool range_list_meets(const struct range_list *list, u64 addr, u64 end)
+{
+	u32 low = 0, high = list->count;
+
+	while (low < high) {
+		u32 mid = low + (high - low) / 2;
+
+		if (list->ranges[mid].addr + list->ranges[mid].len <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < list->count && list->ranges[low].addr < end;
+}
+
+/* Is anything of busy still being read? */
+static bool reads_meet_busy(struct block_reads *reads)
+{
+	struct block_read *read;
+	unsigned long flags;
+	bool meets = false;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct block_reads_cpu *at = per_cpu_ptr(reads->cpu, cpu);
+
+		spin_lock_irqsave(&at->lock, flags);
+		list_for_each_entry(read, &at->reading, link)
+			meets |= range_list_meets(&reads->busy, read->addr, read->addr + read->count);
+		spin_unlock_irqrestore(&at->lock, flags);
+	}
+	return meets;
+}
+
+static u64 reads_under_way(struct block_reads *reads)
+{
+	u64 count = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		count += READ_ONCE(per_cpu_ptr(reads->cpu, cpu)->count);
+	return count;
+}
+
+/* What is being read, but not more than room for it: then more than room. */
+static u64 reads_copy(struct block_reads *reads, struct block_range *ranges, u64 room)
+{
+	struct block_read *read;
+	unsigned long flags;
+	u64 count = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct block_reads_cpu *at = per_cpu_ptr(reads->cpu, cpu);
+
+		spin_lock_irqsave(&at->lock, flags);
+		list_for_each_entry(read, &at->reading, link)
+			if (count++ < room)
+				ranges[count - 1] = (struct block_range){ read->addr, read->count };
+		spin_unlock_irqrestore(&at->lock, flags);
+	}
+	return count;
+}
+
+/* In order, and each block once. */
+static u64 ranges_unite(struct block_range *ranges, u64 count)
+{
+	u64 i, last = 0;
+
+	sort(ranges, count, sizeof(*ranges), range_order, NULL);
+	for (i = 1; i < count; i++) {
+		u64 end = ranges[i].addr + ranges[i].len, last_end = ranges[last].addr + ranges[last].len;
+
+		if (ranges[i].addr > last_end)
+			ranges[++last] = ranges[i];
+		else if (end > last_end)
+			ranges[last].len = end - ranges[last].addr;
+	}
+	return count ? last + 1 : 0;
+}
+
+/* NULL: nothing is being read, or there is no memory (*err). */
+static struct block_range *reads_collect(struct block_reads *reads, u64 *count, int *err)
+{
+	struct block_range *ranges;
+	u64 room;
+
+	*err = 0;
+	*count = 0;
+	while ((room = reads_under_way(reads))) {
+		room += room / 4 + 16;	/* some may have come */
+		ranges = kvmalloc(room * sizeof(*ranges), GFP_COMMIT);
+		if (!ranges) {
+			*err = -ENOMEM;
+			return NULL;
+		}
+		*count = reads_copy(reads, ranges, room);
+		if (*count <= room) {
+			*count = ranges_unite(ranges, *count);
+			return ranges;
+		}
+		kvfree(ranges);
+	}
+	return NULL;
+}
+
+/* What of list is being read goes to busy, the rest to free.  All are in order. */
+static int ranges_divide(const struct range_list *list, const struct block_range *reading, u64 count, struct range_list *busy,
+			 struct range_list *free)
+{
+	u64 at = 0, from, start, end, stop;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < list->count; i++) {
+		from = list->ranges[i].addr;
+		end = from + list->ranges[i].len;
+		while (from < end && !err) {
+			while (at < count && reading[at].addr + reading[at].len <= from)
+				at++;
+			start = at < count ? clamp(reading[at].addr, from, end) : end;
+			stop = at < count ? clamp(reading[at].addr + reading[at].len, start, end) : end;
+			if (start > from)
+				err = range_list_add(free, from, start - from);
+			if (!err && stop > start)
+				err = range_list_add(busy, start, stop - start);
+			from = stop;
+		}
+	}
+	return err;
+}
+
+/* ---- giving back ---- */
+
 static void reads_wait(struct block_reads *reads)
 {
 	atomic_set(&reads->awaited, 1);
-	smp_mb();		/* pairs with block_reads_end() */
-	reads->overdue = !wait_event_timeout(reads->queue, reads_over(reads, !reads->slot), READS_WAIT);
+	smp_mb();		/* pairs with reads_tell() */
+	reads->overdue = !wait_event_timeout(reads->queue, reads_over(reads, !reads->slot) && !reads_meet_busy(reads), READS_WAIT);
 	atomic_set(&reads->awaited, 0);
 }
 
@@ -89,12 +273,53 @@ static int reads_give_back(struct volume *vol, struct range_list *list)
 	return balloc_release(vol, list);
 }
 
-/* What is kept, if nobody reads it any more. */
+/* Of busy what is not being read any more. */
+static int reads_sift(struct volume *vol)
+{
+	struct block_reads *reads = &vol->reads;
+	struct range_list busy, free;
+	struct block_range *reading;
+	u64 count;
+	int err;
+
+	reading = reads_collect(reads, &count, &err);
+	if (err)
+		return 0;		/* later, then */
+	if (!reading)
+		return reads_give_back(vol, &reads->busy);
+	range_list_init(&busy);
+	range_list_init(&free);
+	sort(reads->busy.ranges, reads->busy.count, sizeof(*reads->busy.ranges), range_order, NULL);
+	if (!ranges_divide(&reads->busy, reading, count, &busy, &free)) {
+		swap(reads->busy, busy);
+		err = reads_give_back(vol, &free);
+	}
+	kvfree(reading);
+	range_list_exit(&busy);
+	range_list_exit(&free);
+	return err;
+}
+
+/* What is kept, if nobody looks it up any more; and what nobody reads. */
 static int reads_give_kept(struct volume *vol)
 {
 	struct block_reads *reads = &vol->reads;
+	struct range_list *kept = &reads->kept;
+	int err = 0;
 
-	return reads->kept.count && reads_over(reads, !reads->slot) ? reads_give_back(vol, &reads->kept) : 0;
+	if (kept->count && reads_over(reads, !reads->slot)) {
+		if (likely(!reads_under_way(reads)))
+			err = reads_give_back(vol, kept);
+		while (kept->count) {
+			struct block_range *last = &kept->ranges[kept->count - 1];
+
+			if (range_list_add(&reads->busy, last->addr, last->len))
+				break;	/* no memory: later, then */
+			kept->blocks -= last->len;
+			kept->count--;
+		}
+	}
+	return !err && unlikely(reads->busy.count) ? reads_sift(vol) : err;
 }
 
 /* As far as it goes without waiting. */
@@ -106,14 +331,15 @@ static int reads_advance(struct volume *vol)
 	if (err || reads->kept.count || !vol->log.freed.count)
 		return err;
 	reads_turn(reads);
-	reads->overdue = false;
+	if (!reads->busy.count)
+		reads->overdue = false;
 	swap(reads->kept, vol->log.freed);
 	return reads_give_kept(vol);
 }
 
 bool block_reads_keep(struct volume *vol)
 {
-	return READ_ONCE(vol->reads.kept.count);
+	return READ_ONCE(vol->reads.kept.count) || READ_ONCE(vol->reads.busy.count);
 }
 
 int block_reads_settle(struct volume *vol)
@@ -121,7 +347,7 @@ int block_reads_settle(struct volume *vol)
 	struct block_reads *reads = &vol->reads;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (likely(!reads->kept.count) || reads->overdue)
+	if (likely(!block_reads_keep(vol)) || reads->overdue)
 		return 0;
 	reads_wait(reads);
 	return reads_advance(vol);

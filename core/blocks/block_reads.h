@@ -10,8 +10,15 @@
  *	in use --freed--> log.freed --turn--> kept --the reads before the turn are over--> free
  *
  * Counting is done as in the delta machine (delta.h): each CPU counts, by slot, who began and who ended.  A turn lets those who
- * come use the other slot; there is none while anybody is left in that.  Commits do not wait for reads, which may take long (a
- * cgroup's limit), but where the blocks are missed.  On the disk, and for df, they are free from the start.
+ * come use the other slot; there is none while anybody is left in that.
+ *
+ * Who knows the blocks says so (block_read_start()), and counts no more: from then on it keeps these, and no others.  For a read
+ * may take as long as a limit of I/O (a cgroup's) makes it, and there may always be some: then all that is freed meanwhile would be
+ * missed.  So when the lookups are over,
+ *
+ *	kept --of a read that is under way--> busy --it is over--> free
+ *
+ * Commits do not wait for reads, but where the blocks are missed.  On the disk, and for df, they are free from the start.
  */
 #ifndef TUX3_BLOCK_READS_H
 #define TUX3_BLOCK_READS_H
@@ -23,12 +30,24 @@ struct volume;
 
 struct block_reads_cpu {
 	atomic64_t began[2], ended[2];	/* only rise */
+	spinlock_t lock;		/* inside all others; interrupts take it */
+	struct list_head reading;	/* lock: struct block_read.link */
+	u32 count;			/* lock: of them */
+};
+
+/* A read that is under way. */
+struct block_read {
+	struct list_head link;
+	struct block_reads_cpu *cpu;	/* whose list it is on */
+	u64 addr;
+	u32 count;
 };
 
 struct block_reads {
 	struct block_reads_cpu __percpu *cpu;
 	unsigned int slot;		/* of those that begin now; written with commit_mutex */
 	struct range_list kept;		/* commit_mutex: for those of the other slot */
+	struct range_list busy;		/* commit_mutex: for reads that are under way; in order */
 	bool overdue;			/* commit_mutex: they were waited for long enough */
 	atomic_t awaited;		/* somebody waits for them */
 	wait_queue_head_t queue;
@@ -43,6 +62,9 @@ void block_reads_exit(struct block_reads *reads);
  */
 unsigned int block_reads_begin(struct volume *vol);
 void block_reads_end(struct volume *vol, unsigned int slot);	/* any context, any CPU */
+/* As block_reads_end(), but read->count blocks from read->addr on are kept until block_read_over(). */
+void block_read_start(struct volume *vol, unsigned int slot, struct block_read *read);
+void block_read_over(struct volume *vol, struct block_read *read);	/* any context, any CPU */
 
 /* A commit, when what it has freed is no longer told of: it can be used again, or is kept.  An error stops the volume. */
 int block_reads_release(struct volume *vol);

@@ -105,9 +105,53 @@ static void test_blocks_wait_for_reads(void **state)
 	bed_free(&bed);
 }
 
+/* A read that does not end keeps what it reads, and nothing else that is freed meanwhile. */
+static void test_reads_keep_their_blocks_only(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *other;
+	struct block_read read[3];
+	struct volume *vol;
+	u32 round, i;
+	u64 addr;
+
+	bed_make(&bed, BYTES, BLOCK);
+	vol = tux3_core(bed.volume);
+	node = bed_file(&bed, "/file");
+	other = bed_file(&bed, "/other");
+	write_all(node, 1);
+	fill(&bed, 250);
+	addr = where(node);
+	/* In no order, and some blocks twice. */
+	for (i = 0; i < 3; i++) {
+		unsigned int slot = block_reads_begin(vol);
+
+		read[i].addr = addr + (u32[]){ 20, 3, 4 }[i];
+		read[i].count = (u32[]){ 1, 4, 2 }[i];
+		block_read_start(vol, slot, &read[i]);
+	}
+	for (round = 0; round < 100; round++) {
+		write_all(round & 1 ? node : other, 2 + round);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	for (i = 0; i < BLOCKS; i++) {
+		bool is_read = (i >= 3 && i < 7) || i == 20;
+
+		assert_int_equal(on_disk(&bed, addr + i) == 1, is_read);
+	}
+	for (i = 0; i < 3; i++)
+		block_read_over(vol, &read[i]);
+	assert_true(is_used_again(&bed, addr + 3, 1));
+	assert_true(is_used_again(&bed, addr + 20, 1));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
 struct ending {
 	struct volume *vol;
 	unsigned int slot;
+	struct block_read read;		/* of nothing: it still looks */
 };
 
 static void *end_soon(void *arg)
@@ -115,16 +159,19 @@ static void *end_soon(void *arg)
 	struct ending *ending = arg;
 
 	usleep(300000);
-	block_reads_end(ending->vol, ending->slot);
+	if (ending->read.count)
+		block_read_over(ending->vol, &ending->read);
+	else
+		block_reads_end(ending->vol, ending->slot);
 	return NULL;
 }
 
 /* Nobody is refused for want of blocks that a read keeps for a moment. */
-static void test_full_volume_waits_for_reads(void **state)
+static void full_volume_waits(bool looked_up)
 {
 	struct bed bed = { .opts.manual = true };
 	struct tux3_node *node, *other;
-	struct ending ending;
+	struct ending ending = {};
 	pthread_t thread;
 	u8 data[BLOCK] = { 7 };
 	u64 size = 0, n;
@@ -139,6 +186,10 @@ static void test_full_volume_waits_for_reads(void **state)
 	assert_ok(tux3_sync(bed.volume));
 	ending.vol = tux3_core(bed.volume);
 	ending.slot = block_reads_begin(ending.vol);
+	if (looked_up) {
+		ending.read.count = BYTES / BLOCK;	/* of all, so of whatever is freed */
+		block_read_start(ending.vol, ending.slot, &ending.read);
+	}
 	assert_int_equal(pthread_create(&thread, NULL, end_soon, &ending), 0);
 	assert_ok(tux3_truncate(node, size / 2));
 	for (n = 0; n < size / 2 - 64 * BLOCK; n += BLOCK)
@@ -147,6 +198,16 @@ static void test_full_volume_waits_for_reads(void **state)
 	tux3_node_put(node, 1);
 	tux3_node_put(other, 1);
 	bed_free(&bed);
+}
+
+static void test_full_volume_waits_for_lookups(void **state)
+{
+	full_volume_waits(false);
+}
+
+static void test_full_volume_waits_for_reads(void **state)
+{
+	full_volume_waits(true);
 }
 
 struct reader {
@@ -162,17 +223,26 @@ static void *read_always(void *arg)
 	struct reader *reader = arg;
 	struct volume *vol = tux3_core(reader->bed->volume);
 	struct data_extent extent;
+	struct block_read read;
 	unsigned int slot;
+	bool started;
 	u32 i;
 
 	while (!READ_ONCE(*reader->stop)) {
 		slot = block_reads_begin(vol);
 		assert_ok(data_map(&reader->node->inode, reader->reads % BLOCKS, 1, &extent, NULL, 0));
+		started = extent.kind == DATA_MAPPED && reader->reads % 3;
+		read = (struct block_read){ .addr = extent.addr, .count = 1 };
+		if (started)
+			block_read_start(vol, slot, &read);
 		for (i = 0; i < 20 && extent.kind == DATA_MAPPED; i++) {
 			assert_int_equal(on_disk(reader->bed, extent.addr), 5);
 			usleep(reader->reads % 4 * 700);
 		}
-		block_reads_end(vol, slot);
+		if (started)
+			block_read_over(vol, &read);
+		else
+			block_reads_end(vol, slot);
 		reader->reads++;
 	}
 	return NULL;
@@ -215,6 +285,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_blocks_wait_for_reads),
+		cmocka_unit_test(test_reads_keep_their_blocks_only),
+		cmocka_unit_test(test_full_volume_waits_for_lookups),
 		cmocka_unit_test(test_full_volume_waits_for_reads),
 		cmocka_unit_test(test_reads_beside_commits),
 	};

@@ -11,6 +11,8 @@
  *		files that are read directly while they are written, punched and cut, and others get the blocks that these lose.
  *		In the readers' memory must never be anything of another file, not even while a read is under way: a thread looks
  *		there all the time.  The readers join the cgroup, whose limit makes their reads take long
+ *	direct slow DIR CGROUP
+ *		reads of a file of which the cgroup's limit lets few come: what is freed in other files meanwhile can be used again
  */
 #include <err.h>
 #include <errno.h>
@@ -511,12 +513,73 @@ static int race(unsigned int milliseconds, const char *cgroup)
 	return failures != 0;
 }
 
+/* ---- reads that take long ---- */
+
+#define SLOW_READS	128u
+#define SLOW_BYTES	(64u << 10)
+#define SLOW_ALL	(SLOW_READS * SLOW_BYTES)
+
+static void read_slowly(int pipe_fd, const char *cgroup)
+{
+	int fd = open_in("slow", O_RDONLY | O_DIRECT);
+	struct iocb cb[SLOW_READS] = {}, *list[SLOW_READS];
+	char *data = memory(SLOW_ALL);
+	aio_context_t context = 0;
+	unsigned int i;
+
+	join(cgroup);
+	for (i = 0; i < SLOW_READS; i++) {
+		cb[i] = (struct iocb){
+			.aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = fd, .aio_nbytes = SLOW_BYTES,
+			.aio_buf = (uintptr_t)(data + i * SLOW_BYTES), .aio_offset = i * SLOW_BYTES,
+		};
+		list[i] = &cb[i];
+	}
+	if (syscall(SYS_io_setup, SLOW_READS, &context) || syscall(SYS_io_submit, context, SLOW_READS, list) != SLOW_READS)
+		err(1, "io_submit");
+	if (write(pipe_fd, "r", 1) != 1)
+		err(1, "pipe");
+	struct io_event event[SLOW_READS];
+	expect(syscall(SYS_io_getevents, context, SLOW_READS, SLOW_READS, event, NULL) == SLOW_READS);
+	for (i = 0; i < SLOW_READS; i++)
+		expect(is_filled(data + i * SLOW_BYTES, 1, i * SLOW_BYTES, SLOW_BYTES, 1));
+	exit(failures != 0);
+}
+
+static int slow(const char *cgroup)
+{
+	int fd = open_in("slow", O_RDWR | O_CREAT | O_TRUNC), other = open_in("other", O_RDWR | O_CREAT | O_TRUNC);
+	char *data = memory(SLOW_ALL), begun;
+	int ends[2], status;
+	unsigned int i;
+	pid_t pid;
+
+	fill(data, 1, 0, SLOW_ALL, 1);
+	expect(pwrite(fd, data, SLOW_ALL, 0) == SLOW_ALL);
+	forget(fd);
+	expect(!pipe(ends));
+	pid = fork();
+	if (!pid)
+		read_slowly(ends[1], cgroup);
+	expect(read(ends[0], &begun, 1) == 1);
+	for (i = 0; i < 20 && !failures; i++)
+		expect(pwrite(other, data, SLOW_ALL / 4, 0) == SLOW_ALL / 4 && !fsync(other));
+	expect(waitpid(pid, &status, WNOHANG) == 0);	/* else they were not slow */
+	/* What they are still reading itself. */
+	fill(data, 2, 0, SLOW_ALL, 1);
+	expect(!ftruncate(fd, 0) && !fsync(fd));
+	for (i = 0; i < 10 && !failures; i++)
+		expect(pwrite(other, data, SLOW_ALL / 4, 0) == SLOW_ALL / 4 && !fsync(other));
+	expect(waitpid(pid, &status, 0) == pid && !status);
+	return failures != 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct stat st;
 
 	if (argc < 3)
-		errx(2, "usage: direct rules DIR | damaged FILE BLOCK | race DIR MILLISECONDS [CGROUP]");
+		errx(2, "usage: direct rules DIR | damaged FILE BLOCK | race DIR MILLISECONDS [CGROUP] | slow DIR CGROUP");
 	dir = argv[2];
 	if (stat(dir, &st))
 		err(1, "%s", dir);
@@ -527,5 +590,7 @@ int main(int argc, char **argv)
 		return damaged(argv[2], strtoul(argv[3], NULL, 10));
 	if (!strcmp(argv[1], "race") && argc >= 4)
 		return race(strtoul(argv[3], NULL, 10), argv[4]);
+	if (!strcmp(argv[1], "slow") && argc == 4)
+		return slow(argv[3]);
 	errx(2, "direct: what is \"%s\"?", argv[1]);
 }

@@ -68,4 +68,9 @@ for options in "-s 24M" "-s 24M -O ^data-csum"; do
 		checked_umount "clean after races, $options"
 	fi
 done
+if [ -n "$GROUP" ] && MOUNT_OPTIONS= fresh -s 24M; then
+	echo "$(lsblk -ndo MAJ:MIN "$DEVICE" | tr -d ' ') rbps=500000" >$GROUP/io.max || exit 2
+	check "what is freed beside slow reads" $PROGRAM slow "$MNT" $GROUP
+	checked_umount "clean after slow reads"
+fi
 summary

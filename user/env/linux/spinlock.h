@@ -27,6 +27,9 @@ static inline void spin_lock(spinlock_t *lock)
 	futex_lock(&lock->lock);
 }
 
+/* No interrupts here. */
+#define spin_lock_irqsave(lock, flags)		do { (flags) = 0; spin_lock(lock); } while (0)
+#define spin_unlock_irqrestore(lock, flags)	do { (void)(flags); spin_unlock(lock); } while (0)
 #define spin_lock_nested(lock, subclass)	spin_lock(lock)
 
 static inline void spin_unlock(spinlock_t *lock)
