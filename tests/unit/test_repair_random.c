@@ -11,6 +11,7 @@
 #include "core/blocks/balloc.h"
 #include "core/delta/delta.h"
 #include "core/tree/tree_internal.h"
+#include "user/env/clock.h"
 
 #include <string.h>
 #include <sys/wait.h>
@@ -287,7 +288,6 @@ static void bed_write_one(struct bed *bed, u32 n)
 	tux3_node_put(node, 1);
 }
 
-/* The UUID is part of the seed: where names are in the tree follows from it. */
 static void make(struct world *world, u64 uuid)
 {
 	struct format_options format = { .block_size = 4096 };
@@ -315,6 +315,7 @@ static void run_seed(u64 seed)
 	int err;
 	u32 i;
 
+	env_set_random_seed(seed);	/* the keys of hashes, by which names are ordered, follow from it */
 	world = (struct world){ .bed = { .opts.manual = true }, .random = seed * 7919, .seed = seed };
 	world.bed.dev = device_memory_create(BYTES);
 	assert_non_null(world.bed.dev);
