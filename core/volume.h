@@ -44,7 +44,7 @@ struct volume_mend {
 	int (*tree)(struct volume_mend *mend, struct volume *vol);
 	/* Something of the log was left out: a sentence. */
 	void (*left_out)(struct volume_mend *mend, const char *text);
-	/* The log deletes a name, by its hash, that was lost with a part of the tree.  0, -ENOMEM. */
+	/* The log deletes a name, by its hash: who had it when the log began may still say so.  0, -ENOMEM. */
 	int (*name_gone)(struct volume_mend *mend, u64 dir, u64 hash);
 };
 

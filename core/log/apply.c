@@ -151,11 +151,17 @@ static int apply_dirent(struct volume *vol, enum tux3_record_type type, const vo
 	old = dirent_find(&chain, entry->name, entry->len);
 	if (chain.bad)
 		return apply_bad(vol, type, "chain in the tree");
+	/*
+	 * Whose it was before the log, if that was lost, no record says, even if it was given anew in the log: repair sees to the
+	 * parent pointer.
+	 */
+	if (!set && unlikely(vol->opts.mend))
+		err = vol->opts.mend->name_gone(vol->opts.mend, dir, key.offset);
+	if (err || (!old && !set))
+		return err;
 	if (old) {
 		old_ino = le64_to_cpu(old->ino);
 		total = chain_cut(&chain, bytes);
-	} else if (!set) {	/* whose it was the record does not say: repair sees to the parent pointer */
-		return vol->opts.mend ? vol->opts.mend->name_gone(vol->opts.mend, dir, key.offset) : 0;
 	}
 	if (set) {
 		if (total + need > room)

@@ -54,7 +54,7 @@ struct repair {
 	bool leaf_missing;		/* some of lost_keys beside lost_leaves was in a leaf, and not only between leaves */
 	struct repair_table lost_names;	/* struct lost_names: directories that count more names than they have */
 	struct repair_table lost_blocks;	/* the same, of extents that could not stay: exactly what was in them */
-	struct repair_table gone_names;	/* struct gone_name: deleted in the log, when they had been lost already */
+	struct repair_table gone_names;	/* struct gone_name: deleted in the log */
 	bool gone_sorted;
 	u64 named;			/* a directory that has a name, while only names and pointers are looked at; or 0 */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */

@@ -423,7 +423,7 @@ static int mend_missing_parent(struct repair *repair, u64 ino, u64 dir, const u8
 	return pointer_add(repair, ino, dir, name, len);
 }
 
-/* A name that the log has deleted, where the tree had lost it before: what its inode says of it is of an earlier state. */
+/* A name that the log has deleted: where the tree had lost it before, an inode that says it has it is of an earlier state. */
 struct gone_name {
 	u64 dir, hash;
 };

@@ -452,6 +452,12 @@ static void test_names_deleted_in_the_log(void **state)
 	told.ino = tux3_node_ino(dir);
 	tux3_node_put(dir, 1);
 	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	/* Every other one of them another file gets, before that. */
+	for (n = 2; n < 400; n += 4) {
+		tux3_node_put(bed_file(&bed, "/other/moved"), 1);
+		assert_ok(tux3_path_rename(bed.volume, NULL, "/other/moved", link_name(path, "/dir", n), 0));
+	}
+	assert_ok(tux3_sync(bed.volume));
 	for (n = 0; n < 400; n += 2)
 		assert_ok(tux3_path_unlink(bed.volume, NULL, link_name(path, "/dir", n)));
 	assert_ok(tux3_sync(bed.volume));
