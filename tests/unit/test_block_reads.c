@@ -243,7 +243,7 @@ static void *read_always(void *arg)
 			block_read_over(vol, &read);
 		else
 			block_reads_end(vol, slot);
-		reader->reads++;
+		WRITE_ONCE(reader->reads, reader->reads + 1);
 	}
 	return NULL;
 }
@@ -271,10 +271,12 @@ static void test_reads_beside_commits(void **state)
 		if (i % 20 == 0)
 			assert_ok(tux3_sync(bed.volume));
 	}
+	for (i = 0; i < 3; i++)		/* each gets its turn */
+		while (!READ_ONCE(reader[i].reads))
+			usleep(1000);
 	WRITE_ONCE(stop, true);
 	for (i = 0; i < 3; i++) {
 		pthread_join(threads[i], NULL);
-		assert_true(reader[i].reads);
 	}
 	tux3_node_put(node, 1);
 	tux3_node_put(other, 1);
