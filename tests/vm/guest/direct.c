@@ -382,6 +382,11 @@ static void *watch(void *arg)
 	return NULL;
 }
 
+static bool is_or_zero(uint64_t found, uint64_t wanted)
+{
+	return !found || found == wanted;
+}
+
 static void check_read(struct reader *reader, uint64_t at, ssize_t got)
 {
 	uint32_t i;
@@ -394,9 +399,9 @@ static void check_read(struct reader *reader, uint64_t at, ssize_t got)
 		struct stamp stamp;
 
 		memcpy(&stamp, reader->data + i, sizeof(stamp));
-		/* What is just being written may be zeros at first. */
-		if (stamp.magic == MAGIC ? stamp.file != reader->file || stamp.block != (at + i) / PAGE :
-					   !is_zero(reader->data + i, sizeof(stamp))) {
+		/* What is just being written to the page cache may be zeros at first, and that ends at any word. */
+		if (!is_or_zero(stamp.magic, MAGIC) || !is_or_zero(stamp.file, reader->file) ||
+		    !is_or_zero(stamp.block, (at + i) / PAGE)) {
 			complain("file %lu, at %lu: there is file %lu, block %lu", reader->file, at + i, stamp.file, stamp.block);
 			stop = true;
 			return;
