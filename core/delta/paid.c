@@ -73,10 +73,10 @@ static u32 paid_times(struct volume *vol, const struct node_key *low, u64 delta)
 }
 
 /* The leaf of all these, in look->own; NULL: there is none, or no room. */
-static struct paid_leaf *paid_own(struct volume *vol, struct paid_look *look, const struct tree_key *from,
-				  const struct tree_key *to)
+static struct paid_own *paid_find_own(struct volume *vol, struct paid_look *look, const struct tree_key *from,
+				      const struct tree_key *to)
 {
-	struct paid_leaf *own = look->own, *end = look->own + look->count;
+	struct paid_own *own = look->own, *end = look->own + look->count;
 	struct node_key low;
 
 	if (!look->delta || tree_leaf_of(vol, from, to, &low) <= 0)
@@ -84,14 +84,14 @@ static struct paid_leaf *paid_own(struct volume *vol, struct paid_look *look, co
 	while (own < end && (own->low.high != low.high || own->low.low != low.low))
 		own++;
 	if (own == end && look->count < PAID_OWN) {
-		*own = (struct paid_leaf){ .low = low };
+		*own = (struct paid_own){ .low = low };
 		look->count++;
 	}
 	return own < look->own + look->count ? own : NULL;
 }
 
 /* How many items have still to pay for its path. */
-static u32 paid_lacks(struct volume *vol, const struct paid_look *look, const struct paid_leaf *own)
+static u32 paid_lacks(struct volume *vol, const struct paid_look *look, const struct paid_own *own)
 {
 	u32 need = space_less_paid(vol, PAID_TIMES);
 
@@ -100,7 +100,7 @@ static u32 paid_lacks(struct volume *vol, const struct paid_look *look, const st
 
 u32 paid_items(struct volume *vol, struct paid_look *look, const struct tree_key *from, const struct tree_key *to, u32 items)
 {
-	struct paid_leaf *own = paid_own(vol, look, from, to);
+	struct paid_own *own = paid_find_own(vol, look, from, to);
 	u32 pays = own ? min(items, paid_lacks(vol, look, own)) : items;
 
 	if (own)
@@ -111,7 +111,7 @@ u32 paid_items(struct volume *vol, struct paid_look *look, const struct tree_key
 bool paid_attr(struct volume *vol, struct paid_look *look, u64 ino)
 {
 	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
-	struct paid_leaf *own = paid_own(vol, look, &key, &key);
+	struct paid_own *own = paid_find_own(vol, look, &key, &key);
 
 	return own && !paid_lacks(vol, look, own);
 }
@@ -125,7 +125,7 @@ void paid_keep(const struct delta_op *op, const struct paid_look *look)
 		return;
 	spin_lock(&vol->space.paid.lock);
 	for (i = 0; i < look->count; i++) {
-		const struct paid_leaf *own = &look->own[i];
+		const struct paid_own *own = &look->own[i];
 		struct paid_leaf *leaf = own->times ? paid_find(vol, &own->low, op->delta, true) : NULL;
 
 		if (leaf && leaf->delta != op->delta)

@@ -26,11 +26,17 @@ struct paid_leaves {
 	struct paid_leaf leaf[PAID_LEAVES];
 };
 
-/* What an operation has found, outside, for the delta that was open then. */
+/* Paid by one operation. */
+struct paid_own {
+	struct node_key low;
+	u32 times;
+};
+
+/* What an operation has found, outside, for the delta that was open then.  On the stack of those who write. */
 struct paid_look {
 	u64 delta;		/* 0: it pays for every path itself */
 	u32 count;
-	struct paid_leaf own[PAID_OWN];
+	struct paid_own own[PAID_OWN];
 };
 
 void paid_init(struct volume *vol);
