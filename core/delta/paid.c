@@ -31,7 +31,6 @@
 void paid_init(struct volume *vol)
 {
 	spin_lock_init(&vol->space.paid.lock);
-	memset(vol->space.paid.leaf, 0, sizeof(vol->space.paid.leaf));
 }
 
 void paid_begin(struct volume *vol, struct paid_look *look)
@@ -54,7 +53,7 @@ static struct paid_leaf *paid_find(struct volume *vol, const struct node_key *lo
 
 		if (leaf->delta != delta)
 			return room ? leaf : NULL;
-		if (leaf->low.high == low->high && leaf->low.low == low->low)
+		if (node_key_equal(&leaf->low, low))
 			return leaf;
 	}
 	return NULL;
@@ -79,9 +78,9 @@ static struct paid_own *paid_find_own(struct volume *vol, struct paid_look *look
 	struct paid_own *own = look->own, *end = look->own + look->count;
 	struct node_key low;
 
-	if (!look->delta || tree_leaf_of(vol, from, to, &low) <= 0)
+	if (!look->delta || !tree_leaf_of(vol, from, to, &low))
 		return NULL;
-	while (own < end && (own->low.high != low.high || own->low.low != low.low))
+	while (own < end && !node_key_equal(&own->low, &low))
 		own++;
 	if (own == end && look->count < PAID_OWN) {
 		*own = (struct paid_own){ .low = low };

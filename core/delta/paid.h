@@ -44,7 +44,7 @@ void paid_init(struct volume *vol);
 void paid_begin(struct volume *vol, struct paid_look *look);
 /*
  * Outside: of so many items that lie in [from, to], and of those that end where they begin: whose paths are paid?  0, where that is
- * not one leaf.  It reads what is not in memory.
+ * not one leaf, or not in memory: no price is worth reading for.
  */
 u32 paid_items(struct volume *vol, struct paid_look *look, const struct tree_key *from, const struct tree_key *to, u32 items);
 /*

@@ -466,24 +466,21 @@ int tree_edit_scan(struct volume *vol, const struct tree_key *from, const struct
 	return scan(vol, from, to, fn, ctx, true);
 }
 
-int tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low)
+bool tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low)
 {
 	struct node_key first = node_key_pack(from), last = node_key_pack(to);
-	struct tree_read read;
-	bool found;
-	int ret;
+	struct tree_path path;
+	bool found, one = false;
 
-	read_begin(&read, vol, false);
-	ret = read_leaf(&read, &first);
-	if (ret) {
-		read_end(&read);
-		return ret;
+	down_read(&vol->tree.sem);
+	if (!path_descend(vol, &path, &first, false)) {
+		*low = path.low;
+		one = path_leads(&path, &last) &&
+		      (from->type != TUX3_ITEM_EXTENT || leaf_find(path_node(&path, 0), &first, &found));
+		tree_path_put(vol, &path);
 	}
-	*low = read.path.low;
-	ret = path_leads(&read.path, &last) &&
-	      (from->type != TUX3_ITEM_EXTENT || leaf_find(path_node(&read.path, 0), &first, &found));
-	read_leaf_done(&read);
-	return ret;
+	up_read(&vol->tree.sem);
+	return one;
 }
 
 int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,

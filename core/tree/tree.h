@@ -192,6 +192,11 @@ struct node_key {
 	u64 low;		/* offset */
 };
 
+static inline bool node_key_equal(const struct node_key *a, const struct node_key *b)
+{
+	return a->high == b->high && a->low == b->low;
+}
+
 /*
  * From the root down to a leaf; each node is referenced.  index[n]: the branch taken in node[n];
  * index[0] is for the user.
@@ -252,8 +257,11 @@ typedef int (*tree_item_fn)(void *ctx, const struct tree_key *key, const void *d
 int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree_key *to,
 	      tree_item_fn fn, void *ctx);
 
-/* Are from, to, and what is before an extent at from, in one leaf?  1, and where its keys begin; 0: no; -errno. */
-int tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low);
+/*
+ * Are from, to, and what is before an extent at from, in one leaf?  Then *low is where its keys begin.  Nothing is read: also
+ * false if that cannot be told from what is in memory.
+ */
+bool tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low);
 /*
  * The same within one leaf, that of from: returns what fn did, or 0.  more: there are leaves behind it, and what is there begins
  * at next or behind it.

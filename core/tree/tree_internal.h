@@ -28,11 +28,6 @@ static inline bool node_key_less(const struct node_key *a, const struct node_key
 	return a->high != b->high ? a->high < b->high : a->low < b->low;
 }
 
-static inline bool node_key_equal(const struct node_key *a, const struct node_key *b)
-{
-	return a->high == b->high && a->low == b->low;
-}
-
 /* An inode number that is too high stands for the end of all keys. */
 static inline struct node_key node_key_pack(const struct tree_key *key)
 {

@@ -144,6 +144,36 @@ static void test_somebody_pays(void **state)
 	bed_free(&bed);
 }
 
+/* Where names are in memory nothing is read to make, move or write, near full either: who looks for leaves reads none. */
+static void test_nothing_is_read_for_a_price(void **state)
+{
+	static const u8 data[400 * BLOCK];
+	struct bed bed = { .opts = { .manual = true, .costs = true } };
+	struct tux3_node *file, *node;
+	char path[40];
+	u64 misses;
+	u32 k;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	have_files(&bed);
+	file = bed_file(&bed, "/data");
+	assert_int_equal(tux3_write(file, data, sizeof(data), 0), sizeof(data));
+	assert_ok(delta_commit_unify(core(&bed)));
+	commit_tight(&bed);
+	cache_shrink(core(&bed), U64_MAX);
+	misses = atomic64_read(&core(&bed)->cache.misses);
+	for (k = 0; k < 60; k++) {
+		path_of(path, k, 'n');
+		assert_ok(tux3_path(bed.volume, NULL, path, TUX3_CREATE, 0644, &node));
+		tux3_node_put(node, 1);
+		assert_ok(rename_file(&bed, k + 100, 'f', 'g'));
+		assert_int_equal(tux3_write(file, data, BLOCK, (2 * k + 1) * BLOCK), BLOCK);
+	}
+	assert_int_equal(atomic64_read(&core(&bed)->cache.misses) - misses, 0);
+	tux3_node_put(file, 1);
+	bed_free(&bed);
+}
+
 /* ---- many on a full volume ---- */
 
 struct changer {
@@ -242,6 +272,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_neighbours_pay_for_no_path),
 		cmocka_unit_test(test_somebody_pays),
+		cmocka_unit_test(test_nothing_is_read_for_a_price),
 		cmocka_unit_test(test_threads_on_a_full_volume),
 	};
 
