@@ -570,15 +570,18 @@ static u64 set_due(const struct xattr_look *look, u64 delta, u64 cost, struct tu
 static void set_look(struct xattr_look *look, struct tux3_inode *inode, const char *name, u32 blocks)
 {
 	struct volume *vol = inode->vol;
-	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, xattr_hash(inode, name, strlen(name)));
+	struct tree_key key;
 
-	*look = (struct xattr_look){};
+	paid_begin(vol, &look->leaves);
+	look->entry = look->attr = look->uncounted = false;
 	if (likely(!space_is_tight(&vol->space, READ_ONCE(vol->delta.front))))
 		return;
 	look->uncounted = !blocks && (!inode->owner || !space_value_blocks(vol, max(xattr_get(inode, name, NULL, 0), 0)));
-	paid_begin(vol, &look->leaves);
 	if (!look->uncounted || inode_is_new(inode, look->leaves.delta))
 		look->leaves.delta = 0;
+	if (!look->leaves.delta)
+		return;
+	key = tree_key(inode->ino, TUX3_ITEM_XATTR, xattr_hash(inode, name, strlen(name)));
 	look->entry = paid_items(vol, &look->leaves, &key, &key, 1);
 	look->attr = paid_attr(vol, &look->leaves, inode->ino);
 }

@@ -133,6 +133,13 @@ struct name_look {
 	bool attr;			/* of what is moved */
 };
 
+static void look_begin(struct volume *vol, struct name_look *look)
+{
+	paid_begin(vol, &look->leaves);
+	look->entries = look->parents = 0;
+	look->attr = false;
+}
+
 /* A directory that is new in the delta is left out: its entries pay for no path. */
 static void look_at_entry(struct name_look *look, const struct tux3_inode *dir, const struct name_prepared *prep)
 {
@@ -248,7 +255,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
-	struct name_look look = {};
+	struct name_look look;
 	struct name_entry *entry;
 	struct delta_op op;
 	u64 cost = create_cost(vol, len, target ? SPACE_ITEMS_LINK - SPACE_ITEMS_CREATE : 0, target_len);
@@ -262,8 +269,9 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 		err = name_prepare(dir, name, len, &prep);
 	if (err)
 		return err;
-	paid_begin(vol, &look.leaves);
-	look_at_entry(&look, dir, &prep);
+	look_begin(vol, &look);
+	if (!prep.ino)
+		look_at_entry(&look, dir, &prep);
 	err = prep.ino ? -EEXIST : create_enter(&op, cost, dir, inode, &look);
 	if (err) {
 		name_cancel(dir, &prep);
@@ -492,9 +500,9 @@ static void look_at_rename(const struct op_rename *args, const struct name_prepa
 	struct tree_key from = tree_key(args->inode->ino, TUX3_ITEM_PARENT, 0);
 	struct tree_key to = tree_key(args->inode->ino, TUX3_ITEM_PARENT, ~0ULL);
 
+	look_begin(vol, look);
 	if (args->target || args->whiteout)
-		return;
-	paid_begin(vol, &look->leaves);
+		look->leaves.delta = 0;
 	if (likely(!look->leaves.delta))
 		return;
 	look_at_entry(look, args->old_dir, old);
@@ -551,7 +559,7 @@ static int rename_enter(const struct op_rename *args, struct delta_op *op, const
 int op_rename(const struct op_rename *args)
 {
 	struct name_prepared old, new;
-	struct name_look look = {};
+	struct name_look look;
 	struct delta_op op;
 	int err;
 
