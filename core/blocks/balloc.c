@@ -90,6 +90,29 @@ void range_list_move(struct range_list *to, struct range_list *from)
 	range_list_init(from);
 }
 
+static int range_order(const void *a, const void *b)
+{
+	const struct block_range *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+u64 block_ranges_unite(struct block_range *ranges, u64 count)
+{
+	u64 to = 0, i;
+
+	sort(ranges, count, sizeof(*ranges), range_order, NULL);
+	for (i = 1; i < count; i++) {
+		struct block_range *last = &ranges[to], *range = &ranges[i];
+
+		if (range->addr <= last->addr + last->len)
+			last->len = max(last->addr + last->len, range->addr + range->len) - last->addr;
+		else
+			ranges[++to] = *range;
+	}
+	return count ? to + 1 : 0;
+}
+
 /* ---- open and close ---- */
 
 static u64 greatest_common_divisor(u64 a, u64 b)

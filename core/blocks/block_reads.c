@@ -117,13 +117,6 @@ static void reads_turn(struct block_reads *reads)
 
 /* ---- which blocks ---- */
 
-static int range_order(const void *a, const void *b)
-{
-	u64 x = ((const struct block_range *)a)->addr, y = ((const struct block_range *)b)->addr;
-
-	return x < y ? -1 : x > y;
-}
-
 /* The list is in order. */
 static bool range_list_meets(const struct range_list *list, u64 addr, u64 end)
 {
@@ -189,23 +182,6 @@ static u64 reads_copy(struct block_reads *reads, struct block_range *ranges, u64
 	return count;
 }
 
-/* In order, and each block once. */
-static u64 ranges_unite(struct block_range *ranges, u64 count)
-{
-	u64 i, last = 0;
-
-	sort(ranges, count, sizeof(*ranges), range_order, NULL);
-	for (i = 1; i < count; i++) {
-		u64 end = ranges[i].addr + ranges[i].len, last_end = ranges[last].addr + ranges[last].len;
-
-		if (ranges[i].addr > last_end)
-			ranges[++last] = ranges[i];
-		else if (end > last_end)
-			ranges[last].len = end - ranges[last].addr;
-	}
-	return count ? last + 1 : 0;
-}
-
 /* NULL: nothing is being read, or there is no memory (*err). */
 static struct block_range *reads_collect(struct block_reads *reads, u64 *count, int *err)
 {
@@ -223,7 +199,7 @@ static struct block_range *reads_collect(struct block_reads *reads, u64 *count, 
 		}
 		*count = reads_copy(reads, ranges, room);
 		if (*count <= room) {
-			*count = ranges_unite(ranges, *count);
+			*count = block_ranges_unite(ranges, *count);
 			return ranges;
 		}
 		kvfree(ranges);
@@ -289,7 +265,7 @@ static int reads_sift(struct volume *vol)
 		return reads_give_back(vol, &reads->busy);
 	range_list_init(&busy);
 	range_list_init(&free);
-	sort(reads->busy.ranges, reads->busy.count, sizeof(*reads->busy.ranges), range_order, NULL);
+	reads->busy.count = block_ranges_unite(reads->busy.ranges, reads->busy.count);
 	if (!ranges_divide(&reads->busy, reading, count, &busy, &free)) {
 		swap(reads->busy, busy);
 		err = reads_give_back(vol, &free);

@@ -159,30 +159,6 @@ bool trim_pending(struct volume *vol)
 	return vol->trim.freed.count || vol->trim.work.count;
 }
 
-static int range_order(const void *a, const void *b)
-{
-	const struct block_range *x = a, *y = b;
-
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
-}
-
-/* In order, neighbours as one: a range may be there twice, when it was used again meanwhile. */
-static void trim_sort(struct range_list *list)
-{
-	u32 to = 0, i;
-
-	sort(list->ranges, list->count, sizeof(*list->ranges), range_order, NULL);
-	for (i = 1; i < list->count; i++) {
-		struct block_range *last = &list->ranges[to], *range = &list->ranges[i];
-
-		if (range->addr <= last->addr + last->len)
-			last->len = max(last->addr + last->len, range->addr + range->len) - last->addr;
-		else
-			list->ranges[++to] = *range;
-	}
-	list->count = to + 1;
-}
-
 void trim_collect(struct volume *vol)
 {
 	struct trim *trim = &vol->trim;
@@ -191,7 +167,8 @@ void trim_collect(struct volume *vol)
 	if (trim->work.count || !trim->freed.count)
 		return;
 	range_list_move(&trim->work, &trim->freed);
-	trim_sort(&trim->work);
+	/* A range may be there twice, when it was used again meanwhile. */
+	trim->work.count = block_ranges_unite(trim->work.ranges, trim->work.count);
 	trim->at = 0;
 }
 
