@@ -18,8 +18,8 @@ struct quota_switch {
  * afterwards, before anything is changed.  All of it becomes durable with one anchor: the volume has quotas with the usage of all
  * inodes, or none.
  * 0: it is durable, or was so already.  -EUCLEAN: the checker has something to say of the volume; -ENOSPC: the quota items do not
- * fit; others; and a sentence in why.  Then nothing was changed on the device but that what was in the log is committed, and the
- * volume is to be abandoned (volume_abandon()).
+ * fit: then nothing was changed on the device but that what was in the log is committed.  Others; after one of writing the next
+ * open tells whether the anchor came to be.  A sentence is in why, and the volume is to be abandoned (volume_abandon()).
  */
 int volume_switch_quota(struct volume *vol, const struct quota_switch *to, char *why, size_t why_size);
 

@@ -2,6 +2,7 @@
 """tux3 tune: label and quotas of volumes that are there already, of images and mounted."""
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -96,6 +97,22 @@ def test_no_volume(run, tmp_path):
         assert "no Tux3 volume" in run("tux3", "tune", file, *arguments, status=1).stderr
     assert file.read_bytes() == bytes(1 << 20)
     assert "Which image" in run("tux3", "tune", status=16).stderr
+
+
+def test_others_are_left_alone(run, build, tmp_path):
+    """Other filesystems have labels, too, that are changed by the same ioctl."""
+    image, folder = tmp_path / "ext4.img", tmp_path / "ext4"
+    folder.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-L", "theirs", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+    try:
+        for arguments in (["--label", "ours"], ["--quota", "on"]):
+            assert "mounted Tux3 volume" in run("tux3", "tune", folder, *arguments, status=1).stderr
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert subprocess.run(["e2label", image], capture_output=True, text=True, check=True).stdout == "theirs\n"
 
 
 def test_damaged(run, mkfs, mount):

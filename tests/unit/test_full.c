@@ -370,6 +370,22 @@ static void test_df_counts_the_log_as_free(void **state)
 	bed_free(&bed);
 }
 
+/* Nor is what the tree grows by with changes that are pending promised to others: it is a guess, of small files. */
+static void test_df_counts_nodes_of_pending_changes(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	u64 before;
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	for (i = 0; i < 3000; i++)
+		assert_ok(write_file(&bed, i));
+	before = available(&bed);
+	assert_ok(delta_commit_unify(core(&bed)));
+	assert_in_range(available(&bed), before - 10, before + 150);
+	bed_free(&bed);
+}
+
 static void test_df_shows_what_can_be_had(void **state)
 {
 	struct bed bed = { .opts = { .manual = true } };
@@ -1156,6 +1172,7 @@ int main(void)
 		cmocka_unit_test(test_little_is_kept),
 		cmocka_unit_test(test_less_is_kept_beside_a_large_file),
 		cmocka_unit_test(test_df_counts_the_log_as_free),
+		cmocka_unit_test(test_df_counts_nodes_of_pending_changes),
 		cmocka_unit_test(test_df_shows_what_can_be_had),
 		cmocka_unit_test(test_full_when_more_is_to_be_kept),
 		cmocka_unit_test(test_a_refusal_does_not_wait_for_changes_of_others),

@@ -18,6 +18,7 @@
 #include "core/format/label.h"
 #include "core/quota_switch.h"
 #include "user/lib/internal.h"
+#include "user/lib/statistics.h"
 
 const char tune_help[] =
 "tux3 tune IMAGE|DEVICE [--label LABEL] [--quota on|off] [--json]\n"
@@ -25,7 +26,7 @@ const char tune_help[] =
 "\n"
 "Changes what can be changed of a volume after mkfs.tux3, and prints how it is then.  With --quota what\n"
 "each user, group and project uses is counted first, of all inodes: so the volume must not be mounted.\n"
-"If that is interrupted, quotas are as they were.\n"
+"If that is interrupted, quotas are as they were, or as they are to be.\n"
 "\n"
 "  -L, --label LABEL        name of the volume: up to 64 bytes, no control characters; \"\" takes it away\n"
 "  -q, --quota on|off       usage is counted, and there may be limits; off: limits are forgotten\n"
@@ -53,11 +54,14 @@ static int failed(const struct tune *tune, const char *what, int err)
 
 /* ---- mounted ---- */
 
-static int tune_mounted(const struct tune *tune)
+/* Other filesystems have labels that the same ioctl changes: so it has to be one of ours. */
+static int tune_mounted(const struct tune *tune, dev_t dev)
 {
-	char label[FSLABEL_MAX] = "";
+	char label[FSLABEL_MAX] = "", statistics[TUX3_STATISTICS_MAX];
 	int fd, status = EXIT_CLEAN;
 
+	if (command_ask_mounted(tune->path, dev, statistics, sizeof(statistics)) < 0)
+		return EXIT_FAILED;
 	if (tune->quota) {
 		tool_error("%s is mounted, and quotas are switched on or off while it is not, since all inodes are counted: unmount it, "
 			   "and name the device or image.", tune->path);
@@ -146,7 +150,7 @@ static int run(struct tune *tune)
 	int status = EXIT_CLEAN;
 
 	if (!stat(tune->path, &st) && S_ISDIR(st.st_mode))
-		return tune_mounted(tune);
+		return tune_mounted(tune, st.st_dev);
 	if (tune->quota || tune->label)
 		status = tune_offline(tune);
 	return status ? status : print(tune);
