@@ -17,6 +17,7 @@
 #define FILES	700u
 #define OWNERS	350u
 #define FIRST	1000u		/* user id */
+#define MANY	3000u		/* files of as many owners, whose items take more than a full volume has left */
 
 static u32 owner(u32 n)
 {
@@ -51,7 +52,7 @@ static int tell_problem(void *ctx, const struct check_problem *problem)
 }
 
 /* Without problems; does it count usage? */
-static bool looks_good(struct bed *bed)
+static bool looks_good(struct bed *bed, u32 files)
 {
 	struct volume_options opts = { .read_only = true };
 	struct check_options check_opts = { .problem = tell_problem };
@@ -64,7 +65,7 @@ static bool looks_good(struct bed *bed)
 		fail_msg("open: %s", why);
 	assert_ok(volume_check(vol, &check_opts, &result));
 	assert_int_equal(result.problems, 0);
-	assert_int_equal(result.files, FILES);
+	assert_int_equal(result.files, files);
 	/* Else the next edit takes nodes of the anchor for some that no anchor has. */
 	assert_true(le64_to_cpu(vol->anchor.root_birth) <= le64_to_cpu(vol->anchor.delta));
 	quota = vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA;
@@ -104,16 +105,16 @@ static void switch_with_cuts(struct bed *bed, bool on)
 	start = atomic64_read(&bed->dev->writes);
 	assert_ok(run_switch(bed, on, why, sizeof(why)));
 	writes = atomic64_read(&bed->dev->writes) - start;
-	assert_int_equal(looks_good(bed), on);
+	assert_int_equal(looks_good(bed, FILES), on);
 	for (cut = 0; cut < writes; cut++) {
 		memcpy(bytes, before, BYTES);
 		bed_cut_after(bed, cut);
 		run_switch(bed, on, why, sizeof(why));
 		bed_cut_over(bed);
-		changed += looks_good(bed) == on;
+		changed += looks_good(bed, FILES) == on;
 		/* Then it can be done again. */
 		assert_ok(run_switch(bed, on, why, sizeof(why)));
-		assert_int_equal(looks_good(bed), on);
+		assert_int_equal(looks_good(bed, FILES), on);
 	}
 	/* The last writes are the second copy of the anchor. */
 	assert_in_range(changed, 1, writes / 2);
@@ -176,52 +177,56 @@ static void test_switch(void **state)
 	bed_crash(&bed);		/* a log is to be replayed */
 	tux3_node_put(bed.root, 1);
 	tux3_abandon(bed.volume);
-	assert_false(looks_good(&bed));
+	assert_false(looks_good(&bed, FILES));
 	switch_with_cuts(&bed, true);
 	bed_open(&bed);
 	check_usage(&bed);
 	use(&bed);
 	bed_close(&bed);
 	assert_ok(run_switch(&bed, true, why, sizeof(why)));
-	assert_true(looks_good(&bed));
+	assert_true(looks_good(&bed, FILES));
 	switch_with_cuts(&bed, false);
 	bed_open(&bed);
 	assert_int_equal(tux3_quota_next(bed.volume, TUX3_QUOTA_USER, &id, &used), -EOPNOTSUPP);
 	bed_close(&bed);
-	assert_false(looks_good(&bed));
+	assert_false(looks_good(&bed, FILES));
 	bed.dev->ops->close(bed.dev);
 }
 
-/* On a full volume there is room for the items of these owners, or nothing is changed; and it can be done when there is. */
+/* Many owners, and no room for their items: nothing is changed then, and it can be done when there is room. */
 static void test_full(void **state)
 {
 	static const u8 data[1 << 20] = { 1 };
 	struct bed bed = { .opts.manual = true };
 	struct tux3_node *node;
-	char why[300];
-	ssize_t got;
-	u64 at = 0;
-	int err;
+	char path[40], why[300];
+	u64 at = 0, len;
+	u32 n;
 
 	bed_make(&bed, BYTES, 4096);
-	fill(&bed);
+	for (n = 0; n < MANY; n++) {
+		struct tux3_stat stat = { .uid = 10000 + n, .gid = 20000 + n };
+
+		sprintf(path, "/d%u/file-%u", n % 5, n);
+		node = bed_file(&bed, path);
+		assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_UID | TUX3_SET_GID));
+		tux3_node_put(node, 1);
+	}
 	node = bed_file(&bed, "/large");
-	do {
-		got = tux3_write(node, data, sizeof(data), at);
-		at += got > 0 ? got : 0;
-	} while (got > 0);
-	while (tux3_write(node, data, 4096, at) == 4096)
-		at += 4096;
+	for (len = sizeof(data); len >= 4096; len /= 2)
+		while (tux3_write(node, data, len, at) == (ssize_t)len)
+			at += len;
 	tux3_node_put(node, 1);
 	bed_close(&bed);
-	err = run_switch(&bed, true, why, sizeof(why));
-	assert_true(!err || err == -ENOSPC);
+	assert_int_equal(run_switch(&bed, true, why, sizeof(why)), -ENOSPC);
+	assert_non_null(strstr(why, "no room for "));
+	assert_false(looks_good(&bed, MANY + 1));
 	bed_open(&bed);
-	assert_ok(tux3_unlink(bed.root, NULL, "large"));
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/large"));
+	tux3_node_put(bed_file(&bed, "/small"), 1);
 	bed_close(&bed);
-	assert_int_equal(looks_good(&bed), !err);
 	assert_ok(run_switch(&bed, true, why, sizeof(why)));
-	assert_true(looks_good(&bed));
+	assert_true(looks_good(&bed, MANY + 1));
 	bed.dev->ops->close(bed.dev);
 }
 
