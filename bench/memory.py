@@ -2,7 +2,8 @@
 """Memory and time of large volumes: 1 million files created, mounted, listed, checked; mkfs and mount of 10 TiB.
 
 Goals: less than 1 GiB resident in every step; mkfs of a 10 TiB sparse image in under a second; mount in
-under 100 ms.  Peak memory is what the kernel says of each process (ru_maxrss, VmHWM).
+under 100 ms.  Peak memory is what the kernel says of each process (ru_maxrss, VmHWM).  A mount is the fastest of
+three, each after caches are dropped: others take the machine for a tenth of a second now and then.
 """
 import json
 import os
@@ -18,6 +19,7 @@ MEMORY_LIMIT = 1 << 30
 MKFS_LIMIT_S = 1
 MOUNT_LIMIT_S = 0.1
 LARGE = 10 << 40
+MOUNTS = 3
 
 
 def add_options(parser):
@@ -92,11 +94,25 @@ def measure_many(steps, work, directories, files):
     image.unlink()
 
 
+def fastest_mount(image, path):
+    """The last mount, still there, and the seconds of the fastest."""
+    seconds = []
+    for i in range(MOUNTS):
+        drop_caches()
+        mount = Tux3Mount(image, path)
+        seconds.append(mount.mount_seconds)
+        if i + 1 < MOUNTS:
+            try:
+                mount.unmount()
+            finally:
+                mount.cleanup()
+    return mount, min(seconds)
+
+
 def measure_mounted(steps, image, path, files):
-    drop_caches()
-    mount = Tux3Mount(image, path)
+    mount, seconds = fastest_mount(image, path)
     try:
-        steps.add(f"mount with {files:,} files", mount.mount_seconds, mount.peak_memory(), MOUNT_LIMIT_S)
+        steps.add(f"mount with {files:,} files", seconds, mount.peak_memory(), MOUNT_LIMIT_S)
         begun = time.perf_counter()
         found = count_entries(mount.path)
         if found != files:
@@ -113,9 +129,9 @@ def measure_large(steps, work):
     _, seconds, memory = measured([program("mkfs.tux3"), "-q", image])
     steps.add("mkfs of 10 TiB", seconds, memory, MKFS_LIMIT_S)
     if os.geteuid() == 0:
-        mount = Tux3Mount(image, work / "mnt")
+        mount, seconds = fastest_mount(image, work / "mnt")
         try:
-            steps.add("mount of 10 TiB", mount.mount_seconds, mount.peak_memory(), MOUNT_LIMIT_S)
+            steps.add("mount of 10 TiB", seconds, mount.peak_memory(), MOUNT_LIMIT_S)
             mount.unmount()
         finally:
             mount.cleanup()
@@ -131,7 +147,7 @@ def run(args):
     config = machine()
     config["image files"] = describe_directory(args.dir)
     config["files"] = f"{files:,} in {args.directories} directories, a few bytes in each"
-    config["mounted"] = "default options; caches dropped before" if os.geteuid() == 0 else "not measured: not root"
+    config["mounted"] = f"default options; fastest of {MOUNTS}, caches dropped before each" if os.geteuid() == 0 else "not measured: not root"
     print_config(config)
     steps = Steps()
     with kept(args.json, config, lambda: steps.rows), TemporaryDirectory(prefix="bench-memory-", dir=args.dir) as work:

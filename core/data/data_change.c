@@ -67,7 +67,7 @@ static u64 change_cost(const struct data_change *change, u32 blocks)
  */
 static bool run_goes_on(const struct data_change *change, const struct inode_slot *slot)
 {
-	u64 end = slot->run_end, last = change->first + change->count - 1;
+	u64 end = READ_ONCE(slot->run_end), last = change->first + change->count - 1;
 
 	return end % DATA_BATCH_MAX && (change->first == end || change->first + 1 == end) &&
 	       last / DATA_BATCH_MAX == end / DATA_BATCH_MAX && !change->edges && !(READ_ONCE(slot->dirty) & INODE_DIRTY_REMAP);
@@ -197,14 +197,14 @@ static void look_at_paid(struct data_change *change, u64 delta)
 {
 	const struct inode_slot *slot = &change->inode->slot[delta & 1];
 
-	change->paid = READ_ONCE(slot->dirty) & INODE_DIRTY_ATTR ? 1 : 0;
+	change->paid = inode_attr_is_paid(change->inode, delta);
 	change->beside = 0;
 	change->ends_pay = false;
 	change->uncounted = keeps_owner(change) && space_is_tight(&change->inode->vol->space, delta) &&
 			    inode_quota_is_paid(change->inode, delta);
 	if (!change->write)
 		return;
-	if (run_goes_on(change, slot))		/* the file's lock is enough for run_end */
+	if (run_goes_on(change, slot))		/* inside, the file's lock is enough for run_end */
 		change->paid += SPACE_ITEMS_WRITE - 1;
 	else if (space_is_tight(&change->inode->vol->space, delta) && inode_is_new(change->inode, delta))
 		change->beside = SPACE_ITEMS_WRITE - 1;
@@ -280,7 +280,7 @@ void data_change_settle(struct data_change *change, struct delta_op *op, u32 new
 void data_settle_write(struct data_change *change, struct delta_op *op, u32 newly)
 {
 	if (change->count)
-		change->inode->slot[op->delta & 1].run_end = change->first + change->count;
+		WRITE_ONCE(change->inode->slot[op->delta & 1].run_end, change->first + change->count);
 	data_change_settle(change, op, newly);
 	if (unlikely(change->ends_pay) && newly)
 		paid_keep(op, &change->look);

@@ -18,7 +18,14 @@
 
 void inode_slot_reset(struct inode_slot *slot)
 {
-	*slot = (struct inode_slot){ .removed = RB_ROOT, .prealloc = RB_ROOT, .cut = DATA_END };
+	WRITE_ONCE(slot->dirty, 0);
+	WRITE_ONCE(slot->run_end, 0);
+	slot->frozen = slot->taken = slot->awaited = slot->stored = false;
+	slot->removed = slot->prealloc = RB_ROOT;
+	slot->cut = DATA_END;
+	slot->unchecked = slot->unchecked_end = 0;
+	slot->extra = slot->charged = 0;
+	slot->paid = 0;
 }
 
 /* Each field by its name: what inode_slot_reset() has forgotten is found. */

@@ -41,13 +41,13 @@ struct inode_slot {
 	bool taken;		/* the back end has read the attributes of the delta */
 	bool awaited;		/* an fsync of this inode waits for the commit of the delta */
 	bool stored;		/* only stores through mappings have changed it, and nobody waits for them: see put_off.h */
-	u32 dirty;		/* INODE_DIRTY_... in the delta */
+	u32 dirty;		/* INODE_DIRTY_... in the delta; READ_ONCE() without the lock is a guess, but inside the delta */
 	struct rb_root removed;	/* file_range: blocks removed in the delta, whatever the tree says */
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
 	struct rb_root prealloc;	/* file_range: holes in these become unwritten extents */
 	/*
 	 * The host's lock of the inode.  Before this block writes made some dirty: data_settle_write(); of a directory: of what was
-	 * made in it the newest has the number before this: create_due() in ops.c.  0: none.
+	 * made in it the newest has the number before this: create_due() in ops.c.  0: none.  Outside the delta it is a guess.
 	 */
 	u64 run_end;
 	u64 unchecked, unchecked_end;	/* extents in these blocks lose their checksums; end 0: none */
@@ -144,6 +144,15 @@ int inode_refresh_blocks(struct tux3_inode *inode);
 static inline bool inode_is_new(const struct tux3_inode *inode, u64 delta)
 {
 	return inode->born_delta == delta && inode->born_dir;
+}
+
+/*
+ * Have its attributes been changed in this delta?  They are logged and set once in it, however many operations change them, and
+ * the first one pays for that.  Outside the delta it is a guess.
+ */
+static inline bool inode_attr_is_paid(const struct tux3_inode *inode, u64 delta)
+{
+	return READ_ONCE(inode->slot[delta & 1].dirty) & (INODE_DIRTY_ATTR | INODE_DIRTY_LISTING);
 }
 
 void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr);	/* a consistent copy */

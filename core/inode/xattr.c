@@ -552,11 +552,12 @@ struct xattr_look {
 static u64 set_due(const struct xattr_look *look, u64 delta, u64 cost, struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
-	bool paid = READ_ONCE(inode->slot[delta & 1].dirty) & (INODE_DIRTY_ATTR | INODE_DIRTY_LISTING);
 	u32 beside = 0;
+	bool paid;
 
 	if (likely(!space_is_tight(&vol->space, delta)))
 		return cost;
+	paid = inode_attr_is_paid(inode, delta);
 	if (inode_is_new(inode, delta))
 		beside = SPACE_ITEMS_XATTR - paid;
 	else if (paid_holds(&look->leaves, delta))

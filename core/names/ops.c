@@ -105,15 +105,6 @@ static int set_target(struct tux3_inode *inode, const char *target, unsigned int
 /* ---- what others have paid ---- */
 
 /*
- * Attributes are logged and set once in a delta, however many operations change them: the first one pays for that.  Asked before
- * anything of the inode is changed.
- */
-static u32 attr_paid(u64 delta, const struct tux3_inode *inode)
-{
-	return READ_ONCE(inode->slot[delta & 1].dirty) & (INODE_DIRTY_ATTR | INODE_DIRTY_LISTING) ? 1 : 0;
-}
-
-/*
  * What an operation of this cost has to pay in the delta.  While there is room an item is little, and nobody looks.
  * Outside it is a guess, for the delta that is open; inside it gets no more, whatever others do.
  */
@@ -123,7 +114,7 @@ static u64 attr_due(u64 delta, u64 cost, const struct tux3_inode *inode, const s
 
 	if (likely(!space_is_tight(&vol->space, delta)))
 		return cost;
-	return cost - space_cost_items(vol, attr_paid(delta, inode) + (other ? attr_paid(delta, other) : 0));
+	return cost - space_cost_items(vol, inode_attr_is_paid(inode, delta) + (other ? inode_attr_is_paid(other, delta) : 0));
 }
 
 /* Items of an operation on names that need no path, since others have paid it in the delta: as seen outside. */
@@ -165,9 +156,9 @@ static u64 create_due(u64 delta, u64 cost, const struct tux3_inode *dir, struct 
 		return cost;
 	/* The entry; attributes and parent pointer of the new one. */
 	beside = inode_is_new(dir, delta) || (paid_holds(&look->leaves, delta) && look->entries);
-	if (dir->slot[delta & 1].run_end == inode->ino)
+	if (READ_ONCE(dir->slot[delta & 1].run_end) == inode->ino)
 		beside += 2;
-	paid = attr_paid(delta, dir);
+	paid = inode_attr_is_paid(dir, delta);
 	/* What its owner uses is counted elsewhere: who pays that first keeps an item for it. */
 	if (inode_quota_is_paid(inode, delta))
 		cost = space_cost_uncounted(cost);
@@ -181,9 +172,9 @@ static void note_create(const struct delta_op *op, struct tux3_inode *dir, struc
 	if (likely(!space_is_tight(&op->vol->space, op->delta)))
 		return;
 	paid_keep(op, &look->leaves);
-	dir->slot[op->delta & 1].run_end = inode->ino + 1;
+	WRITE_ONCE(dir->slot[op->delta & 1].run_end, inode->ino + 1);
 	if (is_dir(inode))
-		inode->slot[op->delta & 1].run_end = inode->ino + 1;
+		WRITE_ONCE(inode->slot[op->delta & 1].run_end, inode->ino + 1);
 }
 
 /* delta_enter() for an operation that changes attributes of one or two inodes.  Where these are paid it needs less. */
@@ -518,13 +509,13 @@ static u64 rename_due(u64 delta, u64 cost, const struct op_rename *args, const s
 
 	if (likely(!space_is_tight(&vol->space, delta)))
 		return cost;
-	paid = attr_paid(delta, args->old_dir) + attr_paid(delta, args->inode);
+	paid = inode_attr_is_paid(args->old_dir, delta) + inode_attr_is_paid(args->inode, delta);
 	if (args->old_dir != args->new_dir)
-		paid += attr_paid(delta, args->new_dir);
+		paid += inode_attr_is_paid(args->new_dir, delta);
 	if (args->target)
-		paid += attr_paid(delta, args->target);
+		paid += inode_attr_is_paid(args->target, delta);
 	if (paid_holds(&look->leaves, delta))
-		beside = look->entries + look->parents + (look->attr && !attr_paid(delta, args->inode));
+		beside = look->entries + look->parents + (look->attr && !inode_attr_is_paid(args->inode, delta));
 	return cost - space_cost_items(vol, paid + beside) + space_cost_beside(beside);
 }
 
