@@ -288,7 +288,6 @@ static bool take_by_copy(struct data_run *run, struct folio_state *state)
 	struct folio_copy *copies = get_copies(node, hweight64(state->dirty[run->slot]));
 	u64 pending;
 
-	folio_mkclean(state->folio);
 	spin_lock(&node->data_lock);
 	state->stray |= state->dirty[run->slot];
 	set_bit(NODE_STRAYS, &node->flags);
@@ -361,8 +360,6 @@ static bool take_snapshot(struct data_run *run, struct folio_state *state)
 	snapshot = snapshot_alloc(run, first, fls64(pending) - 1);
 	if (!snapshot)
 		return false;
-	if (folio_mapped(folio))
-		folio_mkclean(folio);
 	for (rest = pending; rest; rest &= rest - 1)
 		folio_read_block(node, folio, __ffs64(rest),
 				 folio_address(snapshot) + ((size_t)(__ffs64(rest) - first) << shift));
@@ -435,6 +432,9 @@ static void state_take(struct data_run *run, struct folio_state *state)
 	spin_unlock(&node->data_lock);
 	if (!taken) {
 		folio_find_strays(node, folio);
+		/* First nobody can pin it for stores any more, then who has is asked for: else one could come between the two. */
+		if (folio_mapped(folio))
+			folio_mkclean(folio);
 		if (folio_maybe_dma_pinned(folio))
 			taken = take_by_copy(run, state);
 		else
