@@ -19,6 +19,9 @@
  *
  * Few blocks are compared where the device's interrupt ends; more, and all that is read again, in a worker.
  *
+ * Who must not wait (IOCB_NOWAIT, as io_uring asks first) gets what one extent has, if it is known at once where that is.  Not
+ * what two have: the second may have to be waited for when the first is on its way.
+ *
  * Locking: none.  As with other reads, a truncate or a write beside it may be seen or not.
  *
  * Writes with O_DIRECT go through the page cache, and leave it when they are durable (write.c): nobody waits for the device, and a
@@ -184,16 +187,16 @@ static void direct_bio_end(struct bio *bio)
 
 /*
  * The bio goes to where its blocks are now.  false: they are not in one piece any more, or may not be there yet; or it is not of
- * whole blocks, since memory that is not there ended it.
+ * whole blocks, since memory that is not there ended it; or that would have to be waited for.
  */
-static bool direct_aim(struct direct_bio *direct)
+static bool direct_aim(struct direct_bio *direct, bool nowait)
 {
 	struct volume *vol = direct->inode->vol;
 	u32 count = direct->iter.bi_size >> vol->block_shift;
 	struct data_extent extent;
 
 	if ((direct->pos | direct->end) & (vol->block_size - 1) ||
-	    data_map(direct->inode, direct->pos >> vol->block_shift, count, &extent, direct->csum, count) ||
+	    (nowait ? data_map_now : data_map)(direct->inode, direct->pos >> vol->block_shift, count, &extent, direct->csum, count) ||
 	    extent.kind != DATA_MAPPED || extent.count < count || extent.birth > READ_ONCE(vol->delta.committed))
 		return false;
 	direct->has_csum = extent.has_csum;
@@ -206,11 +209,13 @@ static bool direct_aim(struct direct_bio *direct)
 static void direct_submit(const struct iomap_iter *iter, struct bio *bio, loff_t pos)
 {
 	struct volume *vol = vol_of(iter->inode);
-	struct direct_bio *direct = kvmalloc(struct_size(direct, csum, bio->bi_iter.bi_size >> vol->block_shift), GFP_NOFS);
+	size_t size = struct_size_t(struct direct_bio, csum, bio->bi_iter.bi_size >> vol->block_shift);
+	bool nowait = iter->flags & IOMAP_NOWAIT;
+	struct direct_bio *direct = nowait ? kmalloc(size, GFP_NOWAIT | __GFP_NOWARN) : kvmalloc(size, GFP_NOFS);
 	unsigned int slot;
 
 	if (!direct) {
-		bio->bi_status = BLK_STS_RESOURCE;
+		bio->bi_status = nowait ? BLK_STS_AGAIN : BLK_STS_RESOURCE;
 		bio_endio(bio);
 		return;
 	}
@@ -225,7 +230,7 @@ static void direct_submit(const struct iomap_iter *iter, struct bio *bio, loff_t
 	bio->bi_private = direct;
 	bio->bi_end_io = direct_bio_end;
 	slot = block_reads_begin(vol);
-	if (likely(direct_aim(direct))) {
+	if (likely(direct_aim(direct, nowait))) {
 		block_read_start(vol, slot, &direct->read);
 		bdev_bio_submit(vol->dev, bio);
 	} else {
@@ -244,8 +249,13 @@ static int direct_begin(struct inode *inode, loff_t pos, loff_t length, unsigned
 	u64 block = pos >> vol->block_shift, count = DIV_ROUND_UP_ULL(min(length, DIRECT_BIO_BYTES), vol->block_size);
 	u64 end = DIV_ROUND_UP_ULL(i_size_read(inode), vol->block_size);
 	struct data_extent extent = { .kind = DATA_HOLE, .count = count };
-	int err = block < end ? data_map(core_of(inode), block, min(count, end - block), &extent, NULL, 0) : 0;
+	bool nowait = flags & IOMAP_NOWAIT;
+	int err = 0;
 
+	if (block < end)
+		err = (nowait ? data_map_now : data_map)(core_of(inode), block, min(count, end - block), &extent, NULL, 0);
+	if (!err && nowait && extent.count << vol->block_shift < length)
+		err = -EAGAIN;
 	if (err)
 		return err;
 	if (extent.kind == DATA_INLINE)
@@ -285,9 +295,6 @@ bool direct_read_fits(struct kiocb *iocb, const struct iov_iter *to)
 
 ssize_t direct_read(struct kiocb *iocb, struct iov_iter *to)
 {
-	/* What leads to the blocks may have to be read. */
-	if (iocb->ki_flags & IOCB_NOWAIT)
-		return -EAGAIN;
 	file_accessed(iocb->ki_filp);
 	return iomap_dio_rw(iocb, to, &direct_iomap_ops, &direct_dio_ops, 0, NULL, 0);
 }

@@ -44,14 +44,17 @@ static bool data_removed(struct tux3_inode *inode, u64 block, u64 *count)
 	return removed;
 }
 
-/* The extent in the tree at or after block.  1: *extent filled, *start is its first file block; 0: none. */
-static int extent_at(struct tux3_inode *inode, u64 block, struct disk_extent *extent, u64 *start)
+/*
+ * The extent in the tree that has the block.  1: *extent filled, *start is its first file block; 0: none.  now: -EAGAIN rather
+ * than wait.
+ */
+static int extent_at(struct tux3_inode *inode, u64 block, struct disk_extent *extent, u64 *start, bool now)
 {
 	struct volume *vol = inode->vol;
 	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_EXTENT, 0), found;
 	struct tree_key at = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
 	u32 size = TUX3_ITEM_MAX(vol->block_size);
-	int len = tree_lookup_before(vol, &at, &first, &found, extent, size);
+	int len = (now ? tree_lookup_before_now : tree_lookup_before)(vol, &at, &first, &found, extent, size);
 
 	if (len == -ENOENT || (len > 0 && !extent_check(vol, extent, len) &&
 			       found.offset + le32_to_cpu(extent->len) <= block))
@@ -124,7 +127,7 @@ int data_map_tree(struct tux3_inode *inode, struct data_extent *out, __le32 *csu
 
 	if (!extent)
 		return -ENOMEM;
-	err = extent_at(inode, out->block, extent, &start);
+	err = extent_at(inode, out->block, extent, &start, false);
 	if (err == 1) {
 		map_fill(out, extent, start, csum, csum_max);
 		err = 0;
@@ -216,11 +219,11 @@ int data_layout(struct tux3_inode *inode, u64 from, u64 end, u64 block, struct d
 	return min(err, 0);
 }
 
-int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max)
+/* What overrides the tree.  false: nothing does, for up to extent->count blocks. */
+static bool map_without_tree(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max)
 {
 	u64 count;
 	bool is_inline;
-	int err;
 
 	memset(extent, 0, sizeof(*extent));
 	extent->block = block;
@@ -228,12 +231,12 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 	if (unlikely(READ_ONCE(inode->remap))) {
 		extent->count = max;
 		if (data_remap_look(inode, extent, csum, csum_max))
-			return 0;
+			return true;
 		max = extent->count;
 	}
 	if (data_removed(inode, block, &count)) {
 		extent->count = min(count, max);
-		return 0;
+		return true;
 	}
 	extent->count = min(count, max);
 	spin_lock(&inode->lock);
@@ -242,12 +245,37 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 	if (is_inline) {
 		extent->kind = block ? DATA_HOLE : DATA_INLINE;
 		extent->count = block ? extent->count : 1;
-		return 0;
 	}
+	return is_inline;
+}
+
+int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max)
+{
+	int err;
+
+	if (map_without_tree(inode, block, max, extent, csum, csum_max))
+		return 0;
 	err = data_map_tree(inode, extent, csum, csum_max);
 	if (err == -EIO)
 		inode_warn(inode->vol, "file", inode->ino, ", offset %llu: where its data is cannot be read",
 			   (unsigned long long)block << inode->vol->block_shift);
+	return err;
+}
+
+int data_map_now(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max)
+{
+	struct disk_extent *item;
+	u64 start;
+	int err = -EAGAIN;
+
+	if (map_without_tree(inode, block, max, extent, csum, csum_max))
+		return 0;
+	item = kmalloc(TUX3_ITEM_MAX(inode->vol->block_size), GFP_NOWAIT | __GFP_NOWARN);
+	if (item && extent_at(inode, block, item, &start, true) == 1) {
+		map_fill(extent, item, start, csum, csum_max);
+		err = 0;
+	}
+	kfree(item);
 	return err;
 }
 

@@ -37,6 +37,8 @@ struct data_extent {
  */
 int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent,
 	     __le32 *csum, u32 csum_max);
+/* The same for who must not wait: -EAGAIN if it is not known at once, or the block is in none of the file's extents. */
+int data_map_now(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max);
 /* The same from the tree alone, for extent->count blocks from extent->block on: for the back end. */
 int data_map_tree(struct tux3_inode *inode, struct data_extent *extent, __le32 *csum, u32 csum_max);
 /*

@@ -373,6 +373,24 @@ int tree_lookup_before(struct volume *vol, const struct tree_key *at, const stru
 	return len;
 }
 
+int tree_lookup_before_now(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
+			   struct tree_key *found, void *data, u32 size)
+{
+	struct node_key high = node_key_pack(at), low = node_key_pack(from), key = high;
+	struct tree_read read;
+	int err, len = 0;
+
+	if (!down_read_trylock(&vol->tree.sem))
+		return -EAGAIN;
+	read_begin(&read, vol, false);
+	err = find_before(&read, &high, &low, &key, data, size, &len);
+	up_read(&vol->tree.sem);
+	if (err)
+		return err == PATH_MISS ? -EAGAIN : err;
+	*found = node_key_unpack(&key);
+	return len;
+}
+
 /* See find_before(). */
 int tree_edit_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
 			    struct tree_key *found, void *data, u32 size)

@@ -291,6 +291,9 @@ int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree
  */
 int tree_lookup_before(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
 		       struct tree_key *found, void *data, u32 size);
+/* The same for who must not wait: -EAGAIN while an edit is under way, or if a node would have to be read. */
+int tree_lookup_before_now(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
+			   struct tree_key *found, void *data, u32 size);
 
 /*
  * Visit every node in depth-first key order, for check, show and graph.  Holds sem for reading for

@@ -655,6 +655,54 @@ static void test_changes_take_setuid_at_once(void **state)
 	bed_free(&bed);
 }
 
+/* What can be told without waiting is what data_map() says; the rest is not told. */
+static void test_map_now(void **state)
+{
+	struct data_extent extent, now;
+	__le32 csum[10], csum_now[10];
+	static u8 first[40960];
+	struct bed bed = {};
+	struct tux3_node *node;
+	char path[20];
+	u32 i;
+
+	bed_make(&bed, 32 << 20, 4096);
+	for (i = 0; i < 1000; i++) {		/* so that the tree is more than its root */
+		snprintf(path, sizeof(path), "/f%u", i);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	memset(first, 5, sizeof(first));
+	node = bed_file(&bed, "/file");
+	assert_int_equal(tux3_write(node, first, 40960, 0), 40960);
+	assert_int_equal(tux3_write(node, first, 4096, 81920), 4096);
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	cache_shrink(tux3_core(bed.volume), U64_MAX);
+	cache_shrink(tux3_core(bed.volume), U64_MAX);	/* what was used lately was left */
+
+	assert_int_equal(data_map_now(&node->inode, 3, 20, &now, csum_now, 10), -EAGAIN);
+	assert_ok(data_map(&node->inode, 3, 20, &extent, csum, 10));
+	memset(csum_now, 0, sizeof(csum_now));
+	assert_ok(data_map_now(&node->inode, 3, 20, &now, csum_now, 10));
+	assert_memory_equal(&now, &extent, sizeof(now));
+	assert_int_equal(now.count, 7);
+	assert_true(now.has_csum);
+	assert_memory_equal(csum_now, csum, 7 * sizeof(csum[0]));
+
+	assert_int_equal(data_map_now(&node->inode, 12, 1, &now, NULL, 0), -EAGAIN);	/* a hole */
+	tree_edit_begin(tux3_core(bed.volume));
+	assert_int_equal(data_map_now(&node->inode, 3, 1, &now, NULL, 0), -EAGAIN);
+	tree_edit_end(tux3_core(bed.volume));
+
+	/* Removed, and not committed: that needs no tree. */
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 8192));
+	tree_edit_begin(tux3_core(bed.volume));
+	assert_ok(data_map_now(&node->inode, 1, 20, &now, NULL, 0));
+	tree_edit_end(tux3_core(bed.volume));
+	assert_true(now.kind == DATA_HOLE && now.count == 2);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -667,6 +715,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_eviction),
 		cmocka_unit_test(test_damaged_block),
 		cmocka_unit_test(test_unchecked),
+		cmocka_unit_test(test_map_now),
 		cmocka_unit_test(test_full),
 	};
 

@@ -171,6 +171,27 @@ static void reads_of_all(int cached)
 	close(fd);
 }
 
+/* Who must not wait gets what is known at once, as io_uring asks first: else each of its reads would cost a worker. */
+static void nowait(void)
+{
+	int fd = open_in("file", O_RDONLY | O_DIRECT);
+	struct iovec vec = { memory(MIB), block };
+	unsigned int i;
+
+	for (i = 0; i < DATA / block; i += 7) {
+		expect(pread(fd, vec.iov_base, block, (off_t)i * block) == block);	/* now it is known where that is */
+		memset(vec.iov_base, 7, block);
+		expect(preadv2(fd, &vec, 1, (off_t)i * block, RWF_NOWAIT) == block);
+		expect(is_filled(vec.iov_base, 1, i * block, block, 1));
+	}
+	/* The end of what there is, and a hole: not in one extent. */
+	vec.iov_len = 2 * block;
+	expect(preadv2(fd, &vec, 1, DATA - block, RWF_NOWAIT) == -1 && errno == EAGAIN);
+	expect(!resident(fd, DATA));
+	munmap(vec.iov_base, MIB);
+	close(fd);
+}
+
 static void alignments(void)
 {
 	int fd = open_in("file", O_RDONLY | O_DIRECT);
@@ -324,6 +345,7 @@ static int rules(void)
 	close(make_file("file"));
 	reads_of_all(false);
 	told();
+	nowait();
 	asynchronous();
 	alignments();
 	reads_of_all(true);
