@@ -192,11 +192,12 @@ static void direct_bio_end(struct bio *bio)
 static bool direct_aim(struct direct_bio *direct, bool nowait)
 {
 	struct volume *vol = direct->inode->vol;
+	typeof(data_map) *map = nowait ? data_map_now : data_map;
 	u32 count = direct->iter.bi_size >> vol->block_shift;
 	struct data_extent extent;
 
 	if ((direct->pos | direct->end) & (vol->block_size - 1) ||
-	    (nowait ? data_map_now : data_map)(direct->inode, direct->pos >> vol->block_shift, count, &extent, direct->csum, count) ||
+	    map(direct->inode, direct->pos >> vol->block_shift, count, &extent, direct->csum, count) ||
 	    extent.kind != DATA_MAPPED || extent.count < count || extent.birth > READ_ONCE(vol->delta.committed))
 		return false;
 	direct->has_csum = extent.has_csum;
