@@ -242,10 +242,11 @@ unit-programs: $(UNIT)
 GUEST_PROGRAMS := $(patsubst tests/vm/guest/%.c,$(OUT)/tests/%,$(wildcard tests/vm/guest/*.c))
 .PHONY: guest-programs
 guest-programs: $(GUEST_PROGRAMS)
+$(OUT)/tests/registers: tests/registers.h
 $(OUT)/tests/%: tests/vm/guest/%.c
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -D_GNU_SOURCE -O2 -static -pthread \
+	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -D_GNU_SOURCE -O2 -static -pthread -I . \
 		-o $@ $<
 
 # Damaged images, best with VARIANT=asan: build/asan/tests/fuzz_image --seconds 60
