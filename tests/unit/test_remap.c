@@ -357,7 +357,7 @@ static void test_many_extents(void **state)
 	bed_make(&bed, 256 << 20, BLOCK);
 	a = file(&bed, "/a", "a", BLOCK);
 	b = file(&bed, "/b", "A", BLOCK);
-	for (i = 0; i < FEWER(2000, 200); i++)
+	for (i = 0; i < 2000; i++)
 		put(a, 2 * i, "a", BLOCK);
 	assert_ok(tux3_fallocate(b, 0, 0, 4000 * BLOCK));
 	assert_ok(tux3_truncate(a, 4000 * BLOCK));

@@ -20,7 +20,7 @@
 #define FILES		240u
 #define DIRECTORIES	12u
 #define FILE_MAX	(40u << 10)
-#define SEEDS		FEWER(60u, 10u)
+#define SEEDS		60u
 
 /* ---- a volume with everything ---- */
 
@@ -376,7 +376,7 @@ static void test_interrupted(void **state)
 	tux3_abandon(bed.volume);
 	find_places(&bed, &places);
 	memcpy(copy, bytes, BYTES);
-	for (round = 0; round < FEWER(4, 1); round++) {
+	for (round = 0; round < 4; round++) {
 		random = test_seed + round;
 		memcpy(bytes, copy, BYTES);
 		damage(&bed, &places, &random, 3 + round);
@@ -484,7 +484,7 @@ static void test_little_memory(void **state)
 	bed_open(&bed);
 	want = compare(&bed, &told, false);
 	bed_close(&bed);
-	for (n = 0; n < FEWER(400u, 40u); n++) {
+	for (n = 0; n < 400u; n++) {
 		memcpy(bytes, copy, BYTES);
 		nth = 1 + (n < 40 ? n : bed_random(&random) % allocs);
 		env_fail_alloc_at(nth);
@@ -533,7 +533,7 @@ static void test_full(void **state)
 	bed_close(&bed);
 	find_places(&bed, &places);
 	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
-	for (round = 0; round < FEWER(20, 5); round++) {
+	for (round = 0; round < 20; round++) {
 		random = test_seed + round;
 		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
 		damage(&bed, &places, &random, 1 + round);
