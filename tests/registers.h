@@ -53,18 +53,19 @@ static bool reg_moves;			/* there are COLLAPSE_RANGE and exchanges of ranges */
 static bool reg_pieces;			/* while a write goes on the size may be what is written so far */
 
 /*
- * What each world does.  Whatever fails that should not is its to tell, by FAIL().  way: a random number, to choose among
- * several ways to do the same.
+ * What each world does.  Whatever fails that should not is its to tell, by FAIL().  What may fail is what needs space, where it
+ * is short: then it returns less, false, or 0, and nothing else was changed.  way: a random number, to choose among several ways to
+ * do the same.
  */
-static void reg_do_write(struct owned *own, uint32_t f, const void *data, size_t size, uint64_t pos, uint64_t way);
+static size_t reg_do_write(struct owned *own, uint32_t f, const void *data, size_t size, uint64_t pos, uint64_t way);
 static ssize_t reg_do_read(const struct owned *own, uint32_t f, void *data, size_t size, uint64_t pos, uint64_t way);
 static void reg_do_truncate(struct owned *own, uint32_t f, uint64_t size);
-static void reg_do_fallocate(struct owned *own, uint32_t f, int mode, uint64_t pos, uint64_t size);
-static void reg_do_exchange(struct owned *own, uint64_t pos, uint64_t size);	/* of both files */
+static bool reg_do_fallocate(struct owned *own, uint32_t f, int mode, uint64_t pos, uint64_t size);
+static bool reg_do_exchange(struct owned *own, uint64_t pos, uint64_t size);	/* of both files */
 static void reg_do_fsync(struct owned *own, uint32_t f, bool data_only);
 static int64_t reg_do_seek_data(const struct owned *own, uint32_t f, uint64_t pos);	/* -ENXIO */
 static uint64_t reg_do_size(const struct owned *own, uint32_t f);
-static void reg_do_set_xattr(struct owned *own, uint32_t f, const char *name, const void *value, size_t size);	/* NULL: remove */
+static bool reg_do_set_xattr(struct owned *own, uint32_t f, const char *name, const void *value, size_t size);	/* NULL: remove */
 /* Its length, or less than 16 (an error) if there is none. */
 static ssize_t reg_do_get_xattr(const struct owned *own, uint32_t f, const char *name, void *value, size_t size);
 static uint64_t reg_do_create(struct owned *own, uint32_t d, const char *name);	/* its inode number */
@@ -162,6 +163,12 @@ static uint64_t roll(struct owned *own, uint64_t sides)
 	return reg_random(&own->seed) % sides;
 }
 
+/* It did not come to that. */
+static void reg_undo(struct reg *reg)
+{
+	reg_begin(reg, reg_value(reg));
+}
+
 /* All of a file: ending one that did not begin does nothing. */
 static void file_end(struct owned *own, uint32_t f)
 {
@@ -190,7 +197,7 @@ static void *reg_memory(size_t size)
 
 static void write_blocks(struct owned *own, uint32_t f, uint32_t block, uint32_t count)
 {
-	uint64_t *data = reg_memory(count * REG_BLOCK);
+	uint64_t *data = reg_memory(count * REG_BLOCK), size = own->size[f], done;
 	uint32_t i, k;
 
 	for (i = 0; i < count; i++) {
@@ -200,7 +207,11 @@ static void write_blocks(struct owned *own, uint32_t f, uint32_t block, uint32_t
 	}
 	if (own->size[f] < (uint64_t)(block + count) * REG_BLOCK)
 		size_begin(own, f, (uint64_t)(block + count) * REG_BLOCK);
-	reg_do_write(own, f, data, count * REG_BLOCK, (uint64_t)block * REG_BLOCK, roll(own, 1000));
+	done = reg_do_write(own, f, data, count * REG_BLOCK, (uint64_t)block * REG_BLOCK, roll(own, 1000));
+	for (i = done / REG_BLOCK; i < count; i++)
+		reg_undo(&own->block[f][block + i]);
+	if (done < count * REG_BLOCK && own->size[f] > size)
+		size_begin(own, f, done && block * REG_BLOCK + done > size ? block * REG_BLOCK + done : size);
 	free(data);
 }
 
@@ -209,9 +220,12 @@ static void write_middle(struct owned *own, uint32_t f, uint32_t block)
 {
 	uint64_t pos = (uint64_t)block * REG_BLOCK + 1000;
 
-	if (own->size[f] < pos + 20)
+	uint64_t size = own->size[f];
+
+	if (size < pos + 20)
 		size_begin(own, f, pos + 20);
-	reg_do_write(own, f, "twenty bytes of data", 20, pos, roll(own, 1000));
+	if (!reg_do_write(own, f, "twenty bytes of data", 20, pos, roll(own, 1000)) && size < pos + 20)
+		size_begin(own, f, size);
 }
 
 static void truncate_file(struct owned *own, uint32_t f, uint32_t blocks)
@@ -230,7 +244,20 @@ static void make_zeros(struct owned *own, uint32_t f, uint32_t block, uint32_t c
 
 	for (i = block; i < block + count; i++)
 		reg_begin(&own->block[f][i], 0);
-	reg_do_fallocate(own, f, mode, (uint64_t)block * REG_BLOCK, (uint64_t)count * REG_BLOCK);
+	if (reg_do_fallocate(own, f, mode, (uint64_t)block * REG_BLOCK, (uint64_t)count * REG_BLOCK))
+		return;
+	if (mode & FALLOC_FL_PUNCH_HOLE)
+		FAIL("a hole cannot be punched for want of space");
+	/* Some of them may be zeros now: only their allocation needs space. */
+	for (i = block; i < block + count; i++) {
+		uint64_t *data = reg_memory(REG_BLOCK);
+
+		reg_do_read(own, f, data, REG_BLOCK, (uint64_t)i * REG_BLOCK, 2);
+		if (*data && *data != reg_value(&own->block[f][i]))
+			FAIL("block %u of file %u, not allocated, is %#" PRIx64, i, f, *data);
+		reg_begin(&own->block[f][i], *data);
+		free(data);
+	}
 }
 
 static void exchange(struct owned *own, uint32_t block, uint32_t count)
@@ -246,7 +273,12 @@ static void exchange(struct owned *own, uint32_t block, uint32_t count)
 		reg_begin(&own->block[0][i], value[1]);
 		reg_begin(&own->block[1][i], value[0]);
 	}
-	reg_do_exchange(own, (uint64_t)block * REG_BLOCK, (uint64_t)count * REG_BLOCK);
+	if (!reg_do_exchange(own, (uint64_t)block * REG_BLOCK, (uint64_t)count * REG_BLOCK)) {
+		for (i = block; i < block + count; i++) {
+			reg_undo(&own->block[0][i]);
+			reg_undo(&own->block[1][i]);
+		}
+	}
 	file_end(own, 0);
 	file_end(own, 1);
 }
@@ -254,7 +286,7 @@ static void exchange(struct owned *own, uint32_t block, uint32_t count)
 /* What is behind the range moves to its place. */
 static void collapse(struct owned *own, uint32_t f, uint32_t block, uint32_t count)
 {
-	uint64_t value[REG_BLOCKS];
+	uint64_t value[REG_BLOCKS], size = own->size[f];
 	uint32_t i;
 
 	if (!reg_moves || (uint64_t)(block + count) * REG_BLOCK >= own->size[f])
@@ -263,8 +295,12 @@ static void collapse(struct owned *own, uint32_t f, uint32_t block, uint32_t cou
 		value[i] = reg_value(&own->block[f][i]);
 	for (i = block; i < REG_BLOCKS; i++)
 		reg_begin(&own->block[f][i], i + count < REG_BLOCKS ? value[i + count] : 0);
-	size_begin(own, f, own->size[f] - (uint64_t)count * REG_BLOCK);
-	reg_do_fallocate(own, f, FALLOC_FL_COLLAPSE_RANGE, (uint64_t)block * REG_BLOCK, (uint64_t)count * REG_BLOCK);
+	size_begin(own, f, size - (uint64_t)count * REG_BLOCK);
+	if (reg_do_fallocate(own, f, FALLOC_FL_COLLAPSE_RANGE, (uint64_t)block * REG_BLOCK, (uint64_t)count * REG_BLOCK))
+		return;
+	for (i = block; i < REG_BLOCKS; i++)
+		reg_undo(&own->block[f][i]);
+	size_begin(own, f, size);
 }
 
 static void set_xattr(struct owned *own, uint32_t f, uint32_t x)
@@ -280,10 +316,12 @@ static void set_xattr(struct owned *own, uint32_t f, uint32_t x)
 		reg_begin(reg, ++own->stamp);
 		memcpy(value, &own->stamp, 8);
 		memcpy(value + size - 8, &own->stamp, 8);
-		reg_do_set_xattr(own, f, name, value, size);
+		if (!reg_do_set_xattr(own, f, name, value, size))
+			reg_undo(reg);
 	} else {
 		reg_begin(reg, 0);
-		reg_do_set_xattr(own, f, name, NULL, 0);
+		if (!reg_do_set_xattr(own, f, name, NULL, 0))
+			FAIL("an attribute cannot be removed for want of space");
 	}
 	reg_end(reg);
 	free(value);
@@ -298,9 +336,12 @@ static const char *name_of(uint32_t n, char *name)
 /* The number is known when it has another name already. */
 static void make_name(struct owned *own, uint32_t n)
 {
+	uint64_t ino = reg_do_create(own, n % 2, "new");
 	char name[20];
 
-	reg_begin(&own->name[n], reg_do_create(own, n % 2, "new"));
+	if (!ino)
+		return;
+	reg_begin(&own->name[n], ino);
 	reg_do_rename(own, n % 2, "new", n % 2, name_of(n, name), false);
 }
 

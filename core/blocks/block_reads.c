@@ -304,18 +304,21 @@ static int reads_advance(struct volume *vol)
 	struct block_reads *reads = &vol->reads;
 	int err = reads_give_kept(vol);
 
-	if (err || reads->kept.count || !vol->log.freed.count)
-		return err;
-	reads_turn(reads);
-	if (!reads->busy.count)
-		reads->overdue = false;
-	swap(reads->kept, vol->log.freed);
-	return reads_give_kept(vol);
+	if (!err && !reads->kept.count && vol->log.freed.count) {
+		reads_turn(reads);
+		if (!reads->busy.count)
+			reads->overdue = false;
+		WRITE_ONCE(reads->keeps, true);
+		swap(reads->kept, vol->log.freed);
+		err = reads_give_kept(vol);
+	}
+	WRITE_ONCE(reads->keeps, reads->kept.count || reads->busy.count);
+	return err;
 }
 
 bool block_reads_keep(struct volume *vol)
 {
-	return READ_ONCE(vol->reads.kept.count) || READ_ONCE(vol->reads.busy.count);
+	return READ_ONCE(vol->reads.keeps);
 }
 
 int block_reads_settle(struct volume *vol)

@@ -48,6 +48,7 @@ struct block_reads {
 	unsigned int slot;		/* of those that begin now; written with commit_mutex */
 	struct range_list kept;		/* commit_mutex: for those of the other slot */
 	struct range_list busy;		/* commit_mutex: for reads that are under way; in order */
+	bool keeps;			/* is there anything in these?  Written with commit_mutex; true before there is */
 	bool overdue;			/* commit_mutex: they were waited for long enough */
 	atomic_t awaited;		/* somebody waits for them */
 	wait_queue_head_t queue;

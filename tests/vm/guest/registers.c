@@ -5,7 +5,8 @@
  *	registers DIR MILLISECONDS SEED [moves] [memory] [stores] [pieces]
  *
  * Writers write by calls and with O_DIRECT, readers read so and through mappings; a thread of its own syncs, and lets the page
- * cache go.  What is just being copied is seen in part, so a block is not seen as a whole; each of its bytes is right.
+ * cache go.  Space is not to be short.  What is just being copied is seen in part, so a block is not seen as a whole; each of
+ * its bytes is right.
  *
  * moves	COLLAPSE_RANGE and exchanges of ranges, too
  * memory	the caches of the machine are dropped now and then (root)
@@ -47,17 +48,18 @@ static bool drop_memory, stores;
 
 /* ---- what registers.h asks for ---- */
 
-static void reg_do_write(struct owned *own, uint32_t f, const void *data, size_t size, uint64_t pos, uint64_t way)
+static size_t reg_do_write(struct owned *own, uint32_t f, const void *data, size_t size, uint64_t pos, uint64_t way)
 {
 	/* Nobody else changes the size, so what is within it is mapped. */
 	if (stores && way % 4 == 0 && pos + size <= reg_do_size(own, f)) {
 		memcpy(own->held.map[f] + pos, data, size);
-		return;
+		return size;
 	}
 	if (way % 4 == 1 && size % REG_BLOCK == 0)
 		must(pwrite(own->held.direct[f], data, size, pos) == (ssize_t)size, "a direct write");
 	else
 		must(pwrite(own->held.file[f], data, size, pos) == (ssize_t)size, "a write");
+	return size;
 }
 
 static __thread sigjmp_buf beyond;
@@ -95,16 +97,18 @@ static void reg_do_truncate(struct owned *own, uint32_t f, uint64_t size)
 	must(!ftruncate(own->held.file[f], size), "ftruncate");
 }
 
-static void reg_do_fallocate(struct owned *own, uint32_t f, int mode, uint64_t pos, uint64_t size)
+static bool reg_do_fallocate(struct owned *own, uint32_t f, int mode, uint64_t pos, uint64_t size)
 {
 	must(!fallocate(own->held.file[f], mode, pos, size), "fallocate");
+	return true;
 }
 
-static void reg_do_exchange(struct owned *own, uint64_t pos, uint64_t size)
+static bool reg_do_exchange(struct owned *own, uint64_t pos, uint64_t size)
 {
 	struct tux3_ioc_exchange range = { .file1 = own->held.file[0], .offset1 = pos, .offset2 = pos, .length = size };
 
 	must(!ioctl(own->held.file[1], TUX3_IOC_EXCHANGE_RANGE, &range), "exchange");
+	return true;
 }
 
 static void reg_do_fsync(struct owned *own, uint32_t f, bool data_only)
@@ -128,12 +132,13 @@ static uint64_t reg_do_size(const struct owned *own, uint32_t f)
 	return st.st_size;
 }
 
-static void reg_do_set_xattr(struct owned *own, uint32_t f, const char *name, const void *value, size_t size)
+static bool reg_do_set_xattr(struct owned *own, uint32_t f, const char *name, const void *value, size_t size)
 {
 	if (value)
 		must(!fsetxattr(own->held.file[f], name, value, size, 0), "fsetxattr");
 	else
 		must(!fremovexattr(own->held.file[f], name), "fremovexattr");
+	return true;
 }
 
 static ssize_t reg_do_get_xattr(const struct owned *own, uint32_t f, const char *name, void *value, size_t size)
