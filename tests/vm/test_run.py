@@ -156,6 +156,8 @@ def test_a_failing_machine_is_told():
     done = vm("--append", "init=/nowhere rdinit=/nowhere", "--", "true")
     assert done.returncode in (KERNEL_DEFECT, NO_MACHINE)
     assert "Kernel panic" in done.stderr
+    # Nothing of ours has run by then: so it is tried three times, unlike what goes wrong later.
+    assert (done.stdout + done.stderr).count("it is booted again") == 2
     done = vm("--disk", "/nowhere/disk", "--", "true")
     assert done.returncode == NO_MACHINE and "/nowhere/disk" in done.stderr
     assert vm("--", "no-such-command").returncode == 127
@@ -172,6 +174,7 @@ def test_an_oops_is_told():
     assert done.returncode == KERNEL_DEFECT
     assert done.stdout == "before\n"
     assert "sysrq triggered crash" in done.stderr
+    assert "it is booted again" not in done.stderr
 
 
 def test_a_warning_is_told_unless_allowed(tmp_path):
