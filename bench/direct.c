@@ -11,12 +11,14 @@
  *	read		reads it in order, 1 MiB at a time
  *	random		COUNT reads of 4 KiB at random places, one after the other
  *	aio		the same, with io_submit(2): 32 are always under way
+ *	uring		the same, with io_uring
  *
  * Prints nanoseconds until the last one had returned, until all is durable, and how many pages of the file are in the page cache
  * afterwards.  Each 4 KiB begin with their number in the file, which reads compare.  The places are the same each time (xorshift64,
  * seed 88172645463325252).
  */
 #include <fcntl.h>
+#include <liburing.h>
 #include <linux/aio_abi.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -132,6 +134,45 @@ static void by_aio(int fd, char *data, uint64_t pages, uint32_t count)
 	syscall(SYS_io_destroy, context);
 }
 
+/* The next one of this place; *page is what it will hold. */
+static void prepare(struct io_uring *ring, int fd, char *data, uint32_t place, uint64_t *page, uint64_t pages)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	*page = random_page(pages);
+	io_uring_prep_read(sqe, fd, data + place * PAGE_BYTES, PAGE_BYTES, *page * PAGE_BYTES);
+	io_uring_sqe_set_data64(sqe, place);
+}
+
+static void by_uring(int fd, char *data, uint64_t pages, uint32_t count)
+{
+	struct io_uring_cqe *cqe;
+	struct io_uring ring;
+	uint64_t page[DEPTH];
+	uint32_t begun = 0, over, place;
+
+	errno = -io_uring_queue_init(DEPTH, &ring, 0);
+	must_errno(errno ? -1 : 0, "io_uring_queue_init");
+	for (; begun < DEPTH && begun < count; begun++)
+		prepare(&ring, fd, data, begun, &page[begun], pages);
+	for (over = 0; over < count; over++) {
+		errno = -io_uring_submit_and_wait(&ring, 1);
+		must_errno(errno > 0 ? -1 : 0, "io_uring_submit_and_wait");
+		if (io_uring_peek_cqe(&ring, &cqe))
+			die("io_uring_submit_and_wait has waited for nothing");
+		place = io_uring_cqe_get_data64(cqe);
+		if (cqe->res != (int)PAGE_BYTES)
+			die("page %llu: %d", (unsigned long long)page[place], cqe->res);
+		io_uring_cqe_seen(&ring, cqe);
+		compare(data + place * PAGE_BYTES, page[place], 1);
+		if (begun < count) {
+			prepare(&ring, fd, data, place, &page[place], pages);
+			begun++;
+		}
+	}
+	io_uring_queue_exit(&ring);
+}
+
 static uint64_t cached_pages(int fd, uint64_t pages)
 {
 	unsigned char *in = calloc(pages, 1);
@@ -156,7 +197,7 @@ int main(int argc, char **argv)
 	char *data = mmap(NULL, PIECE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	if (argc < 4 || data == MAP_FAILED)
-		die("usage: direct FILE write|rewrite|read|random|aio MIB [COUNT]");
+		die("usage: direct FILE write|rewrite|read|random|aio|uring MIB [COUNT]");
 	fd = open(argv[1], O_RDWR | O_DIRECT | (writes ? O_CREAT | O_EXCL : 0), 0644);
 	must_errno(fd, argv[1]);
 	begun_ns = now_ns();
@@ -164,6 +205,8 @@ int main(int argc, char **argv)
 		in_order(fd, data, pages, writes);
 	else if (!strcmp(way, "aio"))
 		by_aio(fd, data, pages, count);
+	else if (!strcmp(way, "uring"))
+		by_uring(fd, data, pages, count);
 	else if (!strcmp(way, "rewrite") || !strcmp(way, "random"))
 		at_random(fd, data, pages, count, !strcmp(way, "rewrite"));
 	else

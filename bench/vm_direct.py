@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Direct I/O (O_DIRECT) on the kernel module beside ext4, xfs and btrfs, in a virtual machine.
 
-A file is written in order, then at random places, then read both ways, at last with 32 reads always under way: with O_DIRECT,
-nothing of it in memory before.  Told: the time, that of writes also until all is durable, CPU time, and what is in the page cache
-afterwards.  Done in the same way as bench/run dbench, which see.
+A file is written in order, then at random places, then read both ways, at last with 32 reads always under way, by
+io_submit(2) and by io_uring: with O_DIRECT, nothing of it in memory before.  Told: the time, that of writes also until
+all is durable, CPU time, and what is in the page cache afterwards.  Done in the same way as bench/run dbench, which see.
 
 With --throttle 100M the disk is as slow as that.
 """
@@ -13,7 +13,8 @@ from vm_rows import Goal
 
 TITLE = "Direct I/O on the Tux3 kernel module beside ext4, xfs and btrfs"
 WAYS = {"write": "writes of 1 MiB in order", "rewrite": "writes of 4 KiB at random", "read": "reads of 1 MiB in order",
-        "random": "reads of 4 KiB at random", "aio": "reads of 4 KiB at random, 32 at a time"}
+        "random": "reads of 4 KiB at random", "aio": "reads of 4 KiB at random, 32 at a time",
+        "uring": "the same by io_uring"}
 WRITES = ("write", "rewrite")
 DURABLE = "durable"
 
