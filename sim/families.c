@@ -614,41 +614,53 @@ static void ahead_make(struct life *life)
 	sync_all(life);
 }
 
-/* What an fsync of the file cannot put ahead, or what makes the file another one. */
+/* Sometimes one with a block of its own. */
+static void ahead_xattr(struct life *life, struct sim_op *op)
+{
+	snprintf(op->b, sizeof(op->b), "user.%c", (char)('x' + rng_below(life->rng, 3)));
+	op->kind = rng_one_in(life->rng, 4) ? SIM_REMOVEXATTR : SIM_SETXATTR;
+	op->len = rng_below(life->rng, rng_one_in(life->rng, 8) ? 5000 : 257);
+	make_op(life, op);
+}
+
+static void ahead_punch(struct life *life, struct sim_op *op)
+{
+	op->kind = SIM_FALLOCATE;
+	op->mode = rng_one_in(life->rng, 4) ? 0 : FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	op->offset = rng_below(life->rng, 30000);
+	op->len = 1 + rng_below(life->rng, 30000);
+	make_op(life, op);
+}
+
+/* More than attributes and data; and what an fsync of the file cannot put ahead, or what makes the file another one. */
 static void ahead_change(struct life *life, const char *path)
 {
-	struct sim_op op = { .kind = SIM_RENAME };
+	struct sim_op op = {};
 
 	snprintf(op.a, sizeof(op.a), "%s", path);
-	switch (rng_below(life->rng, 7)) {
+	switch (rng_below(life->rng, 10)) {
 	case 0:
-	case 1:
 		op.kind = rng_one_in(life->rng, 2) ? SIM_LINK : SIM_RENAME;
 		ahead_file(life, op.b);
 		make_op(life, &op);
 		break;
-	case 2:
+	case 1:
 		op_on(life, SIM_UNLINK, path, 0, 0);
 		break;
-	case 3:
+	case 2:
 		op_on(life, SIM_UNLINK, path, 0, 0);	/* the name comes again */
 		op_on(life, SIM_CREATE, path, 0, 0);
 		break;
+	case 3:
 	case 4:
-		op_on(life, SIM_TRUNCATE, path, 0, rng_log(life->rng, 16));
+		op_on(life, SIM_TRUNCATE, path, 0, rng_one_in(life->rng, 3) ? 0 : rng_log(life->rng, 16));
 		break;
 	case 5:
-		op.kind = SIM_FALLOCATE;
-		op.mode = rng_one_in(life->rng, 2) ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE : 0;
-		op.offset = rng_below(life->rng, 30000);
-		op.len = 1 + rng_below(life->rng, 30000);
-		make_op(life, &op);
+	case 6:
+		ahead_punch(life, &op);
 		break;
 	default:
-		op.kind = SIM_SETXATTR;
-		snprintf(op.b, sizeof(op.b), "user.x");
-		op.len = rng_below(life->rng, 200);
-		make_op(life, &op);
+		ahead_xattr(life, &op);
 	}
 }
 
@@ -686,11 +698,11 @@ static void ahead_step(struct life *life, u32 number)
 		ahead_create(life, number);
 		return;
 	case 2:
+	case 3:
 		ahead_change(life, path);
-		if (!rng_one_in(life->rng, 4))
+		if (rng_one_in(life->rng, 3))
 			return;
 		break;
-	case 3:
 	case 4:
 		op_on(life, SIM_APPEND, path, 0, 1 + rng_below(life->rng, 100));
 		break;

@@ -441,8 +441,6 @@ static const char *put_on_old(struct m_state *state, const struct m_state *then,
 
 	if (!same_names(state, then, id))
 		return "its names were changed";
-	if (!same_xattrs(state->inodes[id], from))
-		return "its xattrs were changed";
 	inode = model_change(state, id);
 	inode->mode = from->mode;
 	inode->uid = from->uid;
@@ -455,6 +453,10 @@ static const char *put_on_old(struct m_state *state, const struct m_state *then,
 	inode->extents = model_copy(from->extents, from->extent_count * sizeof(*from->extents),
 				    from->extent_count * sizeof(*from->extents));
 	inode->extent_count = from->extent_count;
+	free(inode->xattrs);
+	inode->xattrs = model_copy(from->xattrs, from->xattr_count * sizeof(*from->xattrs),
+				   from->xattr_count * sizeof(*from->xattrs));
+	inode->xattr_count = from->xattr_count;
 	return NULL;
 }
 
@@ -470,8 +472,6 @@ static const char *put_new(struct m_state *state, const struct m_state *then, u3
 		return "its directory is not there";
 	if (model_entry(state->inodes[at], name))
 		return "its name is in use";
-	if (inode->xattr_count)
-		return "it is new and has xattrs";
 	if (id >= state->count) {
 		state->inodes = model_resize(state->inodes, (id + 1) * sizeof(*state->inodes));
 		memset(&state->inodes[state->count], 0, (id + 1 - state->count) * sizeof(*state->inodes));

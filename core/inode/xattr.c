@@ -659,7 +659,7 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	return 0;
 }
 
-/* ---- back end ---- */
+/* ---- back end, and intents ---- */
 
 /* Find blocks for a large value, in as few pieces as there are, and submit it. */
 static int pieces_write(struct tux3_inode *inode, const struct xattr_value *value, struct disk_xattr_piece *pieces,
@@ -685,6 +685,38 @@ static int pieces_write(struct tux3_inode *inode, const struct xattr_value *valu
 	return 0;
 }
 
+#define RECORD_HEAD (offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr))
+
+/* Of the record of a change, without the pieces of a value that has blocks of its own. */
+static u32 change_bytes(const struct xattr_change *change, const struct xattr_value *value)
+{
+	u32 bytes = RECORD_HEAD + change->len;
+
+	return value->present && value->size <= TUX3_XATTR_INLINE_MAX ? bytes + value->size : bytes;
+}
+
+/* So many bytes. */
+static void change_record(struct tux3_inode *inode, const struct xattr_change *change, const struct xattr_value *value,
+			  struct record_xattr *record)
+{
+	memset(record, 0, RECORD_HEAD);
+	record->ino = cpu_to_le64(inode->ino);
+	record->hash = cpu_to_le64(change->hash);
+	record->entry.len = change->len;
+	memcpy(record->entry.name, change->name, change->len);
+	if (!value->present)
+		return;
+	record->entry.value_len = cpu_to_le32(value->size);
+	record->entry.value_crc = cpu_to_le32(crc32c(~0u, value->data, value->size));
+	if (value->size <= TUX3_XATTR_INLINE_MAX)
+		memcpy(record->entry.name + change->len, value->data, value->size);
+}
+
+static enum tux3_record_type change_type(const struct xattr_value *value)
+{
+	return value->present ? TUX3_RECORD_XATTR_SET : TUX3_RECORD_XATTR_DELETE;
+}
+
 /* Log one change. */
 static int change_commit(struct tux3_inode *inode, struct xattr_change *change, const struct xattr_value *value,
 			 struct io_wait *wait)
@@ -692,32 +724,20 @@ static int change_commit(struct tux3_inode *inode, struct xattr_change *change, 
 	struct volume *vol = inode->vol;
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, change->hash);
 	struct disk_xattr_piece pieces[TUX3_XATTR_SIZE_MAX >> TUX3_MIN_BLOCK_SHIFT];
-	u32 head = offsetof(struct record_xattr, entry) + sizeof(struct disk_xattr), tail;
-	struct record_xattr record = { .ino = cpu_to_le64(inode->ino), .hash = cpu_to_le64(change->hash) };
-	u8 *buffer = kmalloc(TUX3_NAME_MAX + TUX3_XATTR_INLINE_MAX + sizeof(pieces), GFP_COMMIT);
+	struct record_xattr *record = kmalloc(change_bytes(change, value), GFP_COMMIT);
+	u32 tail = 0;
 	int err = 0;
 
-	if (!buffer)
+	if (!record)
 		return -ENOMEM;
-	record.entry.len = change->len;
-	memcpy(buffer, change->name, change->len);
-	tail = change->len;
-	if (value->present) {
-		record.entry.value_len = cpu_to_le32(value->size);
-		record.entry.value_crc = cpu_to_le32(crc32c(~0u, value->data, value->size));
-		if (value->size > TUX3_XATTR_INLINE_MAX) {
-			err = pieces_write(inode, value, pieces, &record.entry.pieces, wait);
-			memcpy(buffer + tail, pieces, record.entry.pieces * sizeof(*pieces));
-			tail += record.entry.pieces * sizeof(*pieces);
-		} else {
-			memcpy(buffer + tail, value->data, value->size);
-			tail += value->size;
-		}
+	change_record(inode, change, value, record);
+	if (value->present && value->size > TUX3_XATTR_INLINE_MAX) {
+		err = pieces_write(inode, value, pieces, &record->entry.pieces, wait);
+		tail = record->entry.pieces * sizeof(*pieces);
 	}
 	if (!err)
-		err = log_record_at(vol, &key, value->present ? TUX3_RECORD_XATTR_SET : TUX3_RECORD_XATTR_DELETE,
-				    &record, head, buffer, tail);
-	kfree(buffer);
+		err = log_record_at(vol, &key, change_type(value), record, change_bytes(change, value), pieces, tail);
+	kfree(record);
 	return err;
 }
 
@@ -746,6 +766,34 @@ int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
 	}
 	mutex_unlock(&inode->xattr_mutex);
 	return err;
+}
+
+/* One of them: bytes, or -EAGAIN. */
+static int pending_record(struct tux3_inode *inode, const struct xattr_change *change, void *to, u32 room, u64 *cost)
+{
+	const struct xattr_value *now = &change->slot[change->newest];
+	u32 len = change_bytes(change, now);
+
+	if ((now->present && now->size > TUX3_XATTR_INLINE_MAX) || log_record_size(len) > room)
+		return -EAGAIN;
+	if (to)
+		change_record(inode, change, now, log_begin_record(to, change_type(now), len));
+	*cost += space_cost_xattr(inode->vol, change->len, now->present ? now->size : 0);
+	return log_record_size(len);
+}
+
+int xattr_pending(struct tux3_inode *inode, void *to, u32 room, u64 *cost)
+{
+	struct xattr_change *change;
+	int used = 0, got = 0;
+
+	mutex_lock(&inode->xattr_mutex);
+	for (change = change_of(rb_first(&inode->xattrs)); change && got >= 0; change = change_next(change)) {
+		got = pending_record(inode, change, to ? (u8 *)to + used : NULL, room - used, cost);
+		used += got;
+	}
+	mutex_unlock(&inode->xattr_mutex);
+	return got < 0 ? got : used;
 }
 
 void xattr_done(struct tux3_inode *inode, u64 delta)

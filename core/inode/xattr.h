@@ -22,6 +22,13 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 typedef int (*xattr_fn)(void *ctx, const char *name, unsigned int len);
 int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx);
 
+/*
+ * For intents, with the host's lock of the inode: a record for each attribute that was changed in a delta that is not committed,
+ * which makes it what it is now.  Returns their bytes; to NULL: only *cost, what they are charged as.  -EAGAIN: they are more than
+ * room, or one has blocks of its own.
+ */
+int xattr_pending(struct tux3_inode *inode, void *to, u32 room, u64 *cost);
+
 /* Back end. */
 int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait);
 void xattr_done(struct tux3_inode *inode, u64 delta);

@@ -7,15 +7,20 @@
  *	write		the first who gets at it writes all that is queued, as one batch, with one flush
  *
  * An inode fits if it can be said in an intent what it is, whether the newest durable delta is the one it is now or the one
- * under way: what was changed since must be attributes, data, or that it was made.  All that is looked at under
- * inode->lock, inside the delta, so the front delta stays the front delta; the back end may finish a commit meanwhile.
+ * under way: what was changed since must be attributes, data, ranges removed, xattrs, or that it was made.  All that is looked
+ * at inside the delta, so the front delta stays the front delta.  The back end may finish a commit meanwhile, and takes away
+ * first what that removed, then what it wrote.  So data is looked at first: who finds blocks clean that were written into a hole
+ * does not find the hole, which would take them away.
  */
 #include "core/volume.h"
 #include "core/device/device.h"
 #include "core/delta/delta.h"
 #include "core/delta/pace.h"
 #include "core/delta/space.h"
+#include "core/inode/file_range.h"
 #include "core/inode/inode.h"
+#include "core/inode/xattr.h"
+#include "core/log/apply.h"
 #include "core/names/name_change.h"
 #include "core/data/data.h"
 #include "core/intent/intent.h"
@@ -23,8 +28,12 @@
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
+#define PUNCHES_MAX	8u
+#define PUNCH_BYTES	(sizeof(struct disk_record) + sizeof(struct record_extent))
+#define XATTR_BYTES	2048u
 #define INTENT_BYTES	(sizeof(struct disk_intent) + INTENT_RUNS_MAX * (sizeof(struct disk_intent_run) + 4) + \
-			 (INTENT_DATA_BYTES >> TUX3_MIN_BLOCK_SHIFT) * sizeof(__le32) + TUX3_NAME_MAX)
+			 (INTENT_DATA_BYTES >> TUX3_MIN_BLOCK_SHIFT) * sizeof(__le32) + PUNCHES_MAX * PUNCH_BYTES + \
+			 XATTR_BYTES + TUX3_NAME_MAX)
 #define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
 
 struct intent_request {
@@ -58,7 +67,7 @@ static struct disk_intent *request_intent(struct intent_request *request)
 
 static bool slot_fits(const struct inode_slot *slot)
 {
-	return !(slot->dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME)) && RB_EMPTY_ROOT(&slot->removed) &&
+	return !(slot->dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME | INODE_DIRTY_XATTRS)) &&
 	       RB_EMPTY_ROOT(&slot->prealloc) && slot->cut == DATA_END && !slot->unchecked_end;
 }
 
@@ -71,13 +80,40 @@ static unsigned int inode_new_name(struct tux3_inode *inode, u64 durable, char *
 	return name_go_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta, name);
 }
 
-/* The inode as it is now, without its data: 0 or -EAGAIN. */
-static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_request *request, char *name, unsigned int *name_len)
+static void punch_record(struct tux3_inode *inode, const struct inode_range *range, void *at)
+{
+	struct record_extent *record = log_begin_record(at, TUX3_RECORD_EXTENT_PUNCH, sizeof(*record));
+
+	*record = (struct record_extent){
+		.ino = cpu_to_le64(inode->ino), .block = cpu_to_le64(range->block), .count = cpu_to_le64(range->count),
+	};
+}
+
+/* What has been removed, as far as it is in no commit yet.  Returns how many ranges; at: their records, or NULL. */
+static u32 capture_removed(struct tux3_inode *inode, u8 *at)
+{
+	struct inode_range *range;
+	u32 count = 0, i;
+
+	lockdep_assert_held(&inode->lock);
+	for (i = 0; i < 2; i++) {
+		range = file_ranges_first(&inode->slot[i].removed);
+		for (; range && count <= PUNCHES_MAX; range = file_ranges_next(range), count++)
+			if (at && count < PUNCHES_MAX)
+				punch_record(inode, range, at + count * PUNCH_BYTES);
+	}
+	return count;
+}
+
+/* The inode as it is now, without its data and xattrs: 0 or -EAGAIN. */
+static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_request *request, u8 **at, char *name,
+			 unsigned int *name_len)
 {
 	u64 durable = READ_ONCE(inode->vol->delta.committed);
 	struct disk_intent *intent = request_intent(request);
 	struct tux3_attr *attr = &inode->attr;
 	int err = -EAGAIN;
+	u32 punches;
 
 	*name_len = 0;
 	spin_lock(&inode->lock);
@@ -87,6 +123,10 @@ static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_requ
 	/* Inline, and its data is not here: what it would become is for a commit to find out. */
 	if (!request->first && (attr->flags & TUX3_ATTR_INLINE || inode->stored_delta > durable))
 		goto out;
+	punches = capture_removed(inode, *at);
+	if (punches > PUNCHES_MAX)
+		goto out;
+	*at += punches * PUNCH_BYTES;
 	if (inode->names_delta > durable) {
 		*name_len = inode_new_name(inode, durable, name);
 		if (!*name_len)
@@ -223,10 +263,39 @@ static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
 
 /* ---- capture ---- */
 
-/* Carrying it out may change what making a file does. */
-static u64 capture_cost(struct volume *vol, u32 blocks)
+/* Carrying it out may change what making a file does; and what was removed, and xattrs.  -EAGAIN: those do not fit. */
+static int capture_cost(struct tux3_inode *inode, u32 blocks, u64 *cost)
 {
-	return space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, blocks, 0);
+	struct volume *vol = inode->vol;
+	u32 punches;
+	int got;
+
+	*cost = space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, blocks, 0);
+	got = xattr_pending(inode, NULL, XATTR_BYTES, cost);
+	if (got < 0)
+		return got;
+	spin_lock(&inode->lock);
+	punches = capture_removed(inode, NULL);
+	spin_unlock(&inode->lock);
+	if (punches)
+		*cost += space_cost_items(vol, punches * SPACE_ITEMS_REMOVE) + space_cost_records(punches * PUNCH_BYTES);
+	return punches > PUNCHES_MAX ? -EAGAIN : 0;
+}
+
+/* Records, in the order in which they count: they end at *at. */
+static int capture_records(struct tux3_inode *inode, u64 delta, struct intent_request *request, u8 **at, char *name,
+			   unsigned int *name_len)
+{
+	u8 *begin = *at;
+	u64 cost = 0;
+	int got = xattr_pending(inode, begin, XATTR_BYTES, &cost), err;
+
+	if (got < 0)
+		return got;
+	*at += got;
+	err = capture_inode(inode, delta, request, at, name, name_len);
+	request_intent(request)->records = cpu_to_le32(*at - begin);
+	return err;
 }
 
 /* Inside the delta. */
@@ -239,7 +308,7 @@ static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_reques
 	int err = capture_data(inode, request, blocks, &at);
 
 	if (!err)
-		err = capture_inode(inode, delta, request, name, &name_len);
+		err = capture_records(inode, delta, request, &at, name, &name_len);
 	if (err)
 		return err;
 	memcpy(at, name, name_len);
@@ -265,10 +334,13 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 	struct volume *vol = inode->vol;
 	struct intent *intent = &vol->intent;
 	struct delta_op op;
+	u64 cost;
 	int err;
 
 	mutex_lock(&intent->capture);
-	err = delta_enter(vol, &op, capture_cost(vol, blocks), DELTA_NOWAIT | DELTA_ADDS_NOTHING);
+	err = capture_cost(inode, blocks, &cost);
+	if (!err)
+		err = delta_enter(vol, &op, cost, DELTA_NOWAIT | DELTA_ADDS_NOTHING);
 	if (!err) {
 		err = capture_all(inode, op.delta, request, blocks);
 		if (!err)

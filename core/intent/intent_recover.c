@@ -15,6 +15,7 @@
 #include "core/format/chain.h"
 #include "core/format/name_hash.h"
 #include "core/tree/tree.h"
+#include "core/log/apply.h"
 #include "core/log/log.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
@@ -95,6 +96,7 @@ static u32 batch_payload(struct recovery *recovery, u32 offset, u32 blocks)
 static bool intent_whole(struct recovery *recovery, const struct disk_intent *intent, u32 len, u32 *data, u32 end)
 {
 	u32 block_size = recovery->vol->block_size, runs = le32_to_cpu(intent->runs), i, j;
+	u32 records = le32_to_cpu(intent->records);
 	u64 at = sizeof(*intent), max = (TUX3_SIZE_MAX >> recovery->vol->block_shift) + 1;	/* blocks */
 
 	for (i = 0; i < runs; i++) {
@@ -111,7 +113,7 @@ static bool intent_whole(struct recovery *recovery, const struct disk_intent *in
 			if (crc32c(~0u, area_block(recovery, (*data)++), block_size) != le32_to_cpu(run->csum[j]))
 				return false;
 	}
-	return at + intent->name_len == len;
+	return !(records & 7) && at + records + intent->name_len == len;
 }
 
 /* A commit that was durable may be damaged since (log_end.c): what was synced on top of it is then lost with it. */
@@ -307,6 +309,60 @@ static int map_run(struct volume *vol, __le64 ino, const struct disk_intent_run 
 	return err;
 }
 
+/* About this inode, and of a kind that an intent may have? */
+static bool record_key(const struct disk_intent *intent, const struct disk_record *record, struct tree_key *key)
+{
+	const struct record_extent *punch = (const void *)(record + 1);
+	const struct record_xattr *xattr = (const void *)(record + 1);
+	u32 type = le16_to_cpu(record->type), len = le32_to_cpu(record->len);
+
+	key->ino = le64_to_cpu(intent->ino);
+	if (type == TUX3_RECORD_EXTENT_PUNCH && len == sizeof(*punch)) {
+		key->type = TUX3_ITEM_EXTENT;
+		key->offset = le64_to_cpu(punch->block);
+		return punch->ino == intent->ino;
+	}
+	if ((type != TUX3_RECORD_XATTR_SET && type != TUX3_RECORD_XATTR_DELETE) ||
+	    len < offsetof(struct record_xattr, entry) + sizeof(xattr->entry) || xattr->entry.pieces)
+		return false;
+	key->type = TUX3_ITEM_XATTR;
+	key->offset = le64_to_cpu(xattr->hash);
+	return xattr->ino == intent->ino;
+}
+
+/* What was removed of it, and its xattrs. */
+static int recover_records(struct recovery *recovery, const struct disk_intent *intent, const void *records, struct disk_attr *attr)
+{
+	const struct disk_record *record;
+	struct tree_key key;
+	u32 at = 0;
+	int more, err = 0;
+
+	while (!err && (more = log_next_record(records, le32_to_cpu(intent->records), &at, &record)) != 0) {
+		if (more < 0 || !record_key(intent, record, &key))
+			return intent_bad(recovery, intent, "one of its records is not valid");
+		if (key.type == TUX3_ITEM_XATTR)
+			attr->flags |= cpu_to_le32(TUX3_ATTR_XATTRS);
+		err = log_record_at(recovery->vol, &key, le16_to_cpu(record->type), record + 1, le32_to_cpu(record->len), NULL, 0);
+	}
+	return err;
+}
+
+static const void *intent_next_run(const struct disk_intent_run *run)
+{
+	return (const u8 *)run + intent_run_bytes(le32_to_cpu(run->count));
+}
+
+static const void *intent_records(const struct disk_intent *intent)
+{
+	const struct disk_intent_run *run = (const void *)(intent + 1);
+	u32 i;
+
+	for (i = 0; i < le32_to_cpu(intent->runs); i++)
+		run = intent_next_run(run);
+	return run;
+}
+
 static int recover_data(struct recovery *recovery, const struct intent_found *found, struct disk_attr *attr)
 {
 	const struct disk_intent *intent = found->intent;
@@ -323,10 +379,12 @@ static int recover_data(struct recovery *recovery, const struct intent_found *fo
 		attr->flags &= ~cpu_to_le32(TUX3_ATTR_INLINE);
 	}
 	vol->log.blocks_delta = 0;
+	if (!err)
+		err = recover_records(recovery, intent, intent_records(intent), attr);
 	for (i = 0; i < runs && !err; i++) {
 		err = map_run(vol, intent->ino, run, addr);
 		addr += le32_to_cpu(run->count);
-		run = (const void *)((const u8 *)run + intent_run_bytes(le32_to_cpu(run->count)));
+		run = intent_next_run(run);
 	}
 	attr->blocks = cpu_to_le64(le64_to_cpu(attr->blocks) + vol->log.blocks_delta);
 	return err;

@@ -20,6 +20,22 @@ int apply_record(struct volume *vol, enum tux3_record_type type, const void *pay
 /* Call fn for each group that a GROUP_TOUCHED record names, until it returns an error. */
 int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group), void *ctx);
 
+/* Bytes of a record with so long a payload. */
+static inline u32 log_record_size(u32 len)
+{
+	return sizeof(struct disk_record) + round_up(len, 8);
+}
+
+/* Such a record in memory: returns where its payload goes. */
+static inline void *log_begin_record(void *at, enum tux3_record_type type, u32 len)
+{
+	struct disk_record *head = at;
+
+	memset((u8 *)at + log_record_size(len) - 8, 0, 8);	/* the padding */
+	*head = (struct disk_record){ .type = cpu_to_le16(type), .len = cpu_to_le32(len) };
+	return head + 1;
+}
+
 /* One record after another: *at is the offset, 0 at first.  1: *record is valid, 0: end, -EIO. */
 int log_next_record(const void *records, u32 bytes, u32 *at, const struct disk_record **record);
 

@@ -137,20 +137,17 @@ static const void *log_append_whole(struct volume *vol, enum tux3_record_type ty
 {
 	struct log *log = &vol->log;
 	struct log_chunk *chunk = list_empty(&log->chunks) ? NULL : list_last_entry(&log->chunks, struct log_chunk, link);
-	u32 size = sizeof(struct disk_record) + round_up(len + tail_len, 8);
-	struct disk_record *head;
-	u8 *data;
+	u32 size = log_record_size(len + tail_len);
+	u8 *at, *data;
 
 	if (!chunk || size > chunk_capacity(vol) - chunk->used)
 		return NULL;
-	head = (void *)((u8 *)(chunk->block + 1) + chunk->used);
-	data = (u8 *)(head + 1);
-	memset((u8 *)head + size - 8, 0, 8);	/* the padding */
-	*head = (struct disk_record){ .type = cpu_to_le16(type), .len = cpu_to_le32(len + tail_len) };
+	at = (u8 *)(chunk->block + 1) + chunk->used;
+	data = log_begin_record(at, type, len + tail_len);
 	memcpy(data, payload, len);
 	if (tail_len)
 		memcpy(data + len, tail, tail_len);
-	log->crc = crc32c(log->crc, head, size);
+	log->crc = crc32c(log->crc, at, size);
 	chunk->used += size;
 	log_count_record(log, size);
 	return data;

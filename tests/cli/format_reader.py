@@ -20,7 +20,7 @@ QUOTA_USER, QUOTA_GROUP, QUOTA_PROJECT, ORPHAN = 16, 17, 18, 19
 S_IFMT, S_IFDIR, S_IFREG, S_IFLNK = 0o170000, 0o040000, 0o100000, 0o120000
 INO_VOLUME, INO_ROOT = 1, 2
 EXTENT_UNWRITTEN, EXTENT_CSUM, EXTENT_UNCHECKED = 1, 2, 4
-ATTR_INLINE = 4
+ATTR_XATTRS, ATTR_INLINE = 1, 4
 FEATURE_QUOTA, FEATURE_DATA_CSUM = 1, 1
 COMMIT_DATA_FLUSHED = 1
 SLOT_STRIDE = 65536
@@ -34,7 +34,7 @@ LOG = struct.Struct("<IIQQQQQQIIII")
 COMMIT = struct.Struct("<QQIIIIQQ32s")
 INTENT_PLACE = struct.Struct("<QQQII")
 INTENTS = struct.Struct("<IIQQQQIIIIQ")
-INTENT = struct.Struct("<QQIIQB7s112s")
+INTENT = struct.Struct("<QQIIQB3sI112s")
 INTENT_RUN = struct.Struct("<QII")
 RECORD = struct.Struct("<HHI")
 ATTRS = struct.Struct("<IIIIQQqqqqIIIIIIIIIIQ")
@@ -54,7 +54,7 @@ Attr = namedtuple("Attr", "mode uid gid nlink size blocks atime_sec mtime_sec ct
                   "atime_nsec mtime_nsec ctime_nsec btime_nsec rdev_major rdev_minor flags generation projid spare change")
 LogBlock = namedtuple("LogBlock", "magic crc volume_id addr seq delta next after index blocks used skip payload")
 Commit = namedtuple("Commit", "delta time_ns bytes crc count flags used_blocks inodes intent addrs records good")
-Intent = namedtuple("Intent", "delta ino dir name attr runs")
+Intent = namedtuple("Intent", "delta ino dir name attr runs records")
 Extent = namedtuple("Extent", "addr birth len flags csums")
 Entry = namedtuple("Entry", "path ino attr")
 
@@ -337,16 +337,20 @@ class Volume:
             self.log_next = before[:2]
         return commits
 
-    def records(self, commit):
-        at, count = 0, 0
-        while at < len(commit.records):
-            kind, spare, length = RECORD.unpack_from(commit.records, at)
+    @staticmethod
+    def split_records(records):
+        at = 0
+        while at < len(records):
+            kind, spare, length = RECORD.unpack_from(records, at)
             at += RECORD.size
-            expect(at + length <= len(commit.records) and not spare, "a record is cut short")
-            yield kind, commit.records[at:at + length]
+            expect(at + length <= len(records) and not spare, "a record is cut short")
+            yield kind, records[at:at + length]
             at += (length + 7) // 8 * 8
-            count += 1
-        expect(count == commit.count, "the number of records of a commit")
+
+    def records(self, commit):
+        records = list(self.split_records(commit.records))
+        expect(len(records) == commit.count, "the number of records of a commit")
+        return records
 
     def data_is_there(self, commit):
         if commit.flags & COMMIT_DATA_FLUSHED:
@@ -369,15 +373,18 @@ class Volume:
     def replay(self, commit):
         expect(commit.delta > self.delta, "deltas of the log rise")
         self.delta = commit.delta
+        for kind, payload in self.records(commit):
+            self.apply(kind, payload)
+        expect(sum(key[1] == ATTR for key in self.items) == commit.inodes, f"inodes after delta {commit.delta}")
+        expect(self.data_blocks() == commit.used_blocks, f"data blocks after delta {commit.delta}")
+
+    def apply(self, kind, payload):
         table = {1: self.item_set, 2: self.item_delete, 3: self.attr_set, 4: self.inode_delete, 5: self.dirent_set,
                  6: self.dirent_delete, 7: self.xattr_set, 8: self.xattr_set, 9: self.extent_map, 10: self.extent_punch,
                  11: self.group_touched, 12: self.tree_merge, 13: self.xattr_punch}
-        for kind, payload in self.records(commit):
-            expect(kind in table, f"record type {kind}")
-            self.deleting = kind == 8
-            table[kind](payload)
-        expect(sum(key[1] == ATTR for key in self.items) == commit.inodes, f"inodes after delta {commit.delta}")
-        expect(self.data_blocks() == commit.used_blocks, f"data blocks after delta {commit.delta}")
+        expect(kind in table, f"record type {kind}")
+        self.deleting = kind == 8
+        table[kind](payload)
 
     @staticmethod
     def key(payload):
@@ -523,7 +530,7 @@ class Volume:
         at, data, end = 0, offset + count, offset + count + data_blocks
         found = []
         while at < len(payload):
-            delta, ino, length, runs, directory, name_len, _, attr = INTENT.unpack_from(payload, at)
+            delta, ino, length, runs, directory, name_len, _, records, attr = INTENT.unpack_from(payload, at)
             run_at, extents = at + INTENT.size, []
             for _ in range(runs):
                 block, run, _ = INTENT_RUN.unpack_from(payload, run_at)
@@ -533,9 +540,10 @@ class Volume:
                 extents.append((block, addr + data, csums))
                 data += run
                 run_at += (INTENT_RUN.size + 4 * run + 7) // 8 * 8
-            name = payload[run_at:run_at + name_len]
-            expect(run_at + name_len == at + length, "the length of an intent")
-            found.append(Intent(delta, ino, directory, name, attr, extents))
+            name_at = run_at + records
+            name = payload[name_at:name_at + name_len]
+            expect(name_at + name_len == at + length and not records % 8, "the length of an intent")
+            found.append(Intent(delta, ino, directory, name, attr, extents, payload[run_at:name_at]))
             at += (length + 7) // 8 * 8
         return found, end
 
@@ -572,6 +580,10 @@ class Volume:
             self.items.pop((intent.ino, INLINE, 0))
             stored &= ~ATTR_INLINE
         before = self.data_blocks()
+        for kind, record in self.split_records(intent.records):
+            expect(kind in (7, 8, 10) and struct.unpack_from("<Q", record)[0] == intent.ino, "a record of an intent")
+            self.apply(kind, record)
+            stored |= ATTR_XATTRS if kind != 10 else 0
         for block, addr, csums in intent.runs:
             self.punch(intent.ino, block, block + len(csums))
             csummed = self.anchor.incompat & FEATURE_DATA_CSUM

@@ -239,6 +239,22 @@ def go_ahead(tree, block):
     tree.put("/not synced", 5 * block)
 
 
+def go_ahead_with_records(tree, block):
+    """What else intents say: ranges that were removed, and extended attributes."""
+    tree.truncate("/dir/blocks", block + 7)
+    tree.put("/dir/blocks", 100, 4 * block, "behind the end")
+    tree.fsync("/dir/blocks")
+    tree.allocate("/dir/many extents", FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, block, 6 * block)
+    tree.fsync("/dir/many extents")
+    tree.put("/dir/new with xattrs", block)
+    tree.xattr("/dir/new with xattrs", "user.a", b"")
+    tree.xattr("/dir/new with xattrs", "security.label", text("label", 256))
+    tree.fsync("/dir/new with xattrs")
+    tree.remove_xattr("/dir/blocks", "user.4096 bytes")
+    tree.xattr("/dir/blocks", "user.257 bytes", b"short now")
+    tree.fsync("/dir/blocks")
+
+
 def move(tree, block):
     """Data that come to another place of a file, or to another file: of each kind of extent, and what is inline."""
     tree.allocate("/dir/blocks", COLLAPSE, 3 * block, 4 * block)
@@ -258,11 +274,12 @@ def move(tree, block):
 
 class Recipe:
     def __init__(self, block=4096, size=48 << 20, features="quota", logged=False, ahead=False, torn=False, label="golden", many=0,
-                 keep=0, moved=False, cut=False):
+                 keep=0, moved=False, cut=False, more=False):
         self.block, self.size, self.features, self.label = block, size, features, label
         self.keep = keep	# of its log, so many commits
         self.many = many or (10 if not logged else 430 if block > 4096 else 280)	# so many that leaves are merged
         self.logged, self.ahead, self.torn, self.moved, self.cut = logged, ahead, torn, moved, cut
+        self.more = more	# intents with records
 
     def make(self, image):
         with open(image, "wb") as f:
@@ -285,6 +302,8 @@ class Recipe:
                 tree.sync()
             if self.ahead:
                 go_ahead(tree, self.block)
+            if self.more:
+                go_ahead_with_records(tree, self.block)
             if self.torn:
                 tree.put("/whole", 3 * self.block)
                 tree.sync()
@@ -348,6 +367,7 @@ RECIPES = {
     "no-checksums": Recipe(features="^data-csum", logged=True, ahead=True),
     "intents": Recipe(ahead=True),
     "intents-64k": Recipe(65536, 96 << 20, ahead=True),
+    "intents-records": Recipe(ahead=True, more=True),
     "orphans": Recipe(logged=True, keep=8),
     "orphans-64k": Recipe(65536, 96 << 20, logged=True, keep=8),
     "torn": Recipe(torn=True),

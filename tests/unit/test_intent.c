@@ -3,6 +3,9 @@
  * fsync ahead of the delta: what is there after a crash, what is not, and what goes the long way.  Crashes at every write are
  * the simulator's (family "ahead").
  */
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include "support_lib.h"
 #include "core/format/anchor.h"
 #include "core/inode/inode.h"
@@ -171,24 +174,254 @@ static void test_the_ring_goes_round(void **state)
 	bed_free(&bed);
 }
 
+static void set_xattr(struct tux3_node *node, const char *name, u32 size, u8 value)
+{
+	u8 bytes[300];
+
+	memset(bytes, value, sizeof(bytes));
+	assert_ok(tux3_setxattr(node, NULL, name, bytes, size, 0));
+}
+
+/* Is it so long, and of these bytes?  size below 0: there is none. */
+static void assert_xattr(struct tux3_node *node, const char *name, int size, u8 value)
+{
+	u8 bytes[300];
+	int got = tux3_getxattr(node, name, bytes, sizeof(bytes)), i;
+
+	assert_int_equal(got, size < 0 ? -ENODATA : size);
+	for (i = 0; i < got; i++)
+		assert_int_equal(bytes[i], value);
+}
+
+/* Cut off, punched, and written there again. */
+static void test_what_was_removed_goes_ahead(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *cut, *holes, *other, *inlined;
+
+	make(&bed, BLOCK);
+	cut = bed_file(&bed, "cut");
+	fill(cut, 0, 20 * BLOCK, 1);
+	holes = bed_file(&bed, "holes");
+	fill(holes, 0, 20 * BLOCK, 2);
+	inlined = bed_file(&bed, "inlined");
+	fill(inlined, 0, 100, 3);
+	assert_ok(tux3_sync(bed.volume));
+	other = bed_file(&bed, "other");
+	fill(other, 0, 1 << 20, 7);
+	assert_ok(tux3_truncate(cut, BLOCK + 7));
+	assert_true(synced_ahead(&bed, cut));
+	fill(cut, 4 * BLOCK, 100, 4);			/* what is between was there once */
+	assert_true(synced_ahead(&bed, cut));
+	assert_ok(tux3_fallocate(holes, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, BLOCK, 8 * BLOCK));
+	fill(holes, 3 * BLOCK, 2 * BLOCK, 5);
+	assert_true(synced_ahead(&bed, holes));
+	assert_ok(tux3_fallocate(holes, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4 * BLOCK, BLOCK));
+	assert_true(synced_ahead(&bed, holes));		/* of what the intent before has */
+	assert_ok(tux3_truncate(inlined, 0));
+	fill(inlined, 0, 50, 6);
+	assert_true(synced_ahead(&bed, inlined));
+	tux3_node_put(cut, 1);
+	tux3_node_put(holes, 1);
+	tux3_node_put(inlined, 1);
+	tux3_node_put(other, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 5);
+	assert_null(bed_find(&bed, "other"));
+	cut = bed_find(&bed, "cut");
+	assert_int_equal(size_of(cut), 4 * BLOCK + 100);
+	assert_filled(cut, 0, BLOCK + 7, 1);
+	assert_filled(cut, BLOCK + 7, 3 * BLOCK - 7, 0);
+	assert_filled(cut, 4 * BLOCK, 100, 4);
+	holes = bed_find(&bed, "holes");
+	assert_filled(holes, 0, BLOCK, 2);
+	assert_filled(holes, BLOCK, 2 * BLOCK, 0);
+	assert_filled(holes, 3 * BLOCK, BLOCK, 5);
+	assert_filled(holes, 4 * BLOCK, 5 * BLOCK, 0);
+	assert_filled(holes, 9 * BLOCK, 11 * BLOCK, 2);
+	inlined = bed_find(&bed, "inlined");
+	assert_int_equal(size_of(inlined), 50);
+	assert_filled(inlined, 0, 50, 6);
+	tux3_node_put(cut, 1);
+	tux3_node_put(holes, 1);
+	tux3_node_put(inlined, 1);
+	bed_free(&bed);
+}
+
+/* A commit that is durable and waits, before it lets go of the file, until an fsync in the next delta looks at its first block. */
+static struct {
+	const struct tux3_host_ops *inner;
+	struct tux3_host_ops host;
+	struct bed *bed;
+	struct tux3_inode *file;
+	pthread_t thread;
+	sem_t waits, may_end;
+	bool ended;
+} under_way;
+
+static void done_waits(struct tux3_inode *inode, u64 delta, int err)
+{
+	if (inode != under_way.file) {
+		sem_post(&under_way.waits);
+		sem_wait(&under_way.may_end);
+		sem_post(&under_way.may_end);
+	}
+	under_way.inner->data_done(inode, delta, err);
+}
+
+static bool peek_ends_commit(struct tux3_inode *inode, u64 block, void *data)
+{
+	bool there = under_way.inner->data_peek(inode, block, data);
+
+	if (!under_way.ended) {
+		under_way.ended = true;
+		sem_post(&under_way.may_end);
+		pthread_join(under_way.thread, NULL);
+	}
+	return there;
+}
+
+static void *commit_under_way(void *unused)
+{
+	assert_ok(tux3_sync(under_way.bed->volume));
+	return NULL;
+}
+
+static void begin_commit(struct bed *bed, struct tux3_node *file)
+{
+	under_way.bed = bed;
+	under_way.file = &file->inode;
+	under_way.inner = bed->volume->vol->host;
+	under_way.host = *under_way.inner;
+	under_way.host.data_done = done_waits;
+	under_way.host.data_peek = peek_ends_commit;
+	under_way.ended = false;
+	sem_init(&under_way.waits, 0, 0);
+	sem_init(&under_way.may_end, 0, 0);
+	bed->volume->vol->host = &under_way.host;
+	assert_int_equal(pthread_create(&under_way.thread, NULL, commit_under_way, NULL), 0);
+	sem_wait(&under_way.waits);
+}
+
+/* What the commit under way has removed and written again is there, also if it ends while the file is looked at. */
+static void test_a_commit_ends_during_the_look(void **state)
+{
+	struct tux3_node *node, *before, *behind;
+	struct bed bed = {};
+
+	/* One of the other two is let go before this one, whatever the order is. */
+	make(&bed, BLOCK);
+	before = bed_file(&bed, "before");
+	node = bed_file(&bed, "file");
+	fill(node, 0, 20 * BLOCK, 1);
+	behind = bed_file(&bed, "behind");
+	assert_ok(tux3_sync(bed.volume));
+	fill(before, 0, BLOCK, 1);
+	assert_ok(tux3_truncate(node, 0));
+	fill(node, 0, 2 * BLOCK, 2);
+	fill(node, 5 * BLOCK, 2 * BLOCK, 3);
+	fill(behind, 0, BLOCK, 1);
+	begin_commit(&bed, node);
+	fill(node, 30 * BLOCK, 10, 4);
+	assert_ok(tux3_fsync(node, false));
+	assert_true(under_way.ended);
+	bed.volume->vol->host = under_way.inner;
+	tux3_node_put(node, 1);
+	tux3_node_put(before, 1);
+	tux3_node_put(behind, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 1);
+	node = bed_find(&bed, "file");
+	assert_filled(node, 0, 2 * BLOCK, 2);
+	assert_filled(node, 2 * BLOCK, 3 * BLOCK, 0);
+	assert_filled(node, 5 * BLOCK, 2 * BLOCK, 3);
+	assert_filled(node, 7 * BLOCK, 23 * BLOCK, 0);
+	assert_filled(node, 30 * BLOCK, 10, 4);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* As labels and ACLs come with a new file; and those of an old one, of which one had a block of its own. */
+static void test_xattrs_go_ahead(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *old, *new, *other;
+
+	make(&bed, BLOCK);
+	old = bed_file(&bed, "old");
+	set_xattr(old, "user.kept", 10, 1);
+	set_xattr(old, "user.removed", 10, 2);
+	set_xattr(old, "user.changed", 10, 3);
+	set_xattr(old, "user.large", 300, 4);
+	set_xattr(old, "user.large too", 300, 4);
+	assert_ok(tux3_sync(bed.volume));
+	other = bed_file(&bed, "other");
+	fill(other, 0, 1 << 20, 7);
+	new = bed_file(&bed, "new");
+	set_xattr(new, "security.label", 40, 5);
+	fill(new, 0, 5000, 1);
+	assert_true(synced_ahead(&bed, new));
+	set_xattr(new, "user.empty", 0, 0);
+	assert_true(synced_ahead(&bed, new));
+	assert_ok(tux3_removexattr(old, NULL, "user.removed"));
+	assert_ok(tux3_removexattr(old, NULL, "user.large"));
+	set_xattr(old, "user.changed", 256, 6);
+	set_xattr(old, "user.large too", 20, 7);
+	set_xattr(old, "user.added", 20, 8);
+	assert_true(synced_ahead(&bed, old));
+	tux3_node_put(old, 1);
+	tux3_node_put(new, 1);
+	tux3_node_put(other, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 3);
+	assert_null(bed_find(&bed, "other"));
+	new = bed_find(&bed, "new");
+	assert_filled(new, 0, 5000, 1);
+	assert_xattr(new, "security.label", 40, 5);
+	assert_xattr(new, "user.empty", 0, 0);
+	old = bed_find(&bed, "old");
+	assert_xattr(old, "user.kept", 10, 1);
+	assert_xattr(old, "user.removed", -1, 0);
+	assert_xattr(old, "user.changed", 256, 6);
+	assert_xattr(old, "user.large", -1, 0);
+	assert_xattr(old, "user.large too", 20, 7);
+	assert_xattr(old, "user.added", 20, 8);
+	tux3_node_put(old, 1);
+	tux3_node_put(new, 1);
+	bed_free(&bed);
+}
+
 /* What an intent cannot say, or what is not so in the newest durable delta, is a commit. */
 static void test_what_goes_the_long_way(void **state)
 {
 	struct bed bed = {};
 	struct tux3_node *node, *other;
+	char name[20];
+	u32 i;
 
 	make(&bed, BLOCK);
 	node = bed_file(&bed, "dir/file");		/* the directory is new, too */
 	assert_false(synced_ahead(&bed, node));
 	fill(node, 0, 3 * BLOCK, 1);
 	assert_true(synced_ahead(&bed, node));
-	assert_ok(tux3_truncate(node, BLOCK));
-	assert_false(synced_ahead(&bed, node));
 	assert_ok(tux3_link(node, NULL, bed.root, "second"));
 	assert_false(synced_ahead(&bed, node));
 	assert_ok(tux3_rename(bed.root, "second", bed.root, "third", 0, NULL));
 	assert_false(synced_ahead(&bed, node));
-	assert_ok(tux3_setxattr(node, NULL, "user.a", "b", 1, 0));
+	set_xattr(node, "user.large", 257, 1);		/* a block of its own */
+	assert_false(synced_ahead(&bed, node));
+	assert_ok(tux3_removexattr(node, NULL, "user.large"));
+	assert_true(synced_ahead(&bed, node));
+	for (i = 0; i < 12; i++) {			/* too many bytes */
+		snprintf(name, sizeof(name), "user.%u", i);
+		set_xattr(node, name, 200, i);
+	}
+	assert_false(synced_ahead(&bed, node));
+	fill(node, 3 * BLOCK, 20 * BLOCK, 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < 9; i++)				/* too many holes */
+		assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * (i + 1) * BLOCK, BLOCK));
 	assert_false(synced_ahead(&bed, node));
 	assert_ok(tux3_fallocate(node, 0, BLOCK, 8 * BLOCK));
 	assert_false(synced_ahead(&bed, node));
@@ -594,6 +827,9 @@ int main(void)
 		cmocka_unit_test(test_a_file_goes_ahead_of_its_delta),
 		cmocka_unit_test(test_a_commit_supersedes_what_went_ahead),
 		cmocka_unit_test(test_the_ring_goes_round),
+		cmocka_unit_test(test_what_was_removed_goes_ahead),
+		cmocka_unit_test(test_a_commit_ends_during_the_look),
+		cmocka_unit_test(test_xattrs_go_ahead),
 		cmocka_unit_test(test_what_goes_the_long_way),
 		cmocka_unit_test(test_small_files),
 		cmocka_unit_test(test_blocks_of_64_kib),
