@@ -216,7 +216,9 @@ static int area_judge_end(struct recovery *recovery)
 		    (unsigned long long)recovery->place.seq, (unsigned long long)recovery->place.addr, vol->opts.cut_log ?
 		    "All from there on is dropped, as the option cutlog says" :
 		    "The option cutlog opens the volume as it was before that, and drops what came after");
-	return vol->opts.cut_log ? 0 : -EIO;
+	return volume_leave_out(vol, vol->opts.cut_log && !vol->opts.mend ? 0 : -EIO,
+				"What was synced after delta %llu is damaged from batch %llu of the intents on, and dropped",
+				(unsigned long long)vol->delta.committed, (unsigned long long)recovery->place.seq);
 }
 
 static int area_read(struct recovery *recovery)

@@ -39,7 +39,8 @@
 
 #define BLOCK		4096u
 #define BLOCKS		(IMAGE_BYTES / BLOCK)
-#define BASES		4u
+#define BASES		5u
+#define WITH_INTENTS	4u	/* this one */
 #define INPUT_MAX	512u	/* bytes that decide about one run */
 #define HANG_SECONDS	30u
 #define NODES_MAX	60u	/* looked at in a walk through the directories */
@@ -66,7 +67,7 @@ static bool block_is_meta(const u8 *block)
 {
 	u32 magic = get_unaligned_le32(block);
 
-	return magic == TUX3_NODE_MAGIC || magic == TUX3_LOG_MAGIC || magic == TUX3_MAP_MAGIC ||
+	return magic == TUX3_NODE_MAGIC || magic == TUX3_LOG_MAGIC || magic == TUX3_MAP_MAGIC || magic == TUX3_INTENT_MAGIC ||
 	       get_unaligned_le64(block) == TUX3_ANCHOR_MAGIC;
 }
 
@@ -140,6 +141,51 @@ static int leave_log(struct image *image)
 	return err;
 }
 
+static int sync_file(struct tux3 *tux3, const char *name, u32 len, bool hole, const char *xattr)
+{
+	struct tux3_node *node;
+	u8 bytes[3 * BLOCK] = { len };
+	int err = tux3_path(tux3, NULL, name, TUX3_CREATE, 0600, &node);
+
+	if (err)
+		return err;
+	if (hole)
+		err = tux3_truncate(node, 100);
+	if (!err && tux3_write(node, bytes, len, hole ? 5 * BLOCK : 0) < 0)
+		err = -EIO;
+	if (!err && xattr)
+		err = tux3_setxattr(node, NULL, xattr, bytes, 1 + len % 200, 0);
+	if (!err)
+		err = tux3_fsync(node, false);
+	tux3_node_put(node, 1);
+	return err;
+}
+
+/* Fsyncs that went ahead of their delta, with all that an intent can say. */
+static int leave_intents(struct image *image)
+{
+	struct volume_options opts = { .manual = true, .fsync = TUX3_FSYNC_AHEAD };
+	struct tux3 *tux3;
+	char why[256];
+	int err = tux3_open_device(image->dev, false, &opts, 1 << 20, &tux3, why, sizeof(why));
+
+	if (!err)
+		err = sync_file(tux3, "/dir/first", 1, false, NULL);
+	if (!err)
+		err = sync_file(tux3, "/big", 3 * BLOCK, true, "user.intent");
+	if (!err)
+		err = sync_file(tux3, "/dir/new", 3 * BLOCK, false, "security.label");
+	if (!err)
+		err = sync_file(tux3, "/dir/new", 2 * BLOCK, true, NULL);
+	if (!err)
+		err = sync_file(tux3, "/one", 10, true, "user.one");
+	if (!err && delta_counter(tux3_core(tux3), TUX3_COUNT_FSYNCS_AHEAD) != 4)
+		err = -EPROTO;
+	if (!err)
+		tux3_abandon(tux3);
+	return err;
+}
+
 static int bases_build(void)
 {
 	struct image image;
@@ -153,6 +199,8 @@ static int bases_build(void)
 			err = add_files(&image);
 		if (!err && i & 2)
 			err = leave_log(&image);
+		if (!err && i == WITH_INTENTS)
+			err = leave_intents(&image);
 		if (err)
 			break;
 		bases[i].ino = image.ino;
@@ -309,6 +357,34 @@ static void mutate_log(struct input *input, const struct base *base, u8 *block)
 		put_value(block + fields[i].at, input_value(input, base), fields[i].size);
 }
 
+/* A field of a batch or of an intent, or what follows it. */
+static void mutate_intent(struct input *input, const struct base *base, u8 *block)
+{
+	u32 skip = input_number(input, 4), used = get_unaligned_le32(block + offsetof(struct disk_intents, used)), at, size;
+	u32 end = sizeof(struct disk_intents) + used;
+
+	if (get_unaligned_le32(block) != TUX3_INTENT_MAGIC || used > BLOCK - sizeof(struct disk_intents))
+		return;
+	for (at = sizeof(struct disk_intents); at + sizeof(struct disk_intent) <= end; at += size) {
+		size = round_up(get_unaligned_le32(block + at + offsetof(struct disk_intent, len)), 8);
+		if (!skip-- || !size || size > end - at - sizeof(struct disk_intent))
+			break;
+	}
+	switch (input_take(input, 1) % 4) {
+	case 0:		/* of the batch */
+		at = input_number(input, sizeof(struct disk_intents)) & ~3u;
+		break;
+	case 1:		/* of the intent, but for the attributes */
+		at += input_number(input, offsetof(struct disk_intent, attr)) & ~3u;
+		break;
+	default:
+		at += input_number(input, end - at) & (input_take(input, 1) & 1 ? ~7u : ~0u);
+	}
+	size = 1u << input_number(input, 4);
+	if (at + size <= BLOCK)
+		put_value(block + at, input_value(input, base), size);
+}
+
 static void mutate_bytes(struct input *input, const struct base *base, u8 *block)
 {
 	u32 at = input_number(input, BLOCK), len = input_number(input, 64), to = input_number(input, BLOCK);
@@ -347,7 +423,7 @@ static void reseal(struct input *input, u8 *block)
 		anchor_seal((void *)block);
 		return;
 	}
-	if (magic != TUX3_NODE_MAGIC && magic != TUX3_LOG_MAGIC && magic != TUX3_MAP_MAGIC)
+	if (magic != TUX3_NODE_MAGIC && magic != TUX3_LOG_MAGIC && magic != TUX3_MAP_MAGIC && magic != TUX3_INTENT_MAGIC)
 		return;
 	if (magic == TUX3_LOG_MAGIC && input_take(input, 1) & 7) {
 		/* The records of a commit of one block. */
@@ -380,15 +456,15 @@ static void mutate_anchors(struct input *input, const struct base *base, u8 *byt
 	}
 }
 
-/* A log block where there is one: there are few. */
-static u32 choose_log(struct input *input, const struct base *base, const u8 *bytes)
+/* A block of this kind where there is one: there are few. */
+static u32 choose_block(struct input *input, const struct base *base, const u8 *bytes, u32 magic)
 {
 	u32 start = input_number(input, base->meta_count), i;
 
 	for (i = 0; i < base->meta_count; i++) {
 		u32 block = base->meta[(start + i) % base->meta_count];
 
-		if (get_unaligned_le32(bytes + (size_t)block * BLOCK) == TUX3_LOG_MAGIC)
+		if (get_unaligned_le32(bytes + (size_t)block * BLOCK) == magic)
 			return block;
 	}
 	return base->meta[start];
@@ -398,7 +474,7 @@ static void mutate(struct input *input, const struct base *base, u8 *bytes)
 {
 	static void (*const kinds[])(struct input *input, const struct base *base, u8 *block) = {
 		mutate_leaf, mutate_leaf, mutate_leaf, mutate_header, mutate_bytes, mutate_link, mutate_link, mutate_record,
-		mutate_record, mutate_log,
+		mutate_record, mutate_log, mutate_intent, mutate_intent,
 	};
 	u32 kind = input_take(input, 1) % (ARRAY_SIZE(kinds) + 1), block;
 	u8 *at;
@@ -407,8 +483,12 @@ static void mutate(struct input *input, const struct base *base, u8 *bytes)
 		mutate_anchors(input, base, bytes);
 		return;
 	}
-	block = kinds[kind] == mutate_record || kinds[kind] == mutate_log ? choose_log(input, base, bytes) :
-		base->meta[input_number(input, base->meta_count)];
+	if (kinds[kind] == mutate_record || kinds[kind] == mutate_log)
+		block = choose_block(input, base, bytes, TUX3_LOG_MAGIC);
+	else if (kinds[kind] == mutate_intent)
+		block = choose_block(input, base, bytes, TUX3_INTENT_MAGIC);
+	else
+		block = base->meta[input_number(input, base->meta_count)];
 	at = bytes + (size_t)block * BLOCK;
 	kinds[kind](input, base, at);
 	if (input_take(input, 1) % 16)

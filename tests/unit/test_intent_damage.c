@@ -7,6 +7,7 @@
 #include "support_lib.h"
 #include "core/intent/intent.h"
 #include "core/open.h"
+#include "core/repair/repair.h"
 
 #define BLOCK 4096u
 #define BYTES (64u << 20)
@@ -254,32 +255,60 @@ static void test_the_commit_below_is_damaged(void **state)
 	bed_free(&bed);
 }
 
+/* A volume of which the second of three batches is not whole. */
+static void make_damaged(struct bed *bed)
+{
+	struct tux3_node *node = make(bed);
+	struct intent_place place;
+
+	write_at(node, 0, "one");
+	sync_ahead(bed, node);
+	place = intent_of(bed)->place;
+	write_at(node, 0, "two");
+	sync_ahead(bed, node);
+	write_at(node, 0, "three");
+	sync_ahead(bed, node);
+	tux3_node_put(node, 1);
+	tux3_node_put(bed->root, 1);
+	tux3_abandon(bed->volume);
+	((u8 *)device_memory_bytes(bed->dev))[(place.addr + place.offset) * BLOCK + 2000] ^= 1;
+}
+
 /* Batches are written one at a time: behind one that is not whole, and was not the last, much that was acknowledged is missing. */
 static void test_a_batch_in_the_middle_is_damaged(void **state)
 {
-	struct tux3_device *dev;
 	struct volume *volume;
 	struct bed bed = {};
-	struct tux3_node *node = make(&bed);
-	struct intent_place place;
+	struct tux3_node *node;
 	char why[256] = "";
 
-	write_at(node, 0, "one");
-	sync_ahead(&bed, node);
-	place = intent_of(&bed)->place;
-	write_at(node, 0, "two");
-	sync_ahead(&bed, node);
-	write_at(node, 0, "three");
-	sync_ahead(&bed, node);
-	tux3_node_put(node, 1);
-	tux3_node_put(bed.root, 1);
-	tux3_abandon(bed.volume);
-	dev = bed.dev;
-	((u8 *)device_memory_bytes(dev))[(place.addr + place.offset) * BLOCK + 2000] ^= 1;
-	assert_int_equal(volume_open(dev, NULL, &bed.opts, &volume, why, sizeof(why)), -EIO);
+	make_damaged(&bed);
+	assert_int_equal(volume_open(bed.dev, NULL, &bed.opts, &volume, why, sizeof(why)), -EIO);
 	bed.opts.cut_log = true;
 	bed_open(&bed);
 	assert_int_equal(intent_of(&bed)->recovered, 1);
+	node = bed_find(&bed, "file");
+	assert_has(node, 0, "one");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* After a repair it can be opened, and the loss was told. */
+static void test_a_damaged_batch_is_repaired(void **state)
+{
+	struct repair_options opts = {};
+	struct repair_result result;
+	struct bed bed = {};
+	struct tux3_node *node;
+	char why[256] = "";
+
+	make_damaged(&bed);
+	assert_ok(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
+	assert_true(result.written);
+	assert_int_equal(result.notes[REPAIR_LOST], 1);
+	assert_ok(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
+	assert_false(result.written);
+	bed_open(&bed);
 	node = bed_find(&bed, "file");
 	assert_has(node, 0, "one");
 	tux3_node_put(node, 1);
@@ -295,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_a_delta_without_a_commit_below),
 		cmocka_unit_test(test_the_commit_below_is_damaged),
 		cmocka_unit_test(test_a_batch_in_the_middle_is_damaged),
+		cmocka_unit_test(test_a_damaged_batch_is_repaired),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
