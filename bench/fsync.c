@@ -3,8 +3,10 @@
  * What fsync costs a program: 4 KiB written and fsynced, again and again.  bench/run fsync runs it.
  *
  *	fsync DIRECTORY new COUNT PROCESSES		each time a new file: open, write, fsync, close
+ *	fsync DIRECTORY labelled COUNT PROCESSES	the same, with an xattr of 40 bytes, such as SELinux gives each file
+ *	fsync DIRECTORY rewritten COUNT PROCESSES	the same with O_TRUNC, over one of the files made for that
  *	fsync DIRECTORY overwrite COUNT PROCESSES	each time another block of a file, which has all its blocks
- *	fsync DIRECTORY prepare COUNT PROCESSES		makes the files for that
+ *	fsync DIRECTORY prepare-KIND COUNT PROCESSES	makes the files for the last two
  *	fsync DIRECTORY KIND COUNT PROCESSES LOAD SECONDS
  *
  * COUNT is for each of the processes, which work at the same time and have a file each.  With a LOAD one more process is at
@@ -24,12 +26,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "bench.h"
 
 #define BLOCK_BYTES 4096
 #define FILE_BLOCKS 256
+#define FILES 1000
 #define PROCESSES_MAX 1024
 
 #define STREAM_PIECE (1u << 20)
@@ -58,22 +62,40 @@ static void add_time(struct result *result, uint64_t begun_ns)
 	result->ns[result->count++] = now_ns() - begun_ns;
 }
 
-static void create_files(unsigned int process, unsigned int count, struct result *result)
+static void write_files(unsigned int process, unsigned int count, struct result *result, int flags, int labelled)
 {
+	static const char label[40] = "system_u:object_r:unlabeled_t:s0";
 	char name[64];
 
 	for (unsigned int n = 0; n < count && now_ns() < end_ns; n++) {
 		uint64_t begun_ns = now_ns();
 		int fd;
 
-		snprintf(name, sizeof(name), "file-%u-%u", process, n);
-		fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0644);
+		snprintf(name, sizeof(name), "file-%u-%u", process, flags & O_TRUNC ? n * 97 % FILES : n);
+		fd = open(name, O_WRONLY | flags, 0644);
 		must_errno(fd, name);
+		if (labelled)
+			must_errno(fsetxattr(fd, "security.label", label, sizeof(label), 0), "fsetxattr");
 		write_block(fd, 0);
 		must_errno(fsync(fd), "fsync");
 		must_errno(close(fd), "close");
 		add_time(result, begun_ns);
 	}
+}
+
+static void create_files(unsigned int process, unsigned int count, struct result *result)
+{
+	write_files(process, count, result, O_CREAT | O_EXCL, 0);
+}
+
+static void create_labelled(unsigned int process, unsigned int count, struct result *result)
+{
+	write_files(process, count, result, O_CREAT | O_EXCL, 1);
+}
+
+static void rewrite_files(unsigned int process, unsigned int count, struct result *result)
+{
+	write_files(process, count, result, O_TRUNC, 0);
 }
 
 static int open_file(unsigned int process, int flags)
@@ -96,6 +118,21 @@ static void prepare(unsigned int process, unsigned int count, struct result *res
 	must_errno(fsync(fd), "fsync");
 }
 
+static void prepare_files(unsigned int process, unsigned int count, struct result *result)
+{
+	char name[64];
+	int fd;
+
+	for (unsigned int n = 0; n < FILES; n++) {
+		snprintf(name, sizeof(name), "file-%u-%u", process, n);
+		fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0644);
+		must_errno(fd, name);
+		write_block(fd, 0);
+		must_errno(close(fd), "close");
+	}
+	sync();
+}
+
 static void overwrite(unsigned int process, unsigned int count, struct result *result)
 {
 	int fd = open_file(process, 0);
@@ -113,7 +150,10 @@ static void overwrite(unsigned int process, unsigned int count, struct result *r
 static const struct kind {
 	const char *name;
 	void (*work)(unsigned int process, unsigned int count, struct result *result);
-} kinds[] = { { "new", create_files }, { "overwrite", overwrite }, { "prepare", prepare } };
+} kinds[] = {
+	{ "new", create_files }, { "labelled", create_labelled }, { "rewritten", rewrite_files }, { "overwrite", overwrite },
+	{ "prepare-rewritten", prepare_files }, { "prepare-overwrite", prepare },
+};
 
 static const struct kind *find_kind(const char *name)
 {
@@ -293,7 +333,8 @@ int main(int argc, char **argv)
 	pid_t loader = 0;
 
 	if (!kind || !count || !processes || processes > PROCESSES_MAX || (argc != 5 && (!load || !seconds)))
-		die("usage: fsync DIRECTORY new|overwrite|prepare COUNT PROCESSES [stream|create|chmod SECONDS]");
+		die("usage: fsync DIRECTORY new|labelled|[prepare-]rewritten|[prepare-]overwrite COUNT PROCESSES "
+		    "[stream|create|chmod SECONDS]");
 	must_errno(chdir(argv[1]), argv[1]);
 	if (load) {
 		loader = begin_load(load, &pace, seconds, &alone);
@@ -305,7 +346,7 @@ int main(int argc, char **argv)
 		must_errno(kill(loader, SIGKILL), "kill");
 		must_errno(waitpid(loader, NULL, 0), "wait");
 	}
-	if (kind->work == prepare)
+	if (!strncmp(kind->name, "prepare", 7))
 		return 0;
 	print_results(results, processes, count);
 	printf(" %.1f %.1f\n", alone, beside);

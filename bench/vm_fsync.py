@@ -3,7 +3,8 @@
 
 Each operation writes 4 KiB and calls fsync: to a new file, or over a block of a file that has all its blocks; one
 process, four and 16 at once.  And new files beside a load that syncs nothing: an endless stream of writes, creates, or
-changes of attributes; what that lost is told, too.  Done in the same way as bench/run dbench, which see.
+changes of attributes; what that lost is told, too.  Beside creates also new files with an extended attribute, as SELinux
+labels each, and files that are written anew (O_TRUNC).  Done in the same way as bench/run dbench, which see.
 
 With --throttle 100M the disk is as slow as that.
 """
@@ -13,6 +14,7 @@ from vm_rows import Goal
 
 TITLE = "fsync of the Tux3 kernel module beside tmpfs, ext4, xfs and btrfs"
 LOADS = {"stream": "a stream of writes", "create": "creates", "chmod": "changes of attributes"}
+KINDS = {"new": "new file", "labelled": "new file with a label", "rewritten": "file written anew", "overwrite": "overwrite"}
 QUIET = "4 KiB new file + fsync"
 
 __all__ = ["add_options", "run"]
@@ -24,13 +26,13 @@ def add_options(parser):
 
 
 def group(kind, processes, count):
-    title = f"4 KiB {'new file' if kind == 'new' else kind} + fsync" + (f", {processes} processes" * (processes > 1))
+    title = f"4 KiB {KINDS[kind]} + fsync" + (f", {processes} processes" * (processes > 1))
     return Group(title, "fsync", program="build/bench/fsync", kind=kind, count=count, processes=processes, load="")
 
 
-def group_beside(load, count, seconds):
-    return Group(f"{QUIET} beside {LOADS[load]}", "fsync", program="build/bench/fsync", kind="new", count=count, processes=1,
-                 load=load, seconds=seconds)
+def group_beside(load, count, seconds, kind="new"):
+    return Group(f"4 KiB {KINDS[kind]} + fsync beside {LOADS[load]}", "fsync", program="build/bench/fsync", kind=kind, count=count,
+                 processes=1, load=load, seconds=seconds)
 
 
 class GoalOfQuiet:
@@ -67,6 +69,7 @@ def run(args):
     quiet = [group(kind, processes, count if processes < 16 else count // 4) for processes in ((1, 4) if args.quick else (1, 4, 16))
              for kind in ("new", "overwrite")]
     beside = [group_beside(load, count, seconds) for load in (["create"] if args.quick else LOADS)]
+    beside += [group_beside("create", count, seconds, kind) for kind in ("labelled", "rewritten")]
     config = {"fsync": f"bench/fsync.c, {count} operations in each process ({count // 4} in each of 16); the mean; counts per "
                        "operation",
               "beside a load": f"as many, or what is done in {5 * seconds} s; the load works {2 * seconds} s before, half of it measured",

@@ -213,10 +213,10 @@ def measure_fs_mark(setting):
 # ---- fsync ----
 
 def measure_fsync(setting):
-    """params: program, kind (new or overwrite), count (for each process), processes, load ("" or that of the program), seconds"""
+    """params: program, kind (of the program), count (for each process), processes, load ("" or that of the program), seconds"""
     params = setting.params
-    if params["kind"] == "overwrite":
-        execute([params["program"], setting.path, "prepare", 1, params["processes"]])
+    if params["kind"] in ("overwrite", "rewritten"):
+        execute([params["program"], setting.path, f"prepare-{params['kind']}", 1, params["processes"]])
     begin = setting.snapshot()
     text = execute([params["program"], setting.path, params["kind"], params["count"], params["processes"],
                     *([params["load"], params["seconds"]] if params["load"] else [])])
