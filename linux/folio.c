@@ -558,6 +558,10 @@ static bool find_run_listed(struct tux3_node *node, u64 from, struct dirty_run *
  * Only while a delta with data of this file is committed that is not enough: the back end has taken the flag from some, and
  * what they have is not yet where else it is looked for.  Then we look at the lists of what is dirty; or, if they are long,
  * at all cached folios.  If a delta became the back one while we looked, it may have been the one of what we missed.
+ *
+ * Nor is the flag enough while somebody takes it from a folio that is dirty in no delta (folio_clean()): who makes it dirty at that
+ * moment may find the flag there still, and be done before it is set anew.  Either we see that somebody is about it, or he sees
+ * what was dirty before we came.
  */
 bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count)
 {
@@ -567,8 +571,8 @@ bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64
 
 	if (!folio_dirty_blocks(node))
 		return false;
-	smp_rmb();
-	tagged = !READ_ONCE(node->dirty_blocks[~front & 1]);
+	smp_mb();		/* pairs with folio_clean() */
+	tagged = !READ_ONCE(node->dirty_blocks[~front & 1]) && !atomic_read(&node->cleaning);
 	if (tagged || !find_run_listed(node, from, &run))
 		run = find_run(node, from, end, tagged);
 	smp_rmb();

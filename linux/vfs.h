@@ -118,6 +118,7 @@ struct tux3_node {
 	u64 dirty_blocks[2];
 	bool sorted;			/* the list of the back delta is in order, and the back end's alone */
 	bool sorting;			/* it is just being put in order: nobody may look at it */
+	atomic_t cleaning;		/* so many take PG_dirty from folios that are dirty in no delta */
 	struct folio_state *cursor;	/* back end: where data_next() or data_write() was */
 	struct folio_state *unsettled;	/* back end: from here to the cursor the last data_write() has sent blocks */
 

@@ -649,11 +649,17 @@ static void folio_clean(struct tux3_node *node, struct folio *folio)
 	if (folio->mapping != mapping || !folio_test_dirty(folio) || folio_test_writeback(folio) ||
 	    folio_stays_dirty(node, folio))
 		return;
-	folio_clear_dirty_for_io(folio);
-	folio_start_writeback(folio);
-	folio_end_writeback(folio);
-	if (folio_stays_dirty(node, folio))	/* since we looked */
-		filemap_dirty_folio(mapping, folio);
+	atomic_inc(&node->cleaning);
+	smp_mb__after_atomic();		/* pairs with folio_find_dirty() */
+	if (!folio_stays_dirty(node, folio)) {
+		folio_clear_dirty_for_io(folio);
+		folio_start_writeback(folio);
+		folio_end_writeback(folio);
+		if (folio_stays_dirty(node, folio))	/* since we looked */
+			filemap_dirty_folio(mapping, folio);
+	}
+	smp_mb__before_atomic();
+	atomic_dec(&node->cleaning);
 }
 
 /* The last bit of a folio is gone, and it is still PG_dirty. */

@@ -5,10 +5,12 @@
  *
  *	ahead run DIR SECONDS NOTES	work, then stop the volume in the middle of it; what must be there is noted
  *	ahead check DIR NOTES		mounted again: it is there, and nothing is in a file that was not written to it
+ *	ahead again DIR SECONDS		one block is written and fsynced, again and again, beside commits one after the other: each
+ *					fsync has to write it, so an intent has two blocks
  *
  * Who is at work
- *	owners		each has some files of its own: makes them, overwrites them as a whole (also through a mapping), appends,
- *			renames, unlinks; then fsync, and notes what it may rely on
+ *	owners		each has some files of its own: makes them, overwrites them as a whole or in part (also through a mapping,
+ *			which goes on after an fsync), appends, renames, unlinks; then fsync, and notes what it may rely on
  *	neighbours	write to, cut, punch, preallocate, map and fsync a few files that all of them have open
  *	a maker		makes small files and unlinks them, and syncs nothing: commits have much to do
  *	an evictor	drops the owners' files from the page cache, and reads them
@@ -57,14 +59,18 @@ struct sector {
 	uint8_t rest[SECTOR - 24];	/* all the same byte, from file and change */
 };
 
+#define SECTORS_MAX	(BYTES_MAX / SECTOR)
+
 /* An owner's file. */
 struct file {
 	uint64_t id;			/* another for each that is made anew; 0: there is none */
 	uint64_t change;		/* the newest */
 	uint64_t size;			/* in sectors */
-	uint64_t synced, synced_size;	/* so old is none of these sectors after an fsync; 0: no fsync yet */
+	uint64_t synced_size;		/* 0: no fsync yet */
 	uint32_t name;			/* it has had so many */
 	uint32_t synced_name;
+	uint64_t changes[SECTORS_MAX];	/* the newest one of each sector */
+	uint64_t synced[SECTORS_MAX];	/* that of the last fsync: none is older */
 };
 
 static const char *dir;
@@ -171,47 +177,55 @@ static uint64_t some_size(unsigned int *seed)
 	return sizes[rand_r(seed) % (sizeof(sizes) / sizeof(sizes[0]))];
 }
 
-/* All of it, or what is appended. */
-static bool owner_write(int fd, struct file *file, uint64_t from, uint64_t count)
+/* It may be there from now on. */
+static uint64_t owner_begin(struct file *file, uint64_t from, uint64_t count)
 {
-	static _Thread_local struct sector buffer[BYTES_MAX / SECTOR];
-	uint64_t change = file->change + 1;
-
-	fill(buffer, file->id, from, count, change);
-	file->change = change;		/* it may be there from now on */
+	file->change++;
 	if (from + count > file->size)
 		file->size = from + count;
+	for (uint64_t i = from; i < from + count; i++)
+		file->changes[i] = file->change;
+	return file->change;
+}
+
+static bool owner_write(int fd, struct file *file, uint64_t from, uint64_t count)
+{
+	static _Thread_local struct sector buffer[SECTORS_MAX];
+
+	fill(buffer, file->id, from, count, owner_begin(file, from, count));
 	return pwrite(fd, buffer, count * SECTOR, from * SECTOR) == (ssize_t)(count * SECTOR);
 }
 
-static bool owner_store(int fd, struct file *file)
-{
-	struct sector *memory = mmap(NULL, file->size * SECTOR, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	struct store store = { memory, file->id, 0, file->size, file->change + 1 };
-	bool ok;
-
-	if (memory == MAP_FAILED)
-		return false;
-	file->change++;
-	ok = try_store(&store);
-	munmap(memory, file->size * SECTOR);
-	if (!ok)
-		errno = EIO;
-	return ok;
-}
-
-static bool owner_sync(int fd, struct file *file, uint64_t whole)
+static bool owner_sync(int fd, struct file *file)
 {
 	if (fsync(fd))
 		return false;
-	if (whole)
-		file->synced = whole;
-	else if (!file->synced)
-		file->synced = 1;
+	memcpy(file->synced, file->changes, file->size * sizeof(*file->synced));
 	file->synced_size = file->size;
 	file->synced_name = file->name;
 	syncs++;
 	return true;
+}
+
+/* Several times, each synced but for the last one: the second store to a page may come without a fault. */
+static bool owner_store(int fd, struct file *file, uint64_t from, uint64_t count, unsigned int times)
+{
+	struct sector *memory = mmap(NULL, file->size * SECTOR, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	bool ok = memory != MAP_FAILED;
+
+	for (unsigned int i = 0; ok && i < times; i++) {
+		struct store store = { memory + from, file->id, from, count, 0 };
+
+		ok = !i || owner_sync(fd, file);
+		if (!ok)
+			break;
+		store.change = owner_begin(file, from, count);
+		ok = try_store(&store);
+		errno = EIO;
+	}
+	if (memory != MAP_FAILED)
+		munmap(memory, file->size * SECTOR);
+	return ok;
 }
 
 static bool owner_make(unsigned int owner, struct file *file, unsigned int *seed)
@@ -225,7 +239,7 @@ static bool owner_make(unsigned int owner, struct file *file, unsigned int *seed
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
 		return false;
-	ok = owner_write(fd, file, 0, some_size(seed)) && owner_sync(fd, file, file->change);
+	ok = owner_write(fd, file, 0, some_size(seed)) && owner_sync(fd, file);
 	close(fd);
 	return ok;
 }
@@ -234,7 +248,7 @@ static bool owner_change(unsigned int owner, struct file *file, unsigned int *se
 {
 	unsigned int what = rand_r(seed) % 8;
 	char path[4096], other[4096];
-	uint64_t whole = 0;
+	uint64_t from, count;
 	bool ok = true;
 	int fd;
 
@@ -255,14 +269,12 @@ static bool owner_change(unsigned int owner, struct file *file, unsigned int *se
 		file->name += ok;
 	} else if (what <= 3 && file->size + 20 <= BYTES_MAX / SECTOR) {
 		ok = owner_write(fd, file, file->size, 1 + rand_r(seed) % 20);
-	} else if (what == 4) {
-		ok = owner_store(fd, file);
-		whole = file->change;
 	} else {
-		ok = owner_write(fd, file, 0, file->size);
-		whole = file->change;
+		from = rand_r(seed) % 3 ? rand_r(seed) % file->size : 0;
+		count = rand_r(seed) % 3 ? 1 + rand_r(seed) % (file->size - from) % 12 : file->size - from;
+		ok = what == 4 ? owner_store(fd, file, from, count, 1 + rand_r(seed) % 3) : owner_write(fd, file, from, count);
 	}
-	ok = ok && owner_sync(fd, file, whole);
+	ok = ok && owner_sync(fd, file);
 	close(fd);
 	return ok;
 }
@@ -510,13 +522,13 @@ static void run(double seconds, const char *notes)
 
 static void check_owner(unsigned int owner, const struct file *file)
 {
-	static struct sector buffer[BYTES_MAX / SECTOR + 1];
+	static struct sector buffer[SECTORS_MAX + 1];
 	char path[4096];
 	uint32_t name = file->synced_name;
 	ssize_t got;
 	int fd;
 
-	if (!file->id || !file->synced)
+	if (!file->id || !file->synced_size)
 		return;
 	for (;; name++) {		/* what was renamed and not synced may be there in time */
 		path_of(path, owner, file, name);
@@ -532,7 +544,7 @@ static void check_owner(unsigned int owner, const struct file *file)
 		errx(1, "%s has %zd sectors, not %ju to %ju", path, got, (uintmax_t)file->synced_size, (uintmax_t)file->size);
 	for (ssize_t i = 0; i < got; i++)
 		if (!is_whole(&buffer[i], file->id, i) || buffer[i].change > file->change ||
-		    buffer[i].change < (i < (ssize_t)file->synced_size ? file->synced : 1))
+		    buffer[i].change < (i < (ssize_t)file->synced_size ? file->synced[i] : 1))
 			tell(path, &buffer[i], file->id, i);
 }
 
@@ -561,7 +573,7 @@ static void check(const char *notes)
 	for (i = 0; i < OWNERS; i++)
 		for (j = 0; j < FILES; j++) {
 			check_owner(i, &files[i][j]);
-			synced += files[i][j].id && files[i][j].synced;
+			synced += files[i][j].id && files[i][j].synced_size;
 		}
 	for (i = 0; i < SHARED; i++) {
 		sprintf(path, "%s/shared-%u", dir, i);
@@ -574,6 +586,46 @@ static void check(const char *notes)
 	printf("%u files are what was synced\n", synced);
 }
 
+/* ---- again ---- */
+
+static void *commit_thread(void *unused)
+{
+	char path[4096];
+	unsigned int i;
+	int fd;
+
+	for (i = 0; !over; i++) {
+		sprintf(path, "%s/other-%u", dir, i % 4);
+		fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+		if (fd < 0 || write(fd, path, sizeof(path)) < 0 || syncfs(fd))
+			err(1, "%s", path);
+		close(fd);
+	}
+	return NULL;
+}
+
+static void again(double seconds)
+{
+	static char block[4096];
+	pthread_t commits;
+	char path[4096];
+	double end;
+	int fd;
+
+	sprintf(path, "%s/again", dir);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0)
+		err(1, "%s", path);
+	start(&commits, commit_thread, 0);
+	for (end = now() + seconds; now() < end; block[0]++, syncs++)
+		if (pwrite(fd, block, sizeof(block), 0) != sizeof(block) || fsync(fd))
+			err(1, "%s", path);
+	over = true;
+	pthread_join(commits, NULL);
+	close(fd);
+	printf("%lu fsyncs\n", syncs);
+}
+
 int main(int argc, char **argv)
 {
 	dir = argc > 2 ? argv[2] : "";
@@ -581,7 +633,9 @@ int main(int argc, char **argv)
 		run(atof(argv[3]), argv[4]);
 	else if (argc == 4 && !strcmp(argv[1], "check"))
 		check(argv[3]);
+	else if (argc == 4 && !strcmp(argv[1], "again"))
+		again(atof(argv[3]));
 	else
-		errx(2, "usage: ahead run DIR SECONDS NOTES | ahead check DIR NOTES");
+		errx(2, "usage: ahead run DIR SECONDS NOTES | ahead check DIR NOTES | ahead again DIR SECONDS");
 	return 0;
 }

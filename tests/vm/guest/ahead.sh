@@ -46,6 +46,16 @@ round() {	# $1: which; the rest: options of mkfs
 	checked_umount "round $number: clean"
 }
 
+# A block is written and fsynced, just when the commit of the delta before lets go of it: an intent has it, and a header.
+again() {
+	fresh && "$PROGRAM" again "$MNT" "$1" || return 1
+	local ahead blocks
+	ahead=$(cat /sys/fs/tux3/*/fsyncs_ahead)
+	blocks=$(cat /sys/fs/tux3/*/intent_blocks)
+	echo "$ahead fsyncs went ahead, with $blocks blocks"
+	[ "$ahead" -gt 100 ] && [ "$blocks" = $((2 * ahead)) ]
+}
+
 dmesg --clear
 for ((i = 1; i <= ROUNDS; i++)); do
 	case $((i % 3)) in
@@ -54,5 +64,8 @@ for ((i = 1; i <= ROUNDS; i++)); do
 	2) MOUNT_OPTIONS=fsync=ahead,age=0.3,snapshot=4k round $i ;;
 	esac
 done
+MOUNT_OPTIONS=fsync=ahead,age=0.01
+check "each fsync has what was written before it" again "$SECONDS_EACH"
+checked_umount "again: clean"
 check "the kernel has nothing to say" no_complaint
 summary
