@@ -73,13 +73,15 @@ struct tux3_host_ops {
 	bool (*data_dirty)(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count);
 
 	/*
-	 * For intents, all three or none.  Keep others from changing data and size, but for stores into mappings: false if
+	 * For intents, the first three or none.  Keep others from changing data and size, but for stores into mappings: false if
 	 * that would take waiting.  Let them again.  In between: copy a whole block as it is now, zeros beyond the end of the
 	 * file; false: it is not in memory.
 	 */
 	bool (*data_hold)(struct tux3_inode *inode);
 	void (*data_let)(struct tux3_inode *inode);
 	bool (*data_peek)(struct tux3_inode *inode, u64 block, void *data);
+	/* In between, too: may blocks be changing through a mapping, as nobody is told by data_change_enter()?  NULL: never. */
+	bool (*data_mapped)(struct tux3_inode *inode);
 
 	/*
 	 * Outside a delta: what is out of use already, but was left to somebody else to let go of, is let go of (data_forget())

@@ -664,6 +664,7 @@ static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 	unsigned int front;
 	u64 told;
 
+	inode_note_all(&node->core);
 	if (folio_test_dirty(folio) && !READ_ONCE(node->sorted) && !untold)
 		return false;
 	spin_lock(&node->data_lock);

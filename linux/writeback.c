@@ -854,6 +854,15 @@ static void host_data_let(struct tux3_inode *inode)
 	inode_unlock_shared(&core_node(inode)->vfs);
 }
 
+/* By a program, which stores without a fault where it has stored before; or by a device. */
+static bool host_data_mapped(struct tux3_inode *inode)
+{
+	struct tux3_node *node = core_node(inode);
+
+	return mapping_writably_mapped(node->vfs.i_mapping) || test_bit(NODE_STRAYS, &node->flags) ||
+	       test_bit(NODE_UNTOLD, &node->flags);
+}
+
 /*
  * Stores into mappings go on meanwhile: as with any copy, those that come now may be in it or not.  The block may have become
  * durable since it was found dirty: then its folio may be another by now, not read yet.
@@ -897,6 +906,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_hold = host_data_hold,
 	.data_let = host_data_let,
 	.data_peek = host_data_peek,
+	.data_mapped = host_data_mapped,
 	.now = COMPAT_NOW,
 };
 

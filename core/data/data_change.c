@@ -238,6 +238,20 @@ static int enter_tight(struct data_change *change, struct delta_op *op)
 	return err;
 }
 
+/* For intents.  A store is the first of many. */
+static void note_change(const struct data_change *change)
+{
+	u32 i;
+
+	if (!change->write) {
+		inode_note_all(change->inode);
+		return;
+	}
+	inode_note_change(change->inode, change->first, change->count);
+	for (i = 0; i < change->edges; i++)
+		inode_note_change(change->inode, change->edge[i].block, 1);
+}
+
 int data_change_enter(struct data_change *change, struct delta_op *op)
 {
 	struct volume *vol = change->inode->vol;
@@ -253,9 +267,12 @@ int data_change_enter(struct data_change *change, struct delta_op *op)
 	/* Who has limits may be refused: then he enters again, and pays all before. */
 	if (unlikely(READ_ONCE(change->inode->owner)) && !err)
 		err = data_change_charge(change, op);
-	if (!err)
-		look_at_paid(change, op->delta);
-	return err;
+	if (err)
+		return err;
+	if (unlikely(READ_ONCE(change->inode->told)))
+		note_change(change);
+	look_at_paid(change, op->delta);
+	return 0;
 }
 
 void data_change_undone(struct data_change *change, struct delta_op *op)

@@ -367,6 +367,14 @@ void inode_mark_dirty(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
 	spin_unlock(&inode->lock);
 }
 
+void inode_note_change(struct tux3_inode *inode, u64 block, u64 count)
+{
+	spin_lock(&inode->lock);
+	inode->fresh = min(inode->fresh, block);
+	inode->fresh_end = max(inode->fresh_end, block + count);
+	spin_unlock(&inode->lock);
+}
+
 void inode_mark_stored(struct delta_op *op, struct tux3_inode *inode)
 {
 	spin_lock(&inode->lock);

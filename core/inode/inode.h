@@ -91,6 +91,12 @@ struct tux3_inode {
 	/* Its first name, until born_delta is released.  NULL: none, or a crash could bring back somebody else by it. */
 	struct tux3_inode *born_dir;
 	struct name_entry *born_entry;
+	/*
+	 * An intent, this one, and those before it have all of its data but for blocks [fresh, fresh_end), which have changed
+	 * since; told 0: none has.  It is durable, or not known to be.  told also becomes 0 without the lock.
+	 */
+	u64 told, fresh, fresh_end;
+	bool told_durable;
 	bool in_tree;			/* has an ATTR item in the tree; back end */
 	bool orphan_in_tree;		/* has an ORPHAN item; back end */
 	bool given_back;		/* data_give_back() was called, and no commit since */
@@ -139,6 +145,18 @@ void inode_verify_done(struct tux3_inode *inode, u64 delta);
 int inode_read(struct tux3_inode *inode);
 /* Outside tree edits: if the volume became writable with this object in memory, blocks becomes what the tree says. */
 int inode_refresh_blocks(struct tux3_inode *inode);
+
+/*
+ * For intents: inside a delta, with the lock of the file, these blocks are about to be changed, but not removed.  The next intent
+ * need not have the others, if the last one had them.
+ */
+void inode_note_change(struct tux3_inode *inode, u64 block, u64 count);
+/* Any lock will do: whatever may be changed, now or later.  The next intent has to have all that is dirty. */
+static inline void inode_note_all(struct tux3_inode *inode)
+{
+	if (unlikely(READ_ONCE(inode->told)))
+		WRITE_ONCE(inode->told, 0);
+}
 
 /* Was it made in this delta, with a name?  Then the tree has nothing of it yet, and its place there is paid. */
 static inline bool inode_is_new(const struct tux3_inode *inode, u64 delta)

@@ -10,7 +10,9 @@
  *
  *	state after a crash = the newest durable delta + the intents of later deltas, in the order they were written
  *
- * An intent is absolute: the newest state of one inode.  So it may be written while an older delta is being committed, and holds
+ * An intent is absolute: the newest state of one inode, with those before it.  (What the last one has said of a file's blocks
+ * is left out if it still is so, and that one is durable: programs that sync often would have all of a file written each
+ * time.)  So it may be written while an older delta is being committed, and holds
  * on top of that delta or the one before.  An inode for which that would not do goes the long way, by a commit: one that
  * is new in a directory that is new itself; whose names have changed otherwise; with ranges preallocated, a long end cut off, or
  * xattrs with blocks of their own (intent_fsync.c).
@@ -60,6 +62,7 @@ struct intent {
 	/* One at a time: the intents of an inode are queued in the order in which its states were. */
 	struct mutex capture;
 	u64 retired;			/* capture: the newest delta whose inodes are being let go, or were */
+	atomic64_t captures;		/* their numbers: inode->told */
 	u64 ahead_delta, ahead_blocks;	/* what intents of the front delta, this one, have written: a hint, set with capture */
 	struct mutex write;		/* whoever has it writes what is queued, for all */
 	spinlock_t lock;		/* what follows */

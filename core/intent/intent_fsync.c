@@ -43,6 +43,7 @@ struct intent_request {
 	u32 len;			/* bytes of the intent, a multiple of 8 */
 	u32 blocks;			/* of data */
 	void *data;
+	u64 told;			/* its number, if the next one need not have what this one has; or 0 */
 	bool first;			/* block 0 is among them */
 	bool named;			/* it has the inode's name */
 	bool done;			/* intent.write: err is what came of it */
@@ -147,19 +148,64 @@ out:
 
 /* ---- its data ---- */
 
-static u64 intent_file_end(const struct volume *vol)
+/* Blocks that an intent is about, if they are dirty. */
+struct span {
+	u64 from, end;
+	u64 told;			/* of the new intent */
+};
+
+/*
+ * Is what intents have said of it all there is to say but for what is fresh?  Each intent on whose base the last one does not count
+ * has it in that base.  But what was removed is said again, before the blocks; and where a base may have the file inline, block 0
+ * must be in the intent.
+ */
+static bool told_holds(struct tux3_inode *inode, u64 durable)
 {
-	return (TUX3_SIZE_MAX >> vol->block_shift) + 1;
+	lockdep_assert_held(&inode->lock);
+	return inode->told && inode->told_durable && RB_EMPTY_ROOT(&inode->slot[0].removed) &&
+	       RB_EMPTY_ROOT(&inode->slot[1].removed) && !(inode->attr.flags & TUX3_ATTR_INLINE) && inode->stored_delta <= durable;
+}
+
+/* With the lock of the file: a new intent of it.  What comes through a mapping from here on says so, but for what is mapped now. */
+static void span_begin(struct tux3_inode *inode, struct span *span)
+{
+	struct volume *vol = inode->vol;
+	bool mapped = vol->host->data_mapped && vol->host->data_mapped(inode);
+	u64 durable = READ_ONCE(vol->delta.committed);
+
+	*span = (struct span){ .end = (TUX3_SIZE_MAX >> vol->block_shift) + 1, .told = atomic64_inc_return(&vol->intent.captures) };
+	spin_lock(&inode->lock);
+	if (!mapped && told_holds(inode, durable)) {
+		span->from = inode->fresh;
+		span->end = inode->fresh_end;
+	}
+	/* A file that is small enough may become inline. */
+	if (mapped || inode->attr.size <= data_inline_max(vol->block_size))
+		span->told = 0;
+	WRITE_ONCE(inode->told, span->told);
+	inode->told_durable = false;
+	inode->fresh = DATA_END;
+	inode->fresh_end = 0;
+	spin_unlock(&inode->lock);
+}
+
+/* The intent is durable.  If another one was begun since, that one counted on nothing. */
+static void span_is_durable(struct tux3_inode *inode, u64 told)
+{
+	spin_lock(&inode->lock);
+	if (inode->told == told)
+		inode->told_durable = true;
+	spin_unlock(&inode->lock);
 }
 
 /* How many blocks are dirty, if they are no more than an intent has room for. */
-static int count_dirty(struct tux3_inode *inode, u32 *blocks)
+static int count_dirty(struct tux3_inode *inode, const struct span *span, u32 *blocks)
 {
 	u32 max = INTENT_DATA_BYTES >> inode->vol->block_shift, runs = 0;
-	u64 end = intent_file_end(inode->vol), block = 0, count;
+	u64 block = span->from, count;
 
 	*blocks = 0;
-	while (inode->vol->host->data_dirty(inode, block, end, &block, &count)) {
+	while (block < span->end && inode->vol->host->data_dirty(inode, block, span->end, &block, &count)) {
 		if (++runs > INTENT_RUNS_MAX || count > max - *blocks)
 			return -EAGAIN;
 		*blocks += count;
@@ -190,14 +236,14 @@ static int capture_run(struct tux3_inode *inode, struct intent_request *request,
 }
 
 /* No more than the blocks that were counted: a store into a mapping may have made another one dirty. */
-static int capture_data(struct tux3_inode *inode, struct intent_request *request, u32 blocks, u8 **at)
+static int capture_data(struct tux3_inode *inode, struct intent_request *request, const struct span *span, u32 blocks, u8 **at)
 {
 	struct disk_intent *intent = request_intent(request);
-	u64 end = intent_file_end(inode->vol), block = 0, count;
+	u64 block = span->from, count;
 	u32 runs = 0;
 	int err = 0;
 
-	while (!err && inode->vol->host->data_dirty(inode, block, end, &block, &count)) {
+	while (!err && block < span->end && inode->vol->host->data_dirty(inode, block, span->end, &block, &count)) {
 		if (runs == INTENT_RUNS_MAX || count > blocks - request->blocks)
 			return -EAGAIN;
 		err = capture_run(inode, request, block, count, at);
@@ -299,13 +345,13 @@ static int capture_records(struct tux3_inode *inode, u64 delta, struct intent_re
 }
 
 /* Inside the delta. */
-static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_request *request, u32 blocks)
+static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_request *request, const struct span *span, u32 blocks)
 {
 	struct disk_intent *intent = request_intent(request);
 	u8 *at = (u8 *)(intent + 1);
 	char name[TUX3_NAME_MAX];
 	unsigned int name_len;
-	int err = capture_data(inode, request, blocks, &at);
+	int err = capture_data(inode, request, span, blocks, &at);
 
 	if (!err)
 		err = capture_records(inode, delta, request, &at, name, &name_len);
@@ -314,6 +360,7 @@ static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_reques
 	memcpy(at, name, name_len);
 	at += name_len;
 	request->named = name_len;
+	request->told = span->told;
 	intent->len = cpu_to_le32(at - request->intent);
 	request->len = round_up(at - request->intent, 8);
 	request->delta = delta;
@@ -329,7 +376,7 @@ static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
 }
 
 /* In the order in which inodes are captured they are queued, and written. */
-static int capture_and_queue(struct tux3_inode *inode, struct intent_request *request, u32 blocks)
+static int capture_and_queue(struct tux3_inode *inode, struct intent_request *request, const struct span *span, u32 blocks)
 {
 	struct volume *vol = inode->vol;
 	struct intent *intent = &vol->intent;
@@ -342,7 +389,7 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 	if (!err)
 		err = delta_enter(vol, &op, cost, DELTA_NOWAIT | DELTA_ADDS_NOTHING);
 	if (!err) {
-		err = capture_all(inode, op.delta, request, blocks);
+		err = capture_all(inode, op.delta, request, span, blocks);
 		if (!err)
 			note_ahead(intent, op.delta, request->blocks + 1);
 		delta_leave(&op);
@@ -360,18 +407,20 @@ static struct intent_request *capture(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 	struct intent_request *request = NULL;
+	struct span span;
 	u32 blocks;
 	int err;
 
 	if (!vol->host->data_hold(inode))
 		return NULL;
-	err = count_dirty(inode, &blocks);
+	span_begin(inode, &span);
+	err = count_dirty(inode, &span, &blocks);
 	if (!err && fsync_goes_ahead(vol, blocks))
 		request = kvzalloc(sizeof(*request), GFP_NOFS | __GFP_NOWARN);
 	if (request && blocks)
 		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
 	if (request && (!blocks || request->data))
-		err = capture_and_queue(inode, request, blocks);
+		err = capture_and_queue(inode, request, &span, blocks);
 	else
 		err = -EAGAIN;
 	vol->host->data_let(inode);
@@ -645,6 +694,8 @@ static int fsync_ahead(struct tux3_inode *inode)
 	err = request->err;
 	if (!err && request->named)
 		name_is_durable(inode);
+	if (!err && request->told)
+		span_is_durable(inode, request->told);
 	request_free(request);
 	return err;
 }

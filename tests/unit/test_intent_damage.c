@@ -199,6 +199,51 @@ static void test_fsync_while_the_volume_becomes_read_only(void **state)
 	bed_free(&bed);
 }
 
+/*
+ * An intent that is not durable yet: the next one of the file has all that is dirty, for the first may come to nothing.  The
+ * header and the data of each are counted.
+ */
+static void test_an_intent_while_the_last_one_is_written(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed), *same = bed_find(&bed, "file");
+	u64 before = delta_counter(tux3_core(bed.volume), TUX3_COUNT_INTENT_BLOCKS);
+	pthread_t first, second;
+	void *durable;
+
+	write_at(node, 0, "one");
+	write_at(node, 2 * BLOCK, "two");
+	atomic_set(&held.waiting, 0);
+	atomic_set(&held.go, 0);
+	bad.ops = bed.dev->ops;
+	bad.failing = *bad.ops;
+	bad.failing.write = held_write;
+	bed.dev->ops = &bad.failing;
+	assert_ok(-pthread_create(&first, NULL, sync_file, &node));
+	while (!atomic_read(&held.waiting))
+		usleep(1000);
+	write_at(node, 4 * BLOCK, "three");
+	assert_ok(-pthread_create(&second, NULL, sync_file, &same));
+	usleep(50000);
+	atomic_set(&held.go, 1);
+	pthread_join(first, &durable);
+	pthread_join(second, &durable);
+	reads_work(&bed);
+	assert_int_equal(delta_counter(tux3_core(bed.volume), TUX3_COUNT_INTENT_BLOCKS) - before, 1 + 2 + 1 + 3);
+	write_at(node, 4 * BLOCK, "four ");
+	sync_ahead(&bed, node);
+	assert_int_equal(delta_counter(tux3_core(bed.volume), TUX3_COUNT_INTENT_BLOCKS) - before, 1 + 2 + 1 + 3 + 1 + 1);
+	tux3_node_put(node, 1);
+	tux3_node_put(same, 1);
+	bed_crash(&bed);
+	node = bed_find(&bed, "file");
+	assert_has(node, 0, "one");
+	assert_has(node, 2 * BLOCK, "two");
+	assert_has(node, 4 * BLOCK, "four ");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* A delta of which nothing is left has no commit: what goes ahead after it is on top of the commit before. */
 static void test_a_delta_without_a_commit_below(void **state)
 {
@@ -321,6 +366,7 @@ int main(void)
 		cmocka_unit_test(test_the_last_block_of_the_largest_file),
 		cmocka_unit_test(test_blocks_that_cannot_be_read),
 		cmocka_unit_test(test_fsync_while_the_volume_becomes_read_only),
+		cmocka_unit_test(test_an_intent_while_the_last_one_is_written),
 		cmocka_unit_test(test_a_delta_without_a_commit_below),
 		cmocka_unit_test(test_the_commit_below_is_damaged),
 		cmocka_unit_test(test_a_batch_in_the_middle_is_damaged),
