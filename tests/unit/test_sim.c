@@ -378,6 +378,19 @@ static void test_model_puts_an_inode_ahead(void **state)
 	assert_null(model_put_ahead(old, m, id_of(m, "A/new")));
 	assert_int_equal(at(old, "A/new")->size, 40);
 	assert_int_equal(at(old, "A")->entry_count, 1);
+	/* With its xattrs, and without what was cut off. */
+	apply(m, SIM_SETXATTR, "g", "user.x", 0, 10, 0);
+	assert_null(model_put_ahead(old, m, id_of(m, "g")));
+	assert_int_equal(at(old, "g")->xattr_count, 1);
+	apply(m, SIM_REMOVEXATTR, "g", "user.x", 0, 0, 0);
+	apply(m, SIM_TRUNCATE, "g", NULL, 0, 3, 0);
+	assert_null(model_put_ahead(old, m, id_of(m, "g")));
+	assert_int_equal(at(old, "g")->xattr_count, 0);
+	assert_int_equal(at(old, "g")->size, 3);
+	apply(m, SIM_CREATE, "labelled", NULL, 0, 0, 0);
+	apply(m, SIM_SETXATTR, "labelled", "user.x", 0, 10, 0);
+	assert_null(model_put_ahead(old, m, id_of(m, "labelled")));
+	assert_int_equal(at(old, "labelled")->xattr_count, 1);
 	model_put(old);
 	model_put(m);
 }
@@ -393,7 +406,7 @@ static void test_model_refuses_what_cannot_be_ahead(void **state)
 	old = model_snapshot(m);
 	apply(m, SIM_RENAME, "f", "f2", 0, 0, 0);
 	assert_non_null(model_put_ahead(old, m, id_of(m, "f2")));
-	apply(m, SIM_SETXATTR, "g", "user.x", 0, 10, 0);
+	apply(m, SIM_LINK, "g", "g2", 0, 0, 0);
 	assert_non_null(model_put_ahead(old, m, id_of(m, "g")));
 	apply(m, SIM_UNLINK, "h", NULL, 0, 0, 0);
 	apply(m, SIM_CREATE, "h", NULL, 0, 0, 0);
