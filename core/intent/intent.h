@@ -3,7 +3,7 @@
  * The intent log: how an fsync makes one file durable ahead of the delta that it belongs to.
  *
  * Beside a heavy load the front delta holds much that an fsync need not wait for.  So it writes what the file would
- * become: its attributes, its dirty blocks, what was cut off or punched, the extended attributes that were changed, and its
+ * become: its attributes, its dirty blocks, that it was emptied before, the extended attributes that were changed, and its
  * name if it is new, as one *intent*.  Nothing moves in memory: the file stays dirty, and its delta commits it as if nothing had
  * been; from then on the intent does not count.  If the power fails before, recovery carries the intent out on top of the last
  * delta, as a commit of its own.
@@ -14,7 +14,7 @@
  * is left out if it still is so, and that one is durable: programs that sync often would have all of a file written each
  * time.)  So it may be written while an older delta is being committed, and holds on top of that delta or the one before.  An
  * inode for which that would not do goes the long way, by a commit: one that is new in a directory that is new itself; whose
- * names have changed otherwise; with ranges preallocated, a long end cut off, or xattrs with blocks of their own
+ * names have changed otherwise; with ranges preallocated, a part removed, or xattrs with blocks of their own
  * (intent_fsync.c).
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of

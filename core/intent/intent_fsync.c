@@ -28,7 +28,7 @@
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
-#define PUNCHES_MAX	8u
+#define PUNCHES_MAX	2u		/* all of the file, in the front delta and in the back one */
 #define PUNCH_BYTES	(sizeof(struct disk_record) + sizeof(struct record_extent))
 #define XATTR_BYTES	2048u
 #define INTENT_BYTES	(sizeof(struct disk_intent) + INTENT_RUNS_MAX * (sizeof(struct disk_intent_run) + 4) + \
@@ -90,8 +90,11 @@ static void punch_record(struct tux3_inode *inode, const struct inode_range *ran
 	};
 }
 
-/* What has been removed, as far as it is in no commit yet.  Returns how many ranges; at: their records, or NULL. */
-static u32 capture_removed(struct tux3_inode *inode, u8 *at)
+/*
+ * What has been removed, as far as it is in no commit yet: how many ranges; at: their records, or NULL.  -EAGAIN: not all of the
+ * file.  How many blocks a part had only the commit finds out, and after an fsync stat(2) is to say what there is.
+ */
+static int capture_removed(struct tux3_inode *inode, u8 *at)
 {
 	struct inode_range *range;
 	u32 count = 0, i;
@@ -99,9 +102,13 @@ static u32 capture_removed(struct tux3_inode *inode, u8 *at)
 	lockdep_assert_held(&inode->lock);
 	for (i = 0; i < 2; i++) {
 		range = file_ranges_first(&inode->slot[i].removed);
-		for (; range && count <= PUNCHES_MAX; range = file_ranges_next(range), count++)
-			if (at && count < PUNCHES_MAX)
-				punch_record(inode, range, at + count * PUNCH_BYTES);
+		if (!range)
+			continue;
+		if (range->block || range->count != DATA_END)
+			return -EAGAIN;
+		if (at)
+			punch_record(inode, range, at + count * PUNCH_BYTES);
+		count++;
 	}
 	return count;
 }
@@ -113,8 +120,7 @@ static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_requ
 	u64 durable = READ_ONCE(inode->vol->delta.committed);
 	struct disk_intent *intent = request_intent(request);
 	struct tux3_attr *attr = &inode->attr;
-	int err = -EAGAIN;
-	u32 punches;
+	int err = -EAGAIN, punches;
 
 	*name_len = 0;
 	spin_lock(&inode->lock);
@@ -125,7 +131,7 @@ static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_requ
 	if (!request->first && (attr->flags & TUX3_ATTR_INLINE || inode->stored_delta > durable))
 		goto out;
 	punches = capture_removed(inode, *at);
-	if (punches > PUNCHES_MAX)
+	if (punches < 0)
 		goto out;
 	*at += punches * PUNCH_BYTES;
 	if (inode->names_delta > durable) {
@@ -313,8 +319,7 @@ static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
 static int capture_cost(struct tux3_inode *inode, u32 blocks, u64 *cost)
 {
 	struct volume *vol = inode->vol;
-	u32 punches;
-	int got;
+	int punches, got;
 
 	*cost = space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, blocks, 0);
 	got = xattr_pending(inode, NULL, XATTR_BYTES, cost);
@@ -323,9 +328,9 @@ static int capture_cost(struct tux3_inode *inode, u32 blocks, u64 *cost)
 	spin_lock(&inode->lock);
 	punches = capture_removed(inode, NULL);
 	spin_unlock(&inode->lock);
-	if (punches)
+	if (punches > 0)
 		*cost += space_cost_items(vol, punches * SPACE_ITEMS_REMOVE) + space_cost_records(punches * PUNCH_BYTES);
-	return punches > PUNCHES_MAX ? -EAGAIN : 0;
+	return min(punches, 0);
 }
 
 /* Records, in the order in which they count: they end at *at. */

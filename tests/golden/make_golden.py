@@ -240,12 +240,11 @@ def go_ahead(tree, block):
 
 
 def go_ahead_with_records(tree, block):
-    """What else intents say: ranges that were removed, and extended attributes."""
-    tree.truncate("/dir/blocks", block + 7)
-    tree.put("/dir/blocks", 100, 4 * block, "behind the end")
-    tree.fsync("/dir/blocks")
-    tree.allocate("/dir/many extents", FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, block, 6 * block)
-    tree.fsync("/dir/many extents")
+    """What else intents say: that all was removed, and extended attributes."""
+    for path in ("/later swap", "/dir/punched"):
+        tree.truncate(path, 0)
+        tree.put(path, 100, 4 * block, "where there was something")
+        tree.fsync(path)
     tree.put("/dir/new with xattrs", block)
     tree.xattr("/dir/new with xattrs", "user.a", b"")
     tree.xattr("/dir/new with xattrs", "security.label", text("label", 256))
