@@ -141,7 +141,7 @@ static int leave_log(struct image *image)
 	return err;
 }
 
-static int sync_file(struct tux3 *tux3, const char *name, u32 len, bool hole, const char *xattr)
+static int sync_file(struct tux3 *tux3, const char *name, u32 len, bool anew, const char *xattr)
 {
 	struct tux3_node *node;
 	u8 bytes[3 * BLOCK] = { len };
@@ -149,9 +149,9 @@ static int sync_file(struct tux3 *tux3, const char *name, u32 len, bool hole, co
 
 	if (err)
 		return err;
-	if (hole)
-		err = tux3_truncate(node, 100);
-	if (!err && tux3_write(node, bytes, len, hole ? 5 * BLOCK : 0) < 0)
+	if (anew)
+		err = tux3_truncate(node, 0);
+	if (!err && tux3_write(node, bytes, len, 0) < 0)
 		err = -EIO;
 	if (!err && xattr)
 		err = tux3_setxattr(node, NULL, xattr, bytes, 1 + len % 200, 0);
