@@ -69,7 +69,7 @@ def run(args):
     quiet = [group(kind, processes, count if processes < 16 else count // 4) for processes in ((1, 4) if args.quick else (1, 4, 16))
              for kind in ("new", "overwrite")]
     beside = [group_beside(load, count, seconds) for load in (["create"] if args.quick else LOADS)]
-    beside += [group_beside("create", count, seconds, kind) for kind in ("labelled", "rewritten")]
+    beside += [group_beside("create", count, seconds, kind) for kind in (["rewritten"] if args.quick else ["labelled", "rewritten"])]
     config = {"fsync": f"bench/fsync.c, {count} operations in each process ({count // 4} in each of 16); the mean; counts per "
                        "operation",
               "beside a load": f"as many, or what is done in {5 * seconds} s; the load works {2 * seconds} s before, half of it measured",

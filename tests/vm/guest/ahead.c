@@ -5,8 +5,9 @@
  *
  *	ahead run DIR SECONDS NOTES	work, then stop the volume in the middle of it; what must be there is noted
  *	ahead check DIR NOTES		mounted again: it is there, and nothing is in a file that was not written to it
- *	ahead again DIR SECONDS		one block is written and fsynced, again and again, beside commits one after the other: each
- *					fsync has to write it, so an intent has two blocks
+ *	ahead again DIR SECONDS COUNTERS one block is written and fsynced, again and again, beside commits one after the other: an
+ *					fsync that goes ahead has to write it, unless its delta is durable by then.  COUNTERS: the
+ *					volume's folder in /sys/fs/tux3
  *
  * Who is at work
  *	owners		each has some files of its own: makes them, overwrites them as a whole or in part (also through a mapping,
@@ -588,9 +589,23 @@ static void check(const char *notes)
 
 /* ---- again ---- */
 
-static void *commit_thread(void *unused)
+static unsigned long counter(const char *counters, const char *name)
 {
 	char path[4096];
+	unsigned long value;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", counters, name);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%lu", &value) != 1)
+		err(1, "%s", path);
+	fclose(file);
+	return value;
+}
+
+static void *commit_thread(void *unused)
+{
+	char path[4096] = "";
 	unsigned int i;
 	int fd;
 
@@ -604,9 +619,26 @@ static void *commit_thread(void *unused)
 	return NULL;
 }
 
-static void again(double seconds)
+/* Returns whether it went ahead. */
+static bool write_and_sync(int fd, const char *counters)
 {
+	unsigned long front = counter(counters, "front_delta"), ahead = counter(counters, "fsyncs_ahead");
+	unsigned long blocks = counter(counters, "intent_blocks");
 	static char block[4096];
+
+	block[0]++;
+	if (pwrite(fd, block, sizeof(block), 0) != sizeof(block) || fsync(fd))
+		err(1, "write and fsync");
+	if (counter(counters, "fsyncs_ahead") == ahead)
+		return false;
+	if (counter(counters, "intent_blocks") < blocks + 2 && counter(counters, "committed_delta") < front)
+		errx(1, "fsync %lu went ahead of delta %lu or a newer one without the block that was written", ahead + 1, front);
+	return true;
+}
+
+static void again(double seconds, const char *counters)
+{
+	unsigned long went = 0;
 	pthread_t commits;
 	char path[4096];
 	double end;
@@ -617,13 +649,14 @@ static void again(double seconds)
 	if (fd < 0)
 		err(1, "%s", path);
 	start(&commits, commit_thread, 0);
-	for (end = now() + seconds; now() < end; block[0]++, syncs++)
-		if (pwrite(fd, block, sizeof(block), 0) != sizeof(block) || fsync(fd))
-			err(1, "%s", path);
+	for (end = now() + seconds; now() < end; )
+		went += write_and_sync(fd, counters);
 	over = true;
 	pthread_join(commits, NULL);
 	close(fd);
-	printf("%lu fsyncs\n", syncs);
+	printf("%lu fsyncs went ahead\n", went);
+	if (went < 100)
+		errx(1, "that is too few");
 }
 
 int main(int argc, char **argv)
@@ -633,9 +666,9 @@ int main(int argc, char **argv)
 		run(atof(argv[3]), argv[4]);
 	else if (argc == 4 && !strcmp(argv[1], "check"))
 		check(argv[3]);
-	else if (argc == 4 && !strcmp(argv[1], "again"))
-		again(atof(argv[3]));
+	else if (argc == 5 && !strcmp(argv[1], "again"))
+		again(atof(argv[3]), argv[4]);
 	else
-		errx(2, "usage: ahead run DIR SECONDS NOTES | ahead check DIR NOTES | ahead again DIR SECONDS");
+		errx(2, "usage: ahead run DIR SECONDS NOTES | ahead check DIR NOTES | ahead again DIR SECONDS COUNTERS");
 	return 0;
 }
