@@ -62,8 +62,10 @@ static inline bool env_sem_is_held(const struct rw_semaphore *sem)
 }
 
 #define env_is_held(lock) _Generic((lock),						\
-	struct mutex *: env_mutex_is_held, spinlock_t *: env_spin_is_held,		\
-	struct rw_semaphore *: env_sem_is_held, default: env_map_is_held)(lock)
+	struct mutex *: env_mutex_is_held, const struct mutex *: env_mutex_is_held,	\
+	spinlock_t *: env_spin_is_held, const spinlock_t *: env_spin_is_held,		\
+	struct rw_semaphore *: env_sem_is_held, const struct rw_semaphore *: env_sem_is_held, \
+	default: env_map_is_held)(lock)
 
 #define lockdep_assert_held(lock)	((void)(env_is_held(lock) ? 0 :			\
 	(env_lockdep_failed(__FILE__, __LINE__, #lock, "is not held"), 0)))
