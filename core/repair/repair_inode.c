@@ -583,6 +583,15 @@ static void mend_times(struct disk_attr *attr)
 			*nsec[i] = 0;
 }
 
+/* From which file block on a truncate is taking away what the file has; U64_MAX: there is none. */
+static u64 truncated_from(struct survey *survey)
+{
+	const struct disk_orphan *orphan = (const void *)survey->repair->item;
+	int len = repair_get(survey->repair, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, survey->ino, survey->repair->item);
+
+	return len == sizeof(*orphan) && le32_to_cpu(orphan->kind) == TUX3_ORPHAN_TRUNCATE ? le64_to_cpu(orphan->block) : U64_MAX;
+}
+
 /* The end of a regular file: its inline data's; or not before what was written, unless that is about to be cut off. */
 static u64 choose_size(struct survey *survey, u32 *flags)
 {
@@ -599,10 +608,7 @@ static u64 choose_size(struct survey *survey, u32 *flags)
 	*flags &= ~TUX3_ATTR_INLINE;
 	if (size > TUX3_SIZE_MAX)
 		return written;
-	if (survey->written_end > blocks && repair_get(survey->repair, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, survey->ino,
-						       survey->repair->item) < 0)
-		return written;
-	return size;
+	return survey->written_end > blocks && truncated_from(survey) > blocks ? written : size;
 }
 
 /* ---- attributes ---- */

@@ -483,6 +483,67 @@ static void test_nothing_is_left(void **state)
 	free(copy);
 }
 
+/* ---- an end before what is there ---- */
+
+/* Its only one, in the root. */
+static void remove_name(struct volume *vol, u64 ino, const char *name)
+{
+	u64 dirent = name_hash(vol, TUX3_INO_ROOT, TUX3_ITEM_DIRENT, name, strlen(name));
+	u64 parent = name_hash(vol, TUX3_INO_ROOT, TUX3_ITEM_PARENT, name, strlen(name));
+	struct tree_key attr_key = tree_key(ino, TUX3_ITEM_ATTR, 0), key = tree_key(TUX3_INO_ROOT, TUX3_ITEM_DIRENT, dirent);
+	struct disk_attr attr;
+
+	assert_ok(tree_delete(vol, &key));
+	key = tree_key(ino, TUX3_ITEM_PARENT, parent);
+	assert_ok(tree_delete(vol, &key));
+	assert_int_equal(tree_edit_lookup(vol, &attr_key, &attr, sizeof(attr)), sizeof(attr));
+	attr.nlink = 0;
+	assert_ok(tree_set(vol, &attr_key, &attr, sizeof(attr)));
+}
+
+/* Only what a truncate is just taking away may be there beyond the end: from the block on that its item says. */
+static void test_blocks_beyond_the_end(void **state)
+{
+	static const struct { u32 kind, from; u64 size; } cases[] = {
+		{ TUX3_ORPHAN_DELETE, 0, 0 },			/* gone, when it is opened again */
+		{ TUX3_ORPHAN_TRUNCATE, 1, 60 },		/* as it should be */
+		{ TUX3_ORPHAN_TRUNCATE, 500, 20 * 4096 },
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct disk_orphan orphan = { .kind = cpu_to_le32(cases[i].kind), .block = cpu_to_le64(cases[i].from) };
+		struct repair_options none = {};
+		struct repair_result result;
+		struct tree_key attr_key, key;
+		struct disk_attr attr;
+		struct image image;
+		struct volume *vol;
+		char why[300];
+
+		assert_int_equal(image_build(&image, false), 0);
+		vol = image_edit_begin(&image);
+		assert_non_null(vol);
+		attr_key = tree_key(image.ino.big, TUX3_ITEM_ATTR, 0);
+		key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, image.ino.big);
+		assert_int_equal(tree_edit_lookup(vol, &attr_key, &attr, sizeof(attr)), sizeof(attr));
+		attr.size = cpu_to_le64(60);
+		assert_ok(tree_set(vol, &attr_key, &attr, sizeof(attr)));
+		assert_ok(tree_set(vol, &key, &orphan, sizeof(orphan)));
+		if (cases[i].kind == TUX3_ORPHAN_DELETE)
+			remove_name(vol, image.ino.big, "big");
+		assert_ok(image_edit_end(vol));
+		assert_int_equal(volume_repair(image.dev, &none, &result, why, sizeof(why)), 0);
+		assert_int_equal(result.check.problems, 0);
+		vol = image_edit_begin(&image);
+		if (tree_edit_lookup(vol, &attr_key, &attr, sizeof(attr)) < 0)
+			attr.size = 0;
+		assert_int_equal(le64_to_cpu(attr.size), cases[i].size);
+		assert_ok(image_edit_end(vol));
+		image_close(&image);
+	}
+}
+
 /* ---- a log that is said to go on where it does not ---- */
 
 /* Nothing keeps these blocks for it: nodes that repair writes may want them. */
@@ -536,6 +597,7 @@ int main(void)
 		cmocka_unit_test(test_many_parent_pointers),
 		cmocka_unit_test(test_nothing_is_left),
 		cmocka_unit_test(test_limits_that_are_lost),
+		cmocka_unit_test(test_blocks_beyond_the_end),
 		cmocka_unit_test(test_log_goes_on_anywhere),
 	};
 
