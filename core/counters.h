@@ -39,7 +39,8 @@
 	X(CSUM_ERRORS,	  "csum_errors",    "blocks",	    "data blocks read with a wrong checksum") \
 	X(SCRUBBED_BLOCKS, "scrubbed_blocks", "blocks",	    "read by scrubs and verified") \
 	X(SCRUB_PROBLEMS, "scrub_problems", "problems",	    "that scrubs found") \
-	X(FSYNCS_AHEAD,	  "fsyncs_ahead",   "fsyncs",	    "made one file durable ahead of its delta") \
+	X(FSYNCS_AHEAD,	  "fsyncs_ahead",   "fsyncs",	    "made one file durable ahead of its delta, or names in a directory") \
+	X(FSYNCS_NAMES,	  "fsyncs_names",   "fsyncs",	    "of these, with names that files lost, or got besides their first") \
 	X(INTENT_BLOCKS,  "intent_blocks",  "blocks",	    "written for them") \
 	X(INTENTS_RECOVERED, "intents_recovered", "inodes", "brought by them at mount to what no delta had yet") \
 	X(COMMIT_NS,	  "commit_ns",	    "ns",	    "time from transition to durable, summed") \

@@ -34,9 +34,9 @@ void run_note_ahead(struct sim_run *run, const struct sim_op *op, u64 delta, boo
 	int err;
 	u32 id = model_lookup(run->state, op->a, &err);
 
-	if (id == M_NONE || !S_ISREG(run->state->inodes[id]->mode)) {
+	if (id == M_NONE || (!S_ISREG(run->state->inodes[id]->mode) && !S_ISDIR(run->state->inodes[id]->mode))) {
 		if (sure)
-			sim_fail(run, "fsync of \"%s\", which is no regular file, went ahead of its delta", op->a);
+			sim_fail(run, "fsync of \"%s\", which is no regular file or directory, went ahead of its delta", op->a);
 		return;
 	}
 	run->totals->ahead += sure;

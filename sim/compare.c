@@ -164,8 +164,10 @@ static void compare_stat(struct tux3_node *node, const struct m_inode *inode, st
 		compare_number(diff, path, "size", stat.size, inode->size);
 	compare_number(diff, path, "rdev major", stat.rdev_major, inode->rdev_major);
 	compare_number(diff, path, "rdev minor", stat.rdev_minor, inode->rdev_minor);
-	compare_number(diff, path, "mtime", time_ns(&stat.mtime), inode->mtime);
-	compare_number(diff, path, "ctime", time_ns(&stat.ctime), inode->ctime);
+	if (model_mtime_differs(inode, time_ns(&stat.mtime)))
+		compare_number(diff, path, "mtime", time_ns(&stat.mtime), inode->mtime);
+	if (model_ctime_differs(inode, time_ns(&stat.ctime)))
+		compare_number(diff, path, "ctime", time_ns(&stat.ctime), inode->ctime);
 	compare_number(diff, path, "btime", time_ns(&stat.btime), inode->btime);
 }
 

@@ -804,6 +804,132 @@ static void dirs_live(struct life *life)
 	}
 }
 
+/* ---- saves: files that take each other's names, and fsyncs of them and of their directories ---- */
+
+#define SAVES_FILES 6u
+
+static void saves_file(struct life *life, char *path)
+{
+	snprintf(path, SIM_PATH_MAX, "d%u/s%u", (u32)rng_below(life->rng, 2), (u32)rng_below(life->rng, SAVES_FILES));
+}
+
+static void saves_two(struct life *life, enum sim_op_kind kind, const char *path, u32 flags)
+{
+	struct sim_op op = { .kind = kind, .flags = flags };
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	saves_file(life, op.b);
+	make_op(life, &op);
+}
+
+/* Written under another name, which it then loses. */
+static void saves_by_rename(struct life *life, u32 number)
+{
+	struct sim_op op = { .kind = SIM_RENAME };
+	u64 len = rng_log(life->rng, 14);
+
+	snprintf(op.a, sizeof(op.a), "d%u/l%u-t%u", (u32)rng_below(life->rng, 2), life->run->life, number);
+	saves_file(life, op.b);
+	op_on(life, SIM_CREATE, op.a, 0, 0);
+	op_on(life, SIM_WRITE, op.a, 0, len);
+	if (!rng_one_in(life->rng, 4))
+		fsync_file(life, op.a);
+	make_op(life, &op);
+	if (!rng_one_in(life->rng, 3))
+		fsync_file(life, rng_one_in(life->rng, 2) ? op.b : op.b[1] == '0' ? "d0" : "d1");
+}
+
+/* Moved away, and written anew. */
+static void saves_with_backup(struct life *life, const char *path)
+{
+	saves_two(life, SIM_RENAME, path, 0);
+	op_on(life, SIM_CREATE, path, 0, 0);
+	op_on(life, SIM_WRITE, path, 0, rng_log(life->rng, 14));
+	if (!rng_one_in(life->rng, 4))
+		fsync_file(life, path);
+}
+
+static void saves_nameless(struct life *life)
+{
+	struct sim_op op = { .kind = SIM_TMPFILE, .flags = rng_below(life->rng, SIM_SLOTS), .mode = 0600 };
+	char path[SIM_PATH_MAX];
+
+	snprintf(op.a, sizeof(op.a), "d%u", (u32)rng_below(life->rng, 2));
+	make_op(life, &op);
+	snprintf(path, sizeof(path), "@%u", op.flags);
+	op_on(life, SIM_WRITE, path, 0, rng_log(life->rng, 13));
+	if (rng_one_in(life->rng, 3))
+		sync_all(life);
+	saves_two(life, SIM_LINK, path, 0);
+	op_on(life, SIM_FSYNC, path, 0, 0);
+}
+
+static void saves_step(struct life *life, u32 number)
+{
+	char path[SIM_PATH_MAX];
+
+	saves_file(life, path);
+	switch (rng_below(life->rng, 14)) {
+	case 0:
+	case 1:
+	case 2:
+		saves_by_rename(life, number);
+		return;
+	case 3:
+	case 4:
+		saves_with_backup(life, path);
+		return;
+	case 5:
+		saves_two(life, SIM_LINK, path, 0);
+		break;
+	case 6:
+		saves_two(life, SIM_RENAME, path, rng_one_in(life->rng, 2) ? TUX3_RENAME_EXCHANGE : 0);
+		break;
+	case 7:
+		op_on(life, SIM_UNLINK, path, 0, 0);
+		op_on(life, SIM_CREATE, path, 0, 0);
+		break;
+	case 8:
+		op_on(life, SIM_UNLINK, path, 0, 0);
+		path[2] = '\0';
+		break;
+	case 9:
+		saves_nameless(life);
+		return;
+	case 10:
+		set_attr(life, path);
+		break;
+	case 11:
+		saves_two(life, SIM_RENAME, path, rng_one_in(life->rng, 3) ? TUX3_RENAME_WHITEOUT : 0);
+		path[2] = '\0';
+		break;
+	case 12:
+		op_on(life, SIM_CREATE, path, 0, 0);
+		op_on(life, SIM_APPEND, path, 0, rng_log(life->rng, 13));
+		break;
+	default:
+		ahead_change(life, path);
+	}
+	if (!rng_one_in(life->rng, 4))
+		fsync_file(life, path);
+}
+
+static void saves_live(struct life *life)
+{
+	u32 sync_every = rng_one_in(life->rng, 3) ? NEVER : 4 + rng_below(life->rng, 30), i;
+
+	if (!life->run->life) {
+		make_dirs(life, 4);
+		sync_all(life);
+	}
+	run_first_ahead(life->run);
+	for (i = 0; i < 200; i++) {
+		saves_step(life, i);
+		if (i % sync_every == sync_every - 1)
+			sync_all(life);
+	}
+}
+
 /* ---- pages: a database that writes no page twice to be safe ---- */
 
 #define PAGES_FILES	3u
@@ -984,6 +1110,8 @@ static const struct family families[] = {
 	  { .least.intents = 4, MOUNT_MS } },
 	{ "dirs", "new files that are synced, then their directories", dirs_params, dirs_live,
 	  { .least.intents = 1, MOUNT_MS } },
+	{ "saves", "files that take each other's names, synced, or their directories", dirs_params, saves_live,
+	  { .least.intents = 1, .least.names = 4, MOUNT_MS } },
 	{ "pages", "pages of databases, written whole or not at all, with fsyncs", pages_params, pages_live,
 	  { .least.intents = 2, MOUNT_MS } },
 	{ "quota", "users and groups at their limits, which change", quota_params, quota_live, { MOUNT_MS } },

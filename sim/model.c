@@ -387,40 +387,6 @@ bool model_ino_taken(const struct m_state *state, u64 ino, u32 but)
 
 /* ---- an inode ahead of the rest ---- */
 
-/* The nth name of an inode: its directory, or M_NONE if it has no more. */
-static u32 nth_name(const struct m_state *state, u32 id, u32 n, const char **name)
-{
-	u32 dir, i;
-
-	for (dir = 0; dir < state->count; dir++) {
-		const struct m_inode *inode = state->inodes[dir];
-
-		for (i = 0; inode && i < inode->entry_count; i++) {
-			if (inode->entries[i].id == id && !n--) {
-				*name = inode->entries[i].name;
-				return dir;
-			}
-		}
-	}
-	return M_NONE;
-}
-
-static bool same_names(const struct m_state *a, const struct m_state *b, u32 id)
-{
-	const char *name_a, *name_b;
-	u32 n, dir;
-
-	for (n = 0;; n++) {
-		dir = nth_name(a, id, n, &name_a);
-		if (dir != nth_name(b, id, n, &name_b))
-			return false;
-		if (dir == M_NONE)
-			return true;
-		if (strcmp(name_a, name_b))
-			return false;
-	}
-}
-
 static bool same_xattrs(const struct m_inode *a, const struct m_inode *b)
 {
 	u32 i;
@@ -434,14 +400,13 @@ static bool same_xattrs(const struct m_inode *a, const struct m_inode *b)
 	return a->xattr_count == b->xattr_count;
 }
 
-static const char *put_on_old(struct m_state *state, const struct m_state *then, u32 id)
+static void put_on_old(struct m_state *state, const struct m_state *then, u32 id)
 {
 	const struct m_inode *from = then->inodes[id];
 	struct m_inode *inode;
 
-	if (!same_names(state, then, id))
-		return "its names were changed";
 	inode = model_change(state, id);
+	inode->nlink = from->nlink;
 	inode->mode = from->mode;
 	inode->uid = from->uid;
 	inode->gid = from->gid;
@@ -457,36 +422,189 @@ static const char *put_on_old(struct m_state *state, const struct m_state *then,
 	inode->xattrs = model_copy(from->xattrs, from->xattr_count * sizeof(*from->xattrs),
 				   from->xattr_count * sizeof(*from->xattrs));
 	inode->xattr_count = from->xattr_count;
-	return NULL;
 }
 
-static const char *put_new(struct m_state *state, const struct m_state *then, u32 id)
+static void put_new(struct m_state *state, const struct m_state *then, u32 id)
 {
-	struct m_inode *inode = then->inodes[id], *dir;
-	const char *name, *other;
-	u32 at = nth_name(then, id, 0, &name);
-
-	if (nth_name(then, id, 1, &other) != M_NONE)
-		return "it is new and has several names";
-	if (at >= state->count || !state->inodes[at])
-		return "its directory is not there";
-	if (model_entry(state->inodes[at], name))
-		return "its name is in use";
 	if (id >= state->count) {
 		state->inodes = model_resize(state->inodes, (id + 1) * sizeof(*state->inodes));
 		memset(&state->inodes[state->count], 0, (id + 1 - state->count) * sizeof(*state->inodes));
 		state->count = id + 1;
 	}
-	inode->refs++;
-	state->inodes[id] = inode;
-	model_add_entry(state, at, name, id);
-	dir = model_change(state, at);
-	/* When it got there nobody noted; not before it was made. */
-	if (dir->mtime < inode->btime)
-		dir->mtime = inode->btime;
-	if (dir->ctime < inode->btime)
-		dir->ctime = inode->btime;
+	then->inodes[id]->refs++;
+	state->inodes[id] = then->inodes[id];
+}
+
+/*
+ * Names that an intent says, and the inodes that had them before and have them then: from one to the other, since no file may
+ * have more or fewer names than its link count says.
+ */
+#define PUT_MAX 64u
+
+struct put_names {
+	struct m_state *state;
+	const struct m_state *then;
+	u32 ids[PUT_MAX], id_count;
+	struct put_name {
+		u32 dir;
+		const char *name;
+		u32 was, is;
+	} names[PUT_MAX];
+	u32 name_count;
+};
+
+static u64 later(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+static const struct m_inode *inode_in(const struct m_state *state, u32 id)
+{
+	return id < state->count ? state->inodes[id] : NULL;
+}
+
+static u32 holder(const struct m_state *state, u32 dir, const char *name)
+{
+	const struct m_inode *inode = inode_in(state, dir);
+	const struct m_entry *entry = inode ? model_entry(inode, name) : NULL;
+
+	return entry ? entry->id : M_NONE;
+}
+
+static void put_id(struct put_names *put, u32 id)
+{
+	u32 i;
+
+	for (i = 0; i < put->id_count && put->ids[i] != id; i++)
+		;
+	if (id == M_NONE || i < put->id_count)
+		return;
+	if (put->id_count == PUT_MAX)
+		abort();
+	put->ids[put->id_count++] = id;
+}
+
+/* If it leads elsewhere then. */
+static void put_name(struct put_names *put, u32 dir, const char *name)
+{
+	u32 was = holder(put->state, dir, name), is = holder(put->then, dir, name), i;
+
+	for (i = 0; i < put->name_count; i++)
+		if (put->names[i].dir == dir && !strcmp(put->names[i].name, name))
+			return;
+	if (was == is)
+		return;
+	if (put->name_count == PUT_MAX)
+		abort();
+	put->names[put->name_count++] = (struct put_name){ dir, strdup(name), was, is };
+	put_id(put, was);
+	put_id(put, is);
+}
+
+/* id M_NONE: all names of the directory. */
+static void put_dir(struct put_names *put, u32 dir, u32 id)
+{
+	const struct m_inode *was = inode_in(put->state, dir), *is = inode_in(put->then, dir);
+	u32 i;
+
+	for (i = 0; was && i < was->entry_count; i++)
+		if (id == M_NONE || was->entries[i].id == id)
+			put_name(put, dir, was->entries[i].name);
+	for (i = 0; is && i < is->entry_count; i++)
+		if (id == M_NONE || is->entries[i].id == id)
+			put_name(put, dir, is->entries[i].name);
+}
+
+/* The directory has been changed by then; if that was not said of the name alone, which may have come there later, when. */
+static void put_times(struct put_names *put, u32 dir, u64 born)
+{
+	const struct m_inode *is = inode_in(put->then, dir);
+	struct m_inode *inode = model_change(put->state, dir);
+	u64 mtime = inode->mtime, ctime = inode->ctime;
+
+	if (!is)
+		return;
+	inode->mtime = later(mtime, is->mtime);
+	inode->ctime = later(ctime, is->ctime);
+	if (!born)
+		return;
+	inode->mtime_low = later(mtime, born);
+	inode->mtime_high = inode->mtime;
+	inode->ctime_low = later(ctime, born);
+	inode->ctime_high = inode->ctime;
+}
+
+static const char *put_inode(struct put_names *put, u32 id)
+{
+	const struct m_inode *is = inode_in(put->then, id);
+	struct m_inode *inode;
+
+	if (!inode_in(put->state, id))
+		return is && is->nlink ? "a file that is to have one of the names is not there" : NULL;
+	if (S_ISDIR(put->state->inodes[id]->mode))
+		return "a directory has got or lost one of the names";
+	inode = model_change(put->state, id);
+	inode->nlink = is ? is->nlink : 0;
+	inode->ctime = is ? is->ctime : inode->ctime;
+	model_drop_if_unused(put->state, id);
 	return NULL;
+}
+
+/* subject: the file that the intent is of.  born: when it was made, if it is new. */
+static const char *put_all(struct put_names *put, u32 subject, u64 born)
+{
+	const char *why = NULL;
+	u32 i;
+
+	for (i = 0; i < put->name_count; i++) {
+		const struct put_name *name = &put->names[i];
+
+		if (!inode_in(put->state, name->dir))
+			return "its directory is not there";
+		if (name->is == M_NONE)
+			model_remove_entry(put->state, name->dir, name->name);
+		else
+			model_add_entry(put->state, name->dir, name->name, name->is);
+		put_times(put, name->dir, put->name_count == 1 ? born : 0);
+	}
+	for (i = 0; i < put->id_count && !why; i++)
+		if (put->ids[i] != subject)
+			why = put_inode(put, put->ids[i]);
+	return why;
+}
+
+/* Of the file id; or dir: of all names of a directory. */
+static const char *put_names(struct m_state *state, const struct m_state *then, u32 id, u32 dir, u64 born)
+{
+	struct put_names put = { .state = state, .then = then };
+	const char *why;
+	u32 i, at;
+
+	if (dir != M_NONE)
+		put_dir(&put, dir, M_NONE);
+	put_id(&put, id);
+	for (i = 0; i < put.id_count; i++)
+		for (at = 0; at < state->count || at < then->count; at++)
+			put_dir(&put, at, put.ids[i]);
+	why = put_all(&put, id, born);
+	for (i = 0; i < put.name_count; i++)
+		free((char *)put.names[i].name);
+	return why;
+}
+
+static bool time_differs(u64 is, u64 low, u64 high, u64 other)
+{
+	return is == high && low ? other < low || other > high : other != is;
+}
+
+bool model_mtime_differs(const struct m_inode *inode, u64 mtime)
+{
+	return time_differs(inode->mtime, inode->mtime_low, inode->mtime_high, mtime);
+}
+
+bool model_ctime_differs(const struct m_inode *inode, u64 ctime)
+{
+	return time_differs(inode->ctime, inode->ctime_low, inode->ctime_high, ctime);
 }
 
 bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id)
@@ -494,8 +612,9 @@ bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id)
 	const struct m_inode *dir = id < a->count ? a->inodes[id] : NULL, *other = b->inodes[id];
 	u32 i;
 
-	if (!dir || dir->mode != other->mode || dir->uid != other->uid || dir->gid != other->gid || dir->mtime != other->mtime ||
-	    dir->ctime != other->ctime || dir->entry_count != other->entry_count || !same_xattrs(dir, other))
+	if (!dir || dir->mode != other->mode || dir->uid != other->uid || dir->gid != other->gid ||
+	    model_mtime_differs(dir, other->mtime) || model_ctime_differs(dir, other->ctime) ||
+	    dir->entry_count != other->entry_count || !same_xattrs(dir, other))
 		return false;
 	for (i = 0; i < other->entry_count; i++) {
 		const struct m_entry *entry = model_entry(dir, other->entries[i].name);
@@ -508,10 +627,20 @@ bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id)
 
 const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id)
 {
-	bool is_there = id < state->count && state->inodes[id];
+	bool is_there = inode_in(state, id);
+	const char *why;
 
-	if (is_there)
-		return put_on_old(state, then, id);
+	if (S_ISDIR(then->inodes[id]->mode))
+		return is_there ? put_names(state, then, M_NONE, id, 0) : "the directory is not there";
 	/* Without a name it is gone after a crash, and nothing of it can be seen. */
-	return then->inodes[id]->nlink ? put_new(state, then, id) : NULL;
+	if (!is_there && !then->inodes[id]->nlink)
+		return NULL;
+	why = put_names(state, then, id, M_NONE, is_there ? 0 : then->inodes[id]->btime);
+	if (why)
+		return why;
+	if (is_there)
+		put_on_old(state, then, id);
+	else
+		put_new(state, then, id);
+	return NULL;
 }

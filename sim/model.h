@@ -43,6 +43,8 @@ struct m_inode {
 	u32 mode, uid, gid, nlink, rdev_major, rdev_minor;
 	u64 size;		/* not of directories: those have entry_count */
 	u64 mtime, ctime, btime, atime;	/* ns */
+	/* If mtime is still mtime_high, the volume may have any from mtime_low on; 0: not.  So for ctime. */
+	u64 mtime_low, mtime_high, ctime_low, ctime_high;
 	u32 parent;		/* directories */
 	bool tmpfile;		/* may be linked though nlink is 0 */
 	char target[SIM_PATH_MAX];
@@ -127,13 +129,16 @@ void model_set_ino(struct m_state *state, u32 id, u64 ino);
 /* Is there another inode in use with this number? */
 bool model_ino_taken(const struct m_state *state, u64 ino, u32 but);
 /*
- * An fsync has put inode id, as it is in state then, on top of this older state: attributes and contents.  One that is not
- * there yet comes with its name.  What an fsync cannot put ahead must be the same in both: the other names, xattrs.
+ * An fsync has put inode id, as it is in state then, on top of this older state: attributes and contents, and its names, with
+ * what became of whom they led to, and where those are now; of a directory the names in it, and what follows from them.
  * NULL, or why that cannot be; what is left of the state then is of no use.
  */
 const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id);
 /* The same names, attributes and xattrs, but for the times of access and birth. */
 bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id);
+/* Is this not its time? */
+bool model_mtime_differs(const struct m_inode *inode, u64 mtime);
+bool model_ctime_differs(const struct m_inode *inode, u64 ctime);
 /* The volume was closed or crashed: nothing is open, what has no name is gone. */
 void model_forget_open(struct m_state *state);
 

@@ -74,6 +74,7 @@ struct sim_config {
 	X(replay_log,	"longest log replayed",		"blocks") \
 	X(replay_nodes,	"largest replay",		"dirty nodes") \
 	X(intents,	"most intents recovered",	"intents") \
+	X(names,	"fsyncs ahead with names",	"fsyncs in a mount") \
 	X(groups,	"groups in memory",		"groups") \
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \

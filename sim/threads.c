@@ -44,6 +44,7 @@ struct member {
 	struct sim_totals totals;
 	struct step *steps;	/* steps[n]: after n operations */
 	u32 low, high;		/* of the cut being looked at: it holds so many */
+	struct sim_op last;
 };
 
 struct crew {
@@ -64,10 +65,28 @@ static bool in_own_directory(const struct member *member, const char *path)
 	return *path == '@' || !strncmp(path, own, strlen(own));
 }
 
+/* What was given another name, or its directory, is often synced. */
+static bool sync_names(const struct member *member, struct rng *rng, struct sim_op *op)
+{
+	const struct sim_op *last = &member->last;
+
+	if ((last->kind != SIM_RENAME && last->kind != SIM_LINK && last->kind != SIM_UNLINK) || rng_one_in(rng, 3))
+		return false;
+	memset(op, 0, sizeof(*op));
+	op->kind = SIM_FSYNC;
+	if (last->kind == SIM_UNLINK || rng_one_in(rng, 2))
+		snprintf(op->a, sizeof(op->a), "t%u", member->number);
+	else
+		snprintf(op->a, sizeof(op->a), "%s", last->b);
+	return true;
+}
+
 static void member_op(struct member *member, struct rng *rng, struct sim_op *op)
 {
 	u32 tries;
 
+	if (sync_names(member, rng, op))
+		return;
 	for (tries = 0; tries < 500; tries++) {
 		generate_op(&member->crew->params, member->run.state, rng, op);
 		if (op->kind == SIM_SYNC || op->kind == SIM_CLOSE)
@@ -115,7 +134,8 @@ static void note_acknowledged(const struct member *member, u32 n, const struct s
 		return;
 	step->changed = last_change(member, n, op->a);
 	id = model_lookup(state, op->a, &err);
-	if (member->crew->params.options.fsync != TUX3_FSYNC_FULL && S_ISREG(state->inodes[id]->mode))
+	if (member->crew->params.options.fsync != TUX3_FSYNC_FULL &&
+	    (S_ISREG(state->inodes[id]->mode) || S_ISDIR(state->inodes[id]->mode)))
 		step->ahead = id;
 	else
 		step->acked = step->changed;
@@ -135,6 +155,7 @@ static void *member_main(void *arg)
 		for (i = 0; i < crew->count; i++)
 			step->seen[i] = __atomic_load_n(&crew->members[i].done, __ATOMIC_ACQUIRE);
 		member_op(member, &rng, &op);
+		member->last = op;
 		run_op(&member->run, &op);
 		step->state = model_snapshot(member->run.state);
 		note_acknowledged(member, n, &op);

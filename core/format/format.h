@@ -359,7 +359,7 @@ struct disk_intent {
 	__le64 ino;
 	__le32 len;		/* bytes of the intent, with all that follows it, without padding */
 	__le32 runs;
-	__le64 dir;		/* the inode is new, and its only name is in this directory; 0: it is in the tree */
+	__le64 dir;		/* the inode is new, and its only name is in this directory; 0: in the tree, or named by records */
 	__u8 name_len;
 	__u8 spare[3];
 	__le32 records;		/* bytes of records behind the runs: what else has changed, before the runs are mapped */
@@ -463,9 +463,23 @@ struct record_hashes {
 	__le64 first, last;	/* hashes, both included */
 };
 
+/* In intents only: what an inode is that has got or lost one of the names that the intent sets, or a directory of such a name. */
+#define TUX3_INTENT_NAMED 32u
+
+struct intent_named {
+	__le64 ino;
+	__le64 mtime_sec;	/* of a directory */
+	__le64 ctime_sec;
+	__le32 mtime_nsec;
+	__le32 ctime_nsec;
+	__le32 nlink;		/* not of a directory */
+	__le32 spare;
+};
+
 #define TUX3_ASSERT_SIZE(type, bytes) static_assert(sizeof(struct type) == (bytes))
 #define TUX3_ASSERT_AT(type, field, at) static_assert(offsetof(struct type, field) == (at))
 
+TUX3_ASSERT_SIZE(intent_named, 40);
 TUX3_ASSERT_SIZE(disk_anchor, 512);
 TUX3_ASSERT_AT(disk_anchor, crc, 8);
 TUX3_ASSERT_AT(disk_anchor, generation, 32);

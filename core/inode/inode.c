@@ -26,6 +26,9 @@ void inode_slot_reset(struct inode_slot *slot)
 	slot->unchecked = slot->unchecked_end = 0;
 	slot->extra = slot->charged = 0;
 	slot->paid = 0;
+	slot->tie = NULL;
+	slot->ties = NULL;
+	slot->untied = false;
 }
 
 /* Each field by its name: what inode_slot_reset() has forgotten is found. */
@@ -51,6 +54,8 @@ static const char *slot_left(const struct inode_slot *slot)
 		return "blocks that it takes besides its dirty ones, or that were paid before";
 	if (slot->charged)
 		return "blocks that were charged to quotas";
+	if (slot->tie || slot->ties || slot->untied)
+		return "names that it got or lost";
 	return NULL;
 }
 

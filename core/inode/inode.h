@@ -16,6 +16,7 @@
 
 struct volume;
 struct data_remap;
+struct name_change;
 struct name_dir;
 struct name_entry;
 struct quota_owner;
@@ -36,6 +37,12 @@ struct tux3_attr {
 	u64 change;		/* rises with each change of whatever, but for atime that was only read */
 };
 
+/* A change of a name by which an inode has lost or got it, in a list of them: a part of that change, and gone with it. */
+struct name_tie {
+	struct name_change *change;
+	struct name_tie *next;
+};
+
 struct inode_slot {
 	bool frozen;		/* inode->frozen holds the attributes at the end of the delta */
 	bool taken;		/* the back end has read the attributes of the delta */
@@ -46,8 +53,9 @@ struct inode_slot {
 	u64 cut;		/* DATA_END, or a long truncate from this block on: nothing at or after it is dirty */
 	struct rb_root prealloc;	/* file_range: holes in these become unwritten extents */
 	/*
-	 * The host's lock of the inode.  Before this block writes made some dirty: data_settle_write(); of a directory: of what was
-	 * made in it the newest has the number before this: create_due() in ops.c.  0: none.  Outside the delta it is a guess.
+	 * The host's lock of the inode.  Before this block writes made some dirty: data_settle_write(); of a
+	 * directory: of what was made in it the newest has the number before this: create_due() in ops.c.  0:
+	 * none.  Outside the delta it is a guess.
 	 */
 	u64 run_end;
 	u64 unchecked, unchecked_end;	/* extents in these blocks lose their checksums; end 0: none */
@@ -55,6 +63,10 @@ struct inode_slot {
 	s64 extra;		/* what the delta will take (or give back) besides its dirty blocks */
 	u64 paid;		/* dirty blocks that take nothing: they were preallocated */
 	s64 charged;		/* blocks, to quotas; see inode_quota.h */
+	/* Names that it got or lost in the delta, but for born_entry: one, others, are there more?  Until the delta is released. */
+	struct name_change *tie;
+	struct name_tie *ties;
+	bool untied;
 };
 
 #define INODE_DIRTY_ATTR	1u
@@ -91,6 +103,8 @@ struct tux3_inode {
 	/* Its first name, until born_delta is released.  NULL: none, or a crash could bring back somebody else by it. */
 	struct tux3_inode *born_dir;
 	struct name_entry *born_entry;
+	u32 names_seq;			/* moves when it gets or loses a name */
+	bool born_ahead;		/* an intent by which it is there, with a name, is durable */
 	/*
 	 * An intent, this one, and those before it have all of its data but for blocks [fresh, fresh_end), which have changed
 	 * since; told 0: none has.  It is durable, or not known to be.  told also becomes 0 without the lock.

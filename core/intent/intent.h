@@ -3,19 +3,19 @@
  * The intent log: how an fsync makes one file durable ahead of the delta that it belongs to.
  *
  * Beside a heavy load the front delta holds much that an fsync need not wait for.  So it writes what the file would
- * become: its attributes, its dirty blocks, that it was emptied before, the extended attributes that were changed, and its
- * name if it is new, as one *intent*.  Nothing moves in memory: the file stays dirty, and its delta commits it as if nothing had
- * been; from then on the intent does not count.  If the power fails before, recovery carries the intent out on top of the last
- * delta, as a commit of its own.
+ * become: its attributes, its dirty blocks, that it was emptied before, the extended attributes that were changed,
+ * and its names, as one *intent*; or of a directory, what names in it have changed.  Nothing moves in memory: the
+ * file stays dirty, and its delta commits it as if nothing had been; from then on the intent does not count.  If the
+ * power fails before, recovery carries the intent out on top of the last delta, as a commit of its own.
  *
  *	state after a crash = the newest durable delta + the intents of later deltas, in the order they were written
  *
  * An intent is absolute: the newest state of one inode, with those before it.  (What the last one has said of a file's blocks
  * is left out if it still is so, and that one is durable: programs that sync often would have all of a file written each
- * time.)  So it may be written while an older delta is being committed, and holds on top of that delta or the one before.  An
- * inode for which that would not do goes the long way, by a commit: one that is new in a directory that is new itself; whose
- * names have changed otherwise; with ranges preallocated, a part removed, or xattrs with blocks of their own
- * (intent_fsync.c).
+ * time.)  So it may be written while an older delta is being committed, and holds on top of that delta or the one before.  With
+ * a name that others had go those, with all names of theirs that have changed (core/names/name_closure.h).  An inode for which
+ * that would not do goes the long way, by a commit: one in a directory that is new itself; with ranges preallocated, a
+ * part removed, or xattrs with blocks of their own (intent_fsync.c).
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
  * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  The first commit of
@@ -25,7 +25,7 @@
  *
  *	intent.c		the area, as a ring; what commits have to do with it
  *	intent_fsync.c		from inode to batch: front end, no commit_mutex
- *	intent_recover.c	at open, after the log was replayed
+ *	intent_recover.c	at open, after the log was replayed; intent_recover_names.c: of names
  */
 #ifndef TUX3_INTENT_H
 #define TUX3_INTENT_H
@@ -63,6 +63,7 @@ struct intent {
 	struct mutex capture;
 	u64 retired;			/* capture: the newest delta whose inodes are being let go, or were */
 	atomic64_t captures;		/* their numbers: inode->told */
+	u32 said;			/* capture: likewise, for names */
 	u64 ahead_delta, ahead_blocks;	/* what intents of the front delta, this one, have written: a hint, set with capture */
 	struct mutex write;		/* whoever has it writes what is queued, for all */
 	spinlock_t lock;		/* what follows */
@@ -116,8 +117,8 @@ int intent_committed(struct volume *vol, bool written);
 /* For an anchor that stands for the newest durable delta: none if it is the last one. */
 void intent_get_named(struct volume *vol, struct disk_intent_place *place);
 /*
- * The volume is being closed, and nobody calls fsync any more.  The last anchor names no area, so the next mount has none to read;
- * and since the area is in no free map, that gives it back.
+ * The volume is being closed, and nobody calls fsync any more.  The last anchor names no area, so the next mount has
+ * none to read; and since the area is in no free map, that gives it back.
  */
 void intent_close(struct volume *vol);
 bool intent_anchor_stale(struct volume *vol);	/* that anchor is still to be written */

@@ -6,11 +6,12 @@
  *	queue		in the order of capture
  *	write		the first who gets at it writes all that is queued, as one batch, with one flush
  *
- * An inode fits if it can be said in an intent what it is, whether the newest durable delta is the one it is now or the one
- * under way: what was changed since must be attributes, data, ranges removed, xattrs, or that it was made.  All that is looked
- * at inside the delta, so the front delta stays the front delta.  The back end may finish a commit meanwhile, and takes away
- * first what that removed, then what it wrote.  So data is looked at first: who finds blocks clean that were written into a hole
- * does not find the hole, which would take them away.
+ * An inode fits if it can be said in an intent what it is, whether the newest durable delta is the one it is now or
+ * the one under way: what was changed since must be attributes, data, ranges removed, xattrs, that it was made, or
+ * names with few others that go with them (name_closure.h); of a directory, such names.  All that is looked at inside
+ * the delta, so the front delta stays the front delta.  The back end may finish a commit meanwhile, and takes away
+ * first what that removed, then what it wrote.  So data is looked at first: who finds blocks clean that were written
+ * into a hole does not find the hole, which would take them away.
  */
 #include "core/volume.h"
 #include "core/device/device.h"
@@ -22,6 +23,7 @@
 #include "core/inode/xattr.h"
 #include "core/log/apply.h"
 #include "core/names/name_change.h"
+#include "core/names/name_closure.h"
 #include "core/data/data.h"
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
@@ -33,7 +35,7 @@
 #define XATTR_BYTES	2048u
 #define INTENT_BYTES	(sizeof(struct disk_intent) + INTENT_RUNS_MAX * (sizeof(struct disk_intent_run) + 4) + \
 			 (INTENT_DATA_BYTES >> TUX3_MIN_BLOCK_SHIFT) * sizeof(__le32) + PUNCHES_MAX * PUNCH_BYTES + \
-			 XATTR_BYTES + TUX3_NAME_MAX)
+			 XATTR_BYTES + CLOSURE_BYTES + TUX3_NAME_MAX)
 #define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
 
 struct intent_request {
@@ -43,9 +45,11 @@ struct intent_request {
 	u32 len;			/* bytes of the intent, a multiple of 8 */
 	u32 blocks;			/* of data */
 	void *data;
+	u32 said;			/* its number, for names */
 	u64 told;			/* its number, if the next one need not have what this one has; or 0 */
 	bool first;			/* block 0 is among them */
-	bool named;			/* it has the inode's name */
+	bool named;			/* it has the inode's name, or a closure */
+	struct name_closure closure;	/* of names that it has in records; none: there is no such */
 	bool done;			/* intent.write: err is what came of it */
 	bool taken;			/* intent.lock: not in the queue any more, but being written */
 	bool left;			/* intent.lock: who waited was killed, while others write it: they free it */
@@ -72,13 +76,47 @@ static bool slot_fits(const struct inode_slot *slot)
 	       RB_EMPTY_ROOT(&slot->prealloc) && slot->cut == DATA_END && !slot->unchecked_end;
 }
 
-/* New, with one name, in a directory that is in the tree: the name.  0: it is not, or its delta is being released. */
-static unsigned int inode_new_name(struct tux3_inode *inode, u64 durable, char *name)
+/* New, with the one name that it was made with, in a directory that is in the tree; and its delta is not being released. */
+static bool inode_has_new_name(const struct tux3_inode *inode, u64 durable)
 {
-	if (inode->born_delta <= inode->vol->intent.retired || inode->names_delta != inode->born_delta || !inode->born_dir ||
-	    inode->attr.nlink != 1 || READ_ONCE(inode->born_dir->born_delta) > durable)
+	u32 i;
+
+	for (i = 0; i < 2; i++)
+		if (inode->slot[i].tie || inode->slot[i].ties || inode->slot[i].untied)
+			return false;
+	return inode->born_delta > inode->vol->intent.retired && inode->born_dir && inode->attr.nlink == 1 &&
+	       READ_ONCE(inode->born_dir->born_delta) <= durable;
+}
+
+/* Are there names of it to be said, and more than that one? */
+static bool inode_needs_closure(struct tux3_inode *inode, u64 durable)
+{
+	bool needs;
+
+	spin_lock(&inode->lock);
+	needs = inode->names_delta > durable && !inode_has_new_name(inode, durable);
+	spin_unlock(&inode->lock);
+	return needs;
+}
+
+/* Its name, if it has no other to be said.  0, or -EAGAIN: what is to be said is not. */
+static int capture_name(struct tux3_inode *inode, u64 durable, struct intent_request *request, char *name,
+			unsigned int *name_len)
+{
+	struct disk_intent *intent = request_intent(request);
+
+	*name_len = 0;
+	if (request->closure.names)
+		return closure_fits(&request->closure, inode) ? 0 : -EAGAIN;
+	if (inode->names_delta <= durable)
 		return 0;
-	return name_go_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta, name);
+	if (!inode_has_new_name(inode, durable))
+		return -EAGAIN;
+	*name_len = name_go_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta,
+				  request->said, name);
+	intent->dir = cpu_to_le64(inode->born_dir->ino);
+	intent->name_len = *name_len;
+	return *name_len ? 0 : -EAGAIN;
 }
 
 static void punch_record(struct tux3_inode *inode, const struct inode_range *range, void *at)
@@ -114,15 +152,13 @@ static int capture_removed(struct tux3_inode *inode, u8 *at)
 }
 
 /* The inode as it is now, without its data and xattrs: 0 or -EAGAIN. */
-static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_request *request, u8 **at, char *name,
-			 unsigned int *name_len)
+static int capture_inode(struct tux3_inode *inode, u64 delta, u64 durable, struct intent_request *request, u8 **at,
+			 char *name, unsigned int *name_len)
 {
-	u64 durable = READ_ONCE(inode->vol->delta.committed);
 	struct disk_intent *intent = request_intent(request);
 	struct tux3_attr *attr = &inode->attr;
 	int err = -EAGAIN, punches;
 
-	*name_len = 0;
 	spin_lock(&inode->lock);
 	if (!S_ISREG(attr->mode) || !attr->nlink || READ_ONCE(inode->cutting) || !slot_fits(&inode->slot[0]) ||
 	    !slot_fits(&inode->slot[1]))
@@ -134,19 +170,14 @@ static int capture_inode(struct tux3_inode *inode, u64 delta, struct intent_requ
 	if (punches < 0)
 		goto out;
 	*at += punches * PUNCH_BYTES;
-	if (inode->names_delta > durable) {
-		*name_len = inode_new_name(inode, durable, name);
-		if (!*name_len)
-			goto out;
-		intent->dir = cpu_to_le64(inode->born_dir->ino);
-		intent->name_len = *name_len;
-	}
+	err = capture_name(inode, durable, request, name, name_len);
+	if (err)
+		goto out;
 	intent->delta = cpu_to_le64(delta);
 	intent->ino = cpu_to_le64(inode->ino);
 	inode->slot[delta & 1].stored = false;	/* the commit of this delta, which supersedes the intent, does not put it off */
 	attr_to_disk(&intent->attr, attr, 0);
 	intent->attr.flags = cpu_to_le32(attr->flags & TUX3_ATTR_SETTABLE);
-	err = 0;
 out:
 	spin_unlock(&inode->lock);
 	return err;
@@ -161,9 +192,9 @@ struct span {
 };
 
 /*
- * Is what intents have said of it all there is to say but for what is fresh?  Each intent on whose base the last one does not count
- * has it in that base.  But what was removed is said again, before the blocks; and where a base may have the file inline, block 0
- * must be in the intent.
+ * Is what intents have said of it all there is to say but for what is fresh?  Each intent on whose base the last one
+ * does not count has it in that base.  But what was removed is said again, before the blocks; and where a base may
+ * have the file inline, block 0 must be in the intent.
  */
 static bool told_holds(struct tux3_inode *inode, u64 durable)
 {
@@ -293,10 +324,10 @@ static bool fsync_may_go_ahead(struct volume *vol)
 }
 
 /*
- * What an intent writes the commit of its delta writes again.  For little, where commits are heavy by what others do, that is worth
- * it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what others have changed, which
- * a commit would write before this file is durable; and as long as that is more than what all intents of the delta will have
- * written twice, this one with so many blocks among them.
+ * What an intent writes the commit of its delta writes again.  For little, where commits are heavy by what others do,
+ * that is worth it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what
+ * others have changed, which a commit would write before this file is durable; and as long as that is more than what
+ * all intents of the delta will have written twice, this one with so many blocks among them.
  */
 static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
 {
@@ -315,13 +346,23 @@ static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
 
 /* ---- capture ---- */
 
-/* Carrying it out may change what making a file does; and what was removed, and xattrs.  -EAGAIN: those do not fit. */
+/*
+ * Carrying it out may change what making a file does; and what was removed, and xattrs.  For names that were changed
+ * otherwise who did it has paid in the deltas that are not durable, but not for what comes of them in another order:
+ * as much as a rename. -EAGAIN: it does not fit.
+ */
 static int capture_cost(struct tux3_inode *inode, u32 blocks, u64 *cost)
 {
 	struct volume *vol = inode->vol;
 	int punches, got;
 
+	if (S_ISDIR(READ_ONCE(inode->attr.mode))) {
+		*cost = space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX);
+		return 0;
+	}
 	*cost = space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, blocks, 0);
+	if (inode_needs_closure(inode, READ_ONCE(vol->delta.committed)))
+		*cost += space_cost_replace(vol, 0, TUX3_NAME_MAX);
 	got = xattr_pending(inode, NULL, XATTR_BYTES, cost);
 	if (got < 0)
 		return got;
@@ -337,23 +378,37 @@ static int capture_cost(struct tux3_inode *inode, u32 blocks, u64 *cost)
 static int capture_records(struct tux3_inode *inode, u64 delta, struct intent_request *request, u8 **at, char *name,
 			   unsigned int *name_len)
 {
+	u64 durable = READ_ONCE(inode->vol->delta.committed), cost = 0;
 	u8 *begin = *at;
-	u64 cost = 0;
-	int got = xattr_pending(inode, begin, XATTR_BYTES, &cost), err;
+	int got = xattr_pending(inode, begin, XATTR_BYTES, &cost), err = 0;
 
 	if (got < 0)
 		return got;
 	*at += got;
-	err = capture_inode(inode, delta, request, at, name, name_len);
+	if (inode_needs_closure(inode, durable))
+		err = closure_of_file(&request->closure, inode, delta, inode->vol->intent.retired, request->said);
+	if (err)
+		return err;
+	*at += closure_records(&request->closure, *at);
+	err = capture_inode(inode, delta, durable, request, at, name, name_len);
 	request_intent(request)->records = cpu_to_le32(*at - begin);
 	return err;
 }
 
-/* Inside the delta. */
-static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_request *request, const struct span *span, u32 blocks)
+static void capture_end(struct volume *vol, u64 delta, struct intent_request *request, const u8 *end)
 {
 	struct disk_intent *intent = request_intent(request);
-	u8 *at = (u8 *)(intent + 1);
+
+	intent->len = cpu_to_le32(end - request->intent);
+	request->len = round_up(end - request->intent, 8);
+	request->delta = delta;
+	request->base = READ_ONCE(vol->intent.durable);
+}
+
+/* Inside the delta. */
+static int capture_file(struct tux3_inode *inode, u64 delta, struct intent_request *request, const struct span *span, u32 blocks)
+{
+	u8 *at = (u8 *)(request_intent(request) + 1);
 	char name[TUX3_NAME_MAX];
 	unsigned int name_len;
 	int err = capture_data(inode, request, span, blocks, &at);
@@ -363,13 +418,43 @@ static int capture_all(struct tux3_inode *inode, u64 delta, struct intent_reques
 	if (err)
 		return err;
 	memcpy(at, name, name_len);
-	at += name_len;
-	request->named = name_len;
+	request->named = name_len || request->closure.names;
 	request->told = span->told;
-	intent->len = cpu_to_le32(at - request->intent);
-	request->len = round_up(at - request->intent, 8);
-	request->delta = delta;
-	request->base = READ_ONCE(inode->vol->intent.durable);
+	capture_end(inode->vol, delta, request, at + name_len);
+	return 0;
+}
+
+/* Has nothing of the directory changed but names, and what follows from that? */
+static bool dir_changed_names_only(struct tux3_inode *inode)
+{
+	u32 dirty;
+
+	spin_lock(&inode->lock);
+	dirty = inode->slot[0].dirty | inode->slot[1].dirty;
+	spin_unlock(&inode->lock);
+	return dirty & INODE_DIRTY_NAMES && !(dirty & ~(INODE_DIRTY_NAMES | INODE_DIRTY_LISTING | INODE_DIRTY_ATIME));
+}
+
+/* Inside the delta. */
+static int capture_dir(struct tux3_inode *inode, u64 delta, struct intent_request *request)
+{
+	struct disk_intent *intent = request_intent(request);
+	struct tux3_attr attr;
+	u32 records;
+	int err = -EAGAIN;
+
+	if (dir_changed_names_only(inode))
+		err = closure_of_dir(&request->closure, inode, delta, inode->vol->intent.retired, request->said);
+	if (err)
+		return err;
+	records = closure_records(&request->closure, (u8 *)(intent + 1));
+	inode_get_attr(inode, &attr);
+	intent->delta = cpu_to_le64(delta);
+	intent->ino = cpu_to_le64(inode->ino);
+	intent->records = cpu_to_le32(records);
+	attr_to_disk(&intent->attr, &attr, 0);
+	request->named = true;
+	capture_end(inode->vol, delta, request, (u8 *)(intent + 1) + records);
 	return 0;
 }
 
@@ -380,7 +465,7 @@ static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
 	WRITE_ONCE(intent->ahead_delta, delta);
 }
 
-/* In the order in which inodes are captured they are queued, and written. */
+/* In the order in which inodes are captured they are queued, and written.  span: of a file. */
 static int capture_and_queue(struct tux3_inode *inode, struct intent_request *request, const struct span *span, u32 blocks)
 {
 	struct volume *vol = inode->vol;
@@ -390,11 +475,12 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 	int err;
 
 	mutex_lock(&intent->capture);
+	request->said = ++intent->said;
 	err = capture_cost(inode, blocks, &cost);
 	if (!err)
 		err = delta_enter(vol, &op, cost, DELTA_NOWAIT | DELTA_ADDS_NOTHING);
 	if (!err) {
-		err = capture_all(inode, op.delta, request, span, blocks);
+		err = span ? capture_file(inode, op.delta, request, span, blocks) : capture_dir(inode, op.delta, request);
 		if (!err)
 			note_ahead(intent, op.delta, request->blocks + 1);
 		delta_leave(&op);
@@ -408,27 +494,39 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 	return err;
 }
 
+static struct intent_request *request_new(struct volume *vol, u32 blocks)
+{
+	struct intent_request *request = kvzalloc(sizeof(*request), GFP_NOFS | __GFP_NOWARN);
+
+	if (request && blocks)
+		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
+	if (request && blocks && !request->data) {
+		request_free(request);
+		request = NULL;
+	}
+	return request;
+}
+
 static struct intent_request *capture(struct tux3_inode *inode)
 {
+	bool is_dir = S_ISDIR(READ_ONCE(inode->attr.mode));
 	struct volume *vol = inode->vol;
 	struct intent_request *request = NULL;
 	struct span span;
-	u32 blocks;
-	int err;
+	u32 blocks = 0;
+	int err = 0;
 
-	if (!vol->host->data_hold(inode))
+	if (!is_dir && !vol->host->data_hold(inode))
 		return NULL;
-	span_begin(inode, &span);
-	err = count_dirty(inode, &span, &blocks);
+	if (!is_dir) {
+		span_begin(inode, &span);
+		err = count_dirty(inode, &span, &blocks);
+	}
 	if (!err && fsync_goes_ahead(vol, blocks))
-		request = kvzalloc(sizeof(*request), GFP_NOFS | __GFP_NOWARN);
-	if (request && blocks)
-		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
-	if (request && (!blocks || request->data))
-		err = capture_and_queue(inode, request, &span, blocks);
-	else
-		err = -EAGAIN;
-	vol->host->data_let(inode);
+		request = request_new(vol, blocks);
+	err = request ? capture_and_queue(inode, request, is_dir ? NULL : &span, blocks) : -EAGAIN;
+	if (!is_dir)
+		vol->host->data_let(inode);
 	if (err && request) {
 		request_free(request);
 		request = NULL;
@@ -443,7 +541,7 @@ struct intent_write {
 	u64 addr, life;			/* of its first block, of the area */
 	u64 base;			/* the newest of the requests' */
 	struct intent_request *requests[BATCH_REQUESTS];
-	u32 count, len, header_blocks, data_blocks;
+	u32 count, closures, len, header_blocks, data_blocks;
 };
 
 static void request_end(struct intent_request *request, int err)
@@ -480,8 +578,8 @@ static void request_leave(struct intent *intent, struct intent_request *request)
 }
 
 /*
- * Does it need no writing, or may it not be written any more?  intent->lock held.  One whose delta is sealed is made durable by the
- * commit that is just being written.
+ * Does it need no writing, or may it not be written any more?  intent->lock held.  One whose delta is sealed is made
+ * durable by the commit that is just being written.
  */
 static bool request_is_over(struct volume *vol, struct intent_request *request)
 {
@@ -517,6 +615,7 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 		request->taken = true;
 		write->requests[write->count++] = request;
 		write->base = max(write->base, request->base);
+		write->closures += request->closure.names > 0;
 		write->len += request->len;
 		write->data_blocks += request->blocks;
 		write->header_blocks = header;
@@ -635,6 +734,7 @@ static void write_batch(struct volume *vol)
 		spin_unlock(&intent->lock);
 	} else {
 		count_add(vol, TUX3_COUNT_FSYNCS_AHEAD, write.count);
+		count_add(vol, TUX3_COUNT_FSYNCS_NAMES, write.closures);
 		count_add(vol, TUX3_COUNT_INTENT_BLOCKS, write.place.blocks);
 	}
 	for (i = 0; i < write.count; i++)
@@ -643,35 +743,29 @@ static void write_batch(struct volume *vol)
 
 /* ---- fsync ---- */
 
-/* The intent with its name is durable: an fsync of the directory need not wait for the name. */
-static void name_is_durable(struct tux3_inode *inode)
+/* The intent with its names is durable: an fsync of the directory need not wait for them. */
+static void names_are_durable(struct tux3_inode *inode, u32 said, const struct name_closure *closure)
 {
 	struct intent *intent = &inode->vol->intent;
 
 	mutex_lock(&intent->capture);
 	spin_lock(&inode->lock);
-	if (inode->born_delta > intent->retired && inode->born_dir)
-		name_went_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta);
+	inode->born_ahead = true;
+	if (!closure->names && inode->born_delta > intent->retired && inode->born_dir)
+		name_went_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta, said);
 	spin_unlock(&inode->lock);
+	closure_is_durable(closure, intent->retired);
 	mutex_unlock(&intent->capture);
 }
 
 /*
- * Is nothing left to do for an fsync of a directory?  That is so if what has changed of it are names of new files, all of which
- * went ahead with theirs.  A directory that is new itself has none such.
+ * Is nothing left to do for an fsync of a directory?  That is so if what has changed of it are names, all of which went ahead.
+ * A directory that is new itself has none such.
  */
 static bool dir_is_ahead(struct tux3_inode *inode)
 {
-	struct volume *vol = inode->vol;
-	u32 dirty;
-
-	if (!S_ISDIR(READ_ONCE(inode->attr.mode)) || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL)
-		return false;
-	spin_lock(&inode->lock);
-	dirty = inode->slot[0].dirty | inode->slot[1].dirty;
-	spin_unlock(&inode->lock);
-	return dirty & INODE_DIRTY_NAMES && !(dirty & ~(INODE_DIRTY_NAMES | INODE_DIRTY_LISTING | INODE_DIRTY_ATIME)) &&
-	       name_all_ahead(inode);
+	return S_ISDIR(READ_ONCE(inode->attr.mode)) && READ_ONCE(inode->vol->opts.fsync) != TUX3_FSYNC_FULL &&
+	       dir_changed_names_only(inode) && name_all_ahead(inode);
 }
 
 /* 0, or -EAGAIN: it needs a commit; -EINTR: the caller was killed while others wrote. */
@@ -698,7 +792,7 @@ static int fsync_ahead(struct tux3_inode *inode)
 	mutex_unlock(&intent->write);
 	err = request->err;
 	if (!err && request->named)
-		name_is_durable(inode);
+		names_are_durable(inode, request->said, &request->closure);
 	if (!err && request->told)
 		span_is_durable(inode, request->told);
 	request_free(request);

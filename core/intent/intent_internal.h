@@ -18,6 +18,20 @@ static inline u64 intent_run_bytes(u32 count)
 	return round_up(sizeof(struct disk_intent_run) + (u64)count * sizeof(__le32), 8);
 }
 
+/* ---- recovery; carrying out is logging and applying records ---- */
+
+int intent_bad(struct volume *vol, const struct disk_intent *intent, const char *what);	/* -EIO, said */
+int intent_log_attr(struct volume *vol, __le64 ino, const struct disk_attr *attr);
+int intent_tree_attr(struct volume *vol, __le64 ino, struct disk_attr *attr);	/* 1, 0: there is no such inode, or an error */
+/* The file of the intent, which is new, gets its name. */
+int intent_recover_name(struct volume *vol, const struct disk_intent *intent);
+/*
+ * Its records of names, and the other inodes that they are about.  *named: the intent's own inode has got one, which is not looked
+ * for in the tree, nor are its attributes changed.
+ */
+int intent_recover_names(struct volume *vol, const struct disk_intent *intent, const void *records, bool *named);
+int intent_orphan(struct volume *vol, __le64 ino, bool orphan);		/* it has no name any more; or has one now */
+
 static inline u32 intent_header_room(const struct volume *vol)
 {
 	return vol->block_size - sizeof(struct disk_intents);

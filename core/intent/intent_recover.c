@@ -12,8 +12,6 @@
 #include "core/volume.h"
 #include "core/device/device.h"
 #include "core/blocks/balloc.h"
-#include "core/format/chain.h"
-#include "core/format/name_hash.h"
 #include "core/tree/tree.h"
 #include "core/log/apply.h"
 #include "core/log/log.h"
@@ -247,14 +245,14 @@ static int area_read(struct recovery *recovery)
 
 /* ---- carrying out ---- */
 
-static int intent_bad(struct recovery *recovery, const struct disk_intent *intent, const char *what)
+int intent_bad(struct volume *vol, const struct disk_intent *intent, const char *what)
 {
-	volume_warn(recovery->vol, "the intent of inode %llu, of delta %llu, cannot be carried out: %s",
+	volume_warn(vol, "the intent of inode %llu, of delta %llu, cannot be carried out: %s",
 		    (unsigned long long)le64_to_cpu(intent->ino), (unsigned long long)le64_to_cpu(intent->delta), what);
 	return -EIO;
 }
 
-static int log_attr(struct volume *vol, __le64 ino, const struct disk_attr *attr)
+int intent_log_attr(struct volume *vol, __le64 ino, const struct disk_attr *attr)
 {
 	struct tree_key key = tree_key(le64_to_cpu(ino), TUX3_ITEM_ATTR, 0);
 	struct record_attr record = { .ino = ino, .attr = *attr };
@@ -262,8 +260,7 @@ static int log_attr(struct volume *vol, __le64 ino, const struct disk_attr *attr
 	return log_record_at(vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
 }
 
-/* The attributes in the tree: 1, 0: there is no such inode, or an error. */
-static int tree_attr(struct volume *vol, __le64 ino, struct disk_attr *attr)
+int intent_tree_attr(struct volume *vol, __le64 ino, struct disk_attr *attr)
 {
 	struct tree_key key = tree_key(le64_to_cpu(ino), TUX3_ITEM_ATTR, 0);
 	int len = tree_lookup(vol, &key, attr, sizeof(*attr));
@@ -311,6 +308,14 @@ static int map_run(struct volume *vol, __le64 ino, const struct disk_intent_run 
 	return err;
 }
 
+/* Of names, which were carried out before. */
+static bool is_of_names(const struct disk_record *record)
+{
+	u32 type = le16_to_cpu(record->type);
+
+	return type == TUX3_RECORD_DIRENT_SET || type == TUX3_RECORD_DIRENT_DELETE || type == TUX3_INTENT_NAMED;
+}
+
 /* About this inode, and of a kind that an intent may have? */
 static bool record_key(const struct disk_intent *intent, const struct disk_record *record, struct tree_key *key)
 {
@@ -341,8 +346,10 @@ static int recover_records(struct recovery *recovery, const struct disk_intent *
 	int more, err = 0;
 
 	while (!err && (more = log_next_record(records, le32_to_cpu(intent->records), &at, &record)) != 0) {
+		if (more > 0 && is_of_names(record))
+			continue;
 		if (more < 0 || !record_key(intent, record, &key))
-			return intent_bad(recovery, intent, "one of its records is not valid");
+			return intent_bad(recovery->vol, intent, "one of its records is not valid");
 		if (key.type == TUX3_ITEM_XATTR)
 			attr->flags |= cpu_to_le32(TUX3_ATTR_XATTRS);
 		err = log_record_at(recovery->vol, &key, le16_to_cpu(record->type), record + 1, le32_to_cpu(record->len), NULL, 0);
@@ -376,7 +383,7 @@ static int recover_data(struct recovery *recovery, const struct intent_found *fo
 
 	if (attr->flags & cpu_to_le32(TUX3_ATTR_INLINE)) {
 		if (!runs || run->block)
-			return intent_bad(recovery, intent, "its data is inline, and not in the intent");
+			return intent_bad(recovery->vol, intent, "its data is inline, and not in the intent");
 		err = drop_inline(vol, intent->ino);
 		attr->flags &= ~cpu_to_le32(TUX3_ATTR_INLINE);
 	}
@@ -392,113 +399,68 @@ static int recover_data(struct recovery *recovery, const struct intent_found *fo
 	return err;
 }
 
-static bool time_is_later(__le64 sec, __le32 nsec, __le64 than_sec, __le32 than_nsec)
-{
-	s64 a = le64_to_cpu(sec), b = le64_to_cpu(than_sec);
-
-	return a != b ? a > b : le32_to_cpu(nsec) > le32_to_cpu(than_nsec);
-}
-
-/* The directory has one more name, since the inode was made. */
-static int recover_dir(struct recovery *recovery, const struct disk_intent *intent)
-{
-	const struct disk_attr *made = &intent->attr;
-	struct disk_attr attr;
-	int found = tree_attr(recovery->vol, intent->dir, &attr);
-
-	if (found <= 0)
-		return found ? found : intent_bad(recovery, intent, "its directory is not there");
-	if (!S_ISDIR(le32_to_cpu(attr.mode)))
-		return intent_bad(recovery, intent, "it is to be in what is no directory");
-	attr.size = cpu_to_le64(le64_to_cpu(attr.size) + 1);
-	attr.change = cpu_to_le64(le64_to_cpu(attr.change) + 1);
-	if (time_is_later(made->btime_sec, made->btime_nsec, attr.mtime_sec, attr.mtime_nsec)) {
-		attr.mtime_sec = made->btime_sec;
-		attr.mtime_nsec = made->btime_nsec;
-	}
-	if (time_is_later(made->btime_sec, made->btime_nsec, attr.ctime_sec, attr.ctime_nsec)) {
-		attr.ctime_sec = made->btime_sec;
-		attr.ctime_nsec = made->btime_nsec;
-	}
-	return log_attr(recovery->vol, intent->dir, &attr);
-}
-
-/* Is the name in the directory?  1, 0, or an error. */
-static int name_is_there(struct recovery *recovery, const struct tree_key *key, const char *name, u32 len)
-{
-	struct volume *vol = recovery->vol;
-	u32 room = TUX3_ITEM_MAX(vol->block_size);
-	u8 *item = kvmalloc(room, GFP_KERNEL);
-	const struct disk_dirent *entry;
-	struct chain chain;
-	int bytes, there = 0;
-
-	if (!item)
-		return -ENOMEM;
-	bytes = tree_lookup(vol, key, item, room);
-	chain = chain_of(item, max(bytes, 0));
-	while (bytes > 0 && !there && (entry = chain_next_dirent(&chain)))
-		there = entry->len == len && !memcmp(entry->name, name, len);
-	kvfree(item);
-	return bytes < 0 && bytes != -ENOENT ? bytes : there;
-}
-
-static int recover_name(struct recovery *recovery, const struct disk_intent *intent)
-{
-	struct volume *vol = recovery->vol;
-	const char *name = (const char *)intent + le32_to_cpu(intent->len) - intent->name_len;
-	u64 dir = le64_to_cpu(intent->dir), hash = name_hash(vol, dir, TUX3_ITEM_DIRENT, name, intent->name_len);
-	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, hash);
-	struct record_dirent record = {
-		.dir = intent->dir,
-		.hash = cpu_to_le64(hash),
-		.entry = { .ino = intent->ino, .type = (le32_to_cpu(intent->attr.mode) & S_IFMT) >> 12, .len = intent->name_len },
-	};
-	int there = name_is_there(recovery, &key, name, intent->name_len);
-
-	if (there)
-		return there < 0 ? there : intent_bad(recovery, intent, "its name is there already");
-	return log_record_at(vol, &key, TUX3_RECORD_DIRENT_SET, &record,
-			     offsetof(struct record_dirent, entry) + sizeof(record.entry), name, intent->name_len);
-}
-
 /* Made by this intent, or by one before it: a file can be synced several times in the delta in which it is made. */
-static int recover_new(struct recovery *recovery, const struct disk_intent *intent, struct disk_attr *attr)
+static int recover_new(struct recovery *recovery, const struct disk_intent *intent, bool named, struct disk_attr *attr)
 {
 	u64 ino = le64_to_cpu(intent->ino);
-	int err;
 
-	if (!intent->name_len || ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX)
-		return intent_bad(recovery, intent, "it has no name, or a number that no file has");
+	if ((!intent->name_len && !named) || ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX)
+		return intent_bad(recovery->vol, intent, "it has no name, or a number that no file has");
 	memset(attr, 0, sizeof(*attr));
-	err = recover_dir(recovery, intent);
-	return err ? err : recover_name(recovery, intent);
+	return intent->name_len ? intent_recover_name(recovery->vol, intent) : 0;
+}
+
+static int recover_file(struct recovery *recovery, const struct intent_found *found, bool there, struct disk_attr *old)
+{
+	const struct disk_intent *intent = found->intent;
+	struct disk_attr attr = intent->attr;
+	struct volume *vol = recovery->vol;
+	bool named;
+	u32 stored;
+	int err = intent_recover_names(vol, intent, intent_records(intent), &named);
+
+	if (!err && !there)
+		err = recover_new(recovery, intent, named, old);
+	else if (!err && !old->nlink)
+		err = intent_orphan(vol, intent->ino, false);
+	if (!err)
+		err = recover_data(recovery, found, old);
+	if (err)
+		return err;
+	stored = le32_to_cpu(old->flags) & TUX3_ATTR_STORED;
+	attr.flags = cpu_to_le32((le32_to_cpu(attr.flags) & TUX3_ATTR_SETTABLE) | stored);
+	attr.blocks = old->blocks;
+	return intent_log_attr(vol, intent->ino, &attr);
+}
+
+/* Of a directory nothing is said but names in it. */
+static int recover_dir(struct recovery *recovery, const struct disk_intent *intent)
+{
+	bool named;
+
+	if (intent->runs || intent->name_len)
+		return intent_bad(recovery->vol, intent, "it is a directory, and there is more than names in it");
+	return intent_recover_names(recovery->vol, intent, intent_records(intent), &named);
 }
 
 static int recover_one(struct recovery *recovery, const struct intent_found *found)
 {
 	const struct disk_intent *intent = found->intent;
-	struct volume *vol = recovery->vol;
-	struct disk_attr attr = intent->attr, old;
-	u32 stored;
-	int there = tree_attr(vol, intent->ino, &old), err;
+	u32 mode = le32_to_cpu(intent->attr.mode);
+	struct disk_attr old;
+	int there = intent_tree_attr(recovery->vol, intent->ino, &old), err;
 
 	if (there < 0)
 		return there;
-	if (!S_ISREG(le32_to_cpu(attr.mode)) || !attr.nlink || (there && !S_ISREG(le32_to_cpu(old.mode))))
-		return intent_bad(recovery, intent, "it is no regular file");
-	if (!there && !intent->dir)
-		return intent_bad(recovery, intent, "it is not in the tree");
-	err = there ? 0 : recover_new(recovery, intent, &old);
+	if ((!S_ISREG(mode) && !S_ISDIR(mode)) || !intent->attr.nlink ||
+	    (there && (le32_to_cpu(old.mode) & S_IFMT) != (mode & S_IFMT)))
+		return intent_bad(recovery->vol, intent, "it is no regular file or directory, or another one");
+	if (S_ISDIR(mode) && !there)
+		return intent_bad(recovery->vol, intent, "there is no such directory");
+	err = S_ISDIR(mode) ? recover_dir(recovery, intent) : recover_file(recovery, found, there, &old);
 	if (!err)
-		err = recover_data(recovery, found, &old);
-	if (err)
-		return err;
-	stored = le32_to_cpu(old.flags) & TUX3_ATTR_STORED;
-	attr.flags = cpu_to_le32((le32_to_cpu(attr.flags) & TUX3_ATTR_SETTABLE) | stored);
-	attr.blocks = old.blocks;
-	count_add(vol, TUX3_COUNT_INTENTS_RECOVERED, 1);
-	return log_attr(vol, intent->ino, &attr);
+		count_add(recovery->vol, TUX3_COUNT_INTENTS_RECOVERED, 1);
+	return err;
 }
 
 static int recover_all(struct recovery *recovery)
@@ -510,7 +472,7 @@ static int recover_all(struct recovery *recovery)
 	for (i = 0; i < recovery->count; i++)
 		recovery->delta = max_t(u64, recovery->delta, le64_to_cpu(recovery->found[i].intent->delta));
 	if (recovery->delta >= S64_MAX)
-		return intent_bad(recovery, recovery->found[0].intent, "there is no such delta");
+		return intent_bad(recovery->vol, recovery->found[0].intent, "there is no such delta");
 	vol->delta.applying = recovery->delta;
 	log_begin_commit(vol);
 	vol->log.replaying = true;	/* blocks of the area are not allocated yet */

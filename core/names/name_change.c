@@ -14,6 +14,7 @@
 #include "core/names/name_internal.h"
 
 #define NAMES_AHEAD	64u	/* changes whose leaves are read together */
+#define TIES_LOOKED_AT	64u
 
 /*
  * Names with one hash share an item: is there room for one more?  Those count that may be there while a delta is applied:
@@ -56,10 +57,29 @@ static void verify_pins(struct tux3_inode *inode)
 				    (unsigned long long)inode->ino);
 }
 
-int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, struct name_prepared *prep)
+static void prep_end(struct name_prepared *prep)
+{
+	kfree(prep->change);
+	kfree(prep->ties);
+	prep->entry = NULL;
+	prep->change = NULL;
+	prep->ties = NULL;
+}
+
+void name_release(struct tux3_inode *inode, struct name_prepared *prep)
+{
+	if (!prep->entry)
+		return;
+	spin_lock(&name_dir_of(inode)->lock);
+	entry_pin(name_dir_of(inode), prep->entry, -1);
+	spin_unlock(&name_dir_of(inode)->lock);
+	prep_end(prep);
+}
+
+int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, enum name_will will, struct name_prepared *prep)
 {
 	struct name_change *change = kzalloc(sizeof(*change), GFP_NOFS);
-	bool committed = false, helps;
+	bool committed = false, helps, ties;
 	struct name_entry *entry;
 	int err = 0;
 
@@ -87,27 +107,25 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, s
 	entry_pin(name_dir_of(inode), entry, 1);
 	prep->entry = entry;
 	prep->change = change;
+	prep->ties = NULL;
+	prep->will = will;
 	prep->ino = entry->ino;
 	prep->type = entry->type;
+	/* What is made under a name that nobody had is known by that alone.  With a change the back end may write tree_ino. */
+	ties = will == NAME_CHANGES || (will == NAME_IS_MADE && (entry->changes[0] || entry->changes[1] || entry->tree_ino));
 	spin_unlock(&name_dir_of(inode)->lock);
-	return 0;
+	if (likely(!ties))
+		return 0;
+	prep->ties = kzalloc(sizeof(*prep->ties), GFP_NOFS);
+	if (prep->ties)
+		return 0;
+	name_release(inode, prep);
+	return -ENOMEM;
 }
 
 u64 name_prepared_hash(const struct name_prepared *prep)
 {
 	return prep->entry->hash;
-}
-
-void name_cancel(struct tux3_inode *inode, struct name_prepared *prep)
-{
-	if (!prep->entry)
-		return;
-	spin_lock(&name_dir_of(inode)->lock);
-	entry_pin(name_dir_of(inode), prep->entry, -1);
-	spin_unlock(&name_dir_of(inode)->lock);
-	kfree(prep->change);
-	prep->entry = NULL;
-	prep->change = NULL;
 }
 
 static struct name_change **entry_slot(struct name_dir *dir, struct name_entry *entry, u64 delta)
@@ -116,41 +134,218 @@ static struct name_change **entry_slot(struct name_dir *dir, struct name_entry *
 	return &entry->changes[delta & 1];
 }
 
-void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prepared *prep, u64 ino, u8 type)
+/* ---- who has a name ---- */
+
+/*
+ * A crash can leave the name to him whom the newest durable intent names, or else to who had it when the delta began;
+ * and to who has it now.  The room of another holder is for the next one.  While an intent is under way nobody
+ * knows.  NAME_NOBODY: there is none, or room enough.
+ */
+static u32 holder_unneeded(const struct name_change *change, const struct tux3_inode *to)
+{
+	u32 keep = change->was_told ? change->told : change->began, i;
+
+	if (change->flying)
+		return NAME_NOBODY;
+	for (i = 0; i < NAME_HOLDERS; i++)
+		if (!name_holder(change, i) || name_holder(change, i) == to)
+			return NAME_NOBODY;
+	return keep ? 0 : 1;
+}
+
+static void holder_set(struct name_change *change, u32 which, struct tux3_inode *inode)
+{
+	if (which)
+		change->ties->other = inode;
+	else
+		change->holder = inode;
+}
+
+/* He does not know of it any more.  The ties of one that was in many operations of the delta are not looked through: false. */
+static bool tie_remove(struct tux3_inode *inode, u64 delta, struct name_change *change, u32 which)
+{
+	struct inode_slot *slot;
+	struct name_tie **at;
+	bool found = true;
+	u32 n = 0;
+
+	spin_lock(&inode->lock);
+	slot = inode_slot_of(inode, delta);
+	if (slot->tie == change) {
+		slot->tie = NULL;
+	} else if (!slot->untied) {
+		for (at = &slot->ties; *at && *at != &change->ties->tie[which] && n < TIES_LOOKED_AT; at = &(*at)->next)
+			n++;
+		found = *at == &change->ties->tie[which];
+		if (found)
+			*at = (*at)->next;
+	}
+	spin_unlock(&inode->lock);
+	return found;
+}
+
+/*
+ * dir->lock held, but not all the time: his own lock is not taken under it.  The entry is prepared, so nobody looks at who has it
+ * meanwhile.
+ */
+static void make_room(struct name_dir *dir, struct name_change *change, u64 delta, const struct tux3_inode *to)
+{
+	u32 which = to ? holder_unneeded(change, to) : NAME_NOBODY;
+	bool gone = true;
+
+	lockdep_assert_held(&dir->lock);
+	if (likely(which == NAME_NOBODY))
+		return;
+	if (change->tied & 1 << which) {
+		spin_unlock(&dir->lock);
+		gone = tie_remove(name_holder(change, which), delta, change, which);
+		spin_lock(&dir->lock);
+	}
+	if (!gone)
+		return;
+	change->tied &= ~(1 << which);
+	holder_set(change, which, NULL);
+}
+
+/* dir->lock held; which of them he is.  NAME_NOBODY: he was one before, or there is no room. */
+static u32 holder_add(struct name_change *change, struct name_prepared *prep, struct tux3_inode *inode)
+{
+	u32 i;
+
+	for (i = 0; i < NAME_HOLDERS; i++)
+		if (name_holder(change, i) == inode)
+			return NAME_NOBODY;
+	for (i = 0; i < NAME_HOLDERS && name_holder(change, i); i++)
+		;
+	if (i == NAME_HOLDERS || (i && !change->ties && !prep->ties)) {
+		change->many = true;
+		return NAME_NOBODY;
+	}
+	holder_set(change, i, inode);
+	return i;
+}
+
+/* From one inode to another. */
+static void change_note_holders(struct name_change *change, struct name_prepared *prep, struct tux3_inode *from,
+				struct tux3_inode *to)
+{
+	prep->lost = prep->got = NAME_NOBODY;
+	if (!change->ties) {
+		change->ties = prep->ties;
+		prep->ties = NULL;
+	}
+	if (!change->entry) {			/* the first change of the delta */
+		change->began = NAME_ABSENT;
+		if (from)
+			change->began = prep->lost = holder_add(change, prep, from);
+	}
+	if (to)
+		prep->got = holder_add(change, prep, to);
+	if (prep->will == NAME_IS_MADE && prep->fresh)
+		prep->got = NAME_NOBODY;	/* it has that in born_entry */
+	if (prep->lost != NAME_NOBODY)
+		change->tied |= 1 << prep->lost;
+	if (prep->got != NAME_NOBODY)
+		change->tied |= 1 << prep->got;
+	prep->many = change->many;
+	prep->changed = change;
+}
+
+static void tie_inode(const struct delta_op *op, struct tux3_inode *inode, struct name_change *change, u32 which)
+{
+	struct inode_slot *slot = inode_slot_of(inode, op->delta);
+	struct name_tie *tie;
+
+	if (which == NAME_NOBODY)
+		return;
+	if (!slot->tie) {
+		slot->tie = change;
+	} else if (change->ties) {
+		tie = &change->ties->tie[which];
+		tie->change = change;
+		tie->next = slot->ties;
+		slot->ties = tie;
+	} else {
+		slot->untied = true;
+	}
+}
+
+void name_tie_lost(const struct delta_op *op, struct tux3_inode *inode, const struct name_prepared *prep)
+{
+	tie_inode(op, inode, prep->changed, prep->lost);
+}
+
+void name_tie_got(const struct delta_op *op, struct tux3_inode *inode, const struct name_prepared *prep)
+{
+	tie_inode(op, inode, prep->changed, prep->got);
+	if (unlikely(prep->many))
+		inode_slot_of(inode, op->delta)->untied = true;
+}
+
+void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prepared *prep, struct tux3_inode *from,
+		 struct tux3_inode *to)
 {
 	struct name_dir *dir = name_dir_of(inode);
 	struct name_entry *entry = prep->entry;
-	struct name_change **slot;
+	struct name_change **slot, *change;
+	bool over;
 
 	inode_mark_dirty(op, inode, INODE_DIRTY_NAMES);
 	spin_lock(&dir->lock);
 	slot = entry_slot(dir, entry, op->delta);
+	if (*slot)
+		make_room(dir, *slot, op->delta, to);
 	/* With a change in the back delta it is not known here what the durable tree has: the back end writes tree_ino. */
 	prep->fresh = !entry->changes[~op->delta & 1] && !entry->tree_ino && !(*slot && (*slot)->ahead);
+	change = *slot ? *slot : prep->change;
+	change_note_holders(change, prep, from, to);
 	if (!*slot) {
-		*slot = prep->change;
+		*slot = change;
 		prep->change = NULL;
-		(*slot)->entry = entry;
-		list_add_tail(&(*slot)->link, &dir->changed[op->delta & 1]);
+		change->entry = entry;
+		change->dir = inode;
+		list_add_tail(&change->link, &dir->changed[op->delta & 1]);
 		dir->open[op->delta & 1]++;
 		delta_add_change(op, 0);
 	}
-	if ((*slot)->durable) {		/* that was another change */
-		(*slot)->durable = false;
+	if (change->durable) {		/* that was another change */
+		change->durable = false;
 		dir->open[op->delta & 1]++;
 	}
-	(*slot)->ino = ino;
-	(*slot)->type = type;
-	entry->ino = ino;
-	entry->type = type;
-	entry_pin(dir, entry, -1);
+	change->ino = entry->ino = to ? to->ino : 0;
+	change->type = entry->type = to ? (READ_ONCE(to->attr.mode) & S_IFMT) >> 12 : 0;
+	/* What is new is not looked at by way of its name before it went ahead itself, so this need not wait for the rest. */
+	over = prep->will == NAME_IS_MADE && prep->fresh;
+	if (over)
+		entry_pin(dir, entry, -1);
 	spin_unlock(&dir->lock);
-	kfree(prep->change);
-	prep->entry = NULL;
-	prep->change = NULL;
+	if (over)
+		prep_end(prep);
 }
 
-unsigned int name_go_ahead(struct tux3_inode *inode, struct name_entry *entry, u64 ino, u64 born, char *name)
+/* ---- for intents ---- */
+
+void name_change_said(struct name_change *change, u32 said)
+{
+	change->said = said;
+	change->ahead = change->flying = true;
+}
+
+void name_change_told(struct name_dir *dir, struct name_change *change, u32 slot, u32 said, u64 ino)
+{
+	lockdep_assert_held(&dir->lock);
+	if (change->said != said)	/* a newer one is under way */
+		return;
+	change->flying = false;
+	change->was_told = true;
+	change->told = name_holder_index(change, ino);
+	if (change->ino == ino && !change->durable) {
+		change->durable = true;
+		dir->open[slot]--;
+	}
+}
+
+unsigned int name_go_ahead(struct tux3_inode *inode, struct name_entry *entry, u64 ino, u64 born, u32 said, char *name)
 {
 	struct name_dir *dir = name_dir_of(inode);
 	struct name_change *change;
@@ -158,8 +353,8 @@ unsigned int name_go_ahead(struct tux3_inode *inode, struct name_entry *entry, u
 
 	spin_lock(&dir->lock);
 	change = *entry_slot(dir, entry, born);
-	if (entry->ino == ino && change) {
-		change->ahead = true;
+	if (entry->ino == ino && change && name_holder_index(change, ino) != NAME_ABSENT) {
+		name_change_said(change, said);
 		len = entry->len;
 		memcpy(name, entry->name, len);
 	}
@@ -167,17 +362,15 @@ unsigned int name_go_ahead(struct tux3_inode *inode, struct name_entry *entry, u
 	return len;
 }
 
-void name_went_ahead(struct tux3_inode *inode, struct name_entry *entry, u64 ino, u64 born)
+void name_went_ahead(struct tux3_inode *inode, struct name_entry *entry, u64 ino, u64 born, u32 said)
 {
 	struct name_dir *dir = name_dir_of(inode);
 	struct name_change *change;
 
 	spin_lock(&dir->lock);
 	change = *entry_slot(dir, entry, born);
-	if (change && change->ahead && change->ino == ino && !change->durable) {
-		change->durable = true;
-		dir->open[born & 1]--;
-	}
+	if (change)
+		name_change_told(dir, change, born & 1, said, ino);
 	spin_unlock(&dir->lock);
 }
 
@@ -353,6 +546,7 @@ void name_done(struct tux3_inode *inode, u64 delta)
 		list_del(&change->link);
 		dir->open[delta & 1] -= !change->durable;
 		*entry_slot(dir, entry, delta) = NULL;
+		kfree(change->ties);
 		kfree(change);
 		if (!entry->ino && name_entry_is_clean(entry))
 			name_entry_drop(inode->vol, dir, entry);

@@ -16,13 +16,36 @@
 
 #define NAME_BATCH	256u	/* entries brought into memory, or listed, at a time */
 
+#define NAME_HOLDERS	2u
+#define NAME_ABSENT	3u	/* none of them */
+
+/* Of a change of a name that may lead to two files in a delta, or is not the only one by which a file got or lost a name. */
+struct name_ties {
+	struct tux3_inode *other;	/* the second holder */
+	struct name_tie tie[NAME_HOLDERS];
+};
+
+/*
+ * Holders are who had the name when the delta began, or got it in the delta: those whom a crash can bring back by it
+ * are among them, unless there are too many.
+ */
 struct name_change {
 	struct list_head link;		/* name_dir.changed[] */
 	struct name_entry *entry;
+	struct tux3_inode *dir;
 	u64 ino;			/* 0: absent */
+	struct tux3_inode *holder;	/* the first one */
+	struct name_ties *ties;		/* or NULL */
+	u32 said;			/* the number of the newest intent of this delta that says what the name leads to */
 	u8 type;
-	bool ahead;			/* an intent gives the name to what had it in this delta */
-	bool durable;			/* and it is durable, and the name still there: not counted in dir->open[] */
+	u8 tied : 2;			/* bits: the holder knows of it, by a tie; else that was made with the name, born_entry */
+	u8 began : 2;			/* which of them had it when the delta began, or NAME_ABSENT */
+	u8 told : 2;			/* if was_told: whom the newest durable intent names, or NAME_ABSENT */
+	u8 many : 1;			/* there was no room for another one */
+	u8 ahead : 1;			/* an intent says what it led to at some time in this delta */
+	u8 flying : 1;			/* and the newest of them is not known to be durable */
+	u8 was_told : 1;
+	u8 durable : 1;			/* was_told, and so it is now: not counted in dir->open[] */
 };
 
 struct name_entry {
@@ -74,6 +97,26 @@ static inline bool name_entry_is_clean(const struct name_entry *entry)
 {
 	return !entry->changes[0] && !entry->changes[1] && !entry->pins;
 }
+
+static inline struct tux3_inode *name_holder(const struct name_change *change, u32 which)
+{
+	return !which ? change->holder : change->ties ? change->ties->other : NULL;
+}
+
+/* Which of its holders has this number; NAME_ABSENT: none. */
+static inline u32 name_holder_index(const struct name_change *change, u64 ino)
+{
+	u32 i;
+
+	for (i = 0; i < NAME_HOLDERS; i++)
+		if (name_holder(change, i) && name_holder(change, i)->ino == ino)
+			return i;
+	return NAME_ABSENT;
+}
+
+/* An intent of this number says what the name leads to; and it is durable: that was this inode, 0: none. */
+void name_change_said(struct name_change *change, u32 said);
+void name_change_told(struct name_dir *dir, struct name_change *change, u32 slot, u32 said, u64 ino);
 
 /* The first entry with this hash or a higher one. */
 struct name_entry *name_entry_from(struct name_dir *dir, u64 hash);

@@ -43,7 +43,9 @@ static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries
 	inode_change_end(dir);
 }
 
-static void link_changed(struct delta_op *op, struct tux3_inode *inode, int links, const struct tux3_time *now)
+/* It has lost and got names.  Whoever finds it so, before the operation is over, finds these prepared. */
+static void link_changed(struct delta_op *op, struct tux3_inode *inode, int links, const struct tux3_time *now,
+			 const struct name_prepared *lost, const struct name_prepared *got)
 {
 	struct tux3_attr *attr = inode_change_begin(op, inode);
 
@@ -53,6 +55,11 @@ static void link_changed(struct delta_op *op, struct tux3_inode *inode, int link
 	if (attr->nlink > 2)
 		WRITE_ONCE(inode->many_names, true);
 	inode->names_delta = op->delta;
+	inode->names_seq++;
+	if (lost)
+		name_tie_lost(op, inode, lost);
+	if (got)
+		name_tie_got(op, inode, got);
 	attr->ctime = *now;
 	inode_change_end(inode);
 }
@@ -62,9 +69,9 @@ static bool is_dir(const struct tux3_inode *inode)
 	return S_ISDIR(READ_ONCE(inode->attr.mode));
 }
 
-static u8 inode_type(const struct tux3_inode *inode)
+static bool is_only_name(const struct tux3_inode *inode)
 {
-	return (READ_ONCE(inode->attr.mode) & S_IFMT) >> 12;
+	return is_dir(inode) || READ_ONCE(inode->attr.nlink) == 1;
 }
 
 static void inode_born(struct delta_op *op, struct tux3_inode *inode, u32 nlink, const struct tux3_time *now)
@@ -80,11 +87,24 @@ static void inode_born(struct delta_op *op, struct tux3_inode *inode, u32 nlink,
 		volume_count_inodes(inode->vol, 1);
 }
 
-static void inode_note_name(struct tux3_inode *inode, struct tux3_inode *dir, struct name_entry *entry)
+/* It was made with this name. */
+static void inode_note_name(struct delta_op *op, struct tux3_inode *inode, struct tux3_inode *dir, struct name_entry *entry,
+			    const struct name_prepared *prep)
 {
 	spin_lock(&inode->lock);
-	inode->born_dir = dir;
-	inode->born_entry = entry;
+	if (prep->fresh) {
+		inode->born_dir = dir;
+		inode->born_entry = entry;
+	} else {
+		name_tie_got(op, inode, prep);
+	}
+	spin_unlock(&inode->lock);
+}
+
+static void inode_note_whiteout(struct delta_op *op, struct tux3_inode *inode, const struct name_prepared *prep)
+{
+	spin_lock(&inode->lock);
+	name_tie_got(op, inode, prep);
 	spin_unlock(&inode->lock);
 }
 
@@ -257,7 +277,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	if (!err && is_dir(inode))
 		err = name_dir_new(inode);
 	if (!err)
-		err = name_prepare(dir, name, len, &prep);
+		err = name_prepare(dir, name, len, NAME_IS_MADE, &prep);
 	if (err)
 		return err;
 	look_begin(vol, &look);
@@ -265,17 +285,17 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 		look_at_entry(&look, dir, &prep);
 	err = prep.ino ? -EEXIST : create_enter(&op, cost, dir, inode, &look);
 	if (err) {
-		name_cancel(dir, &prep);
+		name_release(dir, &prep);
 		return err;
 	}
 	note_create(&op, dir, inode, &look);
 	inode->parent = dir->ino;
 	entry = prep.entry;
 	inode_born(&op, inode, is_dir(inode) ? 2 : 1, &now);
-	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
-	if (prep.fresh)
-		inode_note_name(inode, dir, entry);
+	name_change(&op, dir, &prep, NULL, inode);
+	inode_note_name(&op, inode, dir, entry, &prep);
 	dir_changed(&op, dir, 1, is_dir(inode), &now);
+	name_release(dir, &prep);
 	delta_leave(&op);
 	return 0;
 }
@@ -320,7 +340,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 		return -EPERM;
 	if (READ_ONCE(inode->attr.nlink) >= S32_MAX)
 		return -EMLINK;
-	err = name_prepare(dir, name, len, &prep);
+	err = name_prepare(dir, name, len, NAME_CHANGES, &prep);
 	if (err)
 		return err;
 	err = prep.ino ? -EEXIST : parent_room(inode, dir->ino, name, len);
@@ -329,15 +349,16 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (!err)
 		err = enter_attr(&op, cost, 0, dir, inode);
 	if (err) {
-		name_cancel(dir, &prep);
+		name_release(dir, &prep);
 		return err;
 	}
-	link_changed(&op, inode, 1, &now);
+	name_change(&op, dir, &prep, NULL, inode);
+	link_changed(&op, inode, 1, &now, NULL, &prep);
 	if (inode->attr.nlink == 1)
 		volume_count_inodes(vol, 1);
-	name_change(&op, dir, &prep, inode->ino, inode_type(inode));
 	parent_add(&op, inode, dir->ino, name, len);
 	dir_changed(&op, dir, 1, 0, &now);
+	name_release(dir, &prep);
 	delta_leave(&op);
 	return 0;
 }
@@ -350,7 +371,7 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	struct name_prepared prep;
 	struct delta_op op;
 	u64 cost = space_cost_items(vol, SPACE_ITEMS_UNLINK) + space_cost_text(len);
-	int err = name_prepare(dir, name, len, &prep);
+	int err = name_prepare(dir, name, len, is_only_name(inode) ? NAME_GOES : NAME_CHANGES, &prep);
 
 	if (err)
 		return err;
@@ -360,14 +381,15 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	if (!err)
 		err = enter_attr(&op, cost, DELTA_FREES, dir, inode);
 	if (err) {
-		name_cancel(dir, &prep);
+		name_release(dir, &prep);
 		return err;
 	}
-	name_change(&op, dir, &prep, 0, 0);
+	name_change(&op, dir, &prep, inode, NULL);
 	dir_changed(&op, dir, -1, subdirs, &now);
-	link_changed(&op, inode, links, &now);
+	link_changed(&op, inode, links, &now, &prep, NULL);
 	if (!inode->attr.nlink)
 		volume_count_inodes(vol, -1);
+	name_release(dir, &prep);
 	delta_leave(&op);
 	return 0;
 }
@@ -417,15 +439,16 @@ static void set_parent(struct tux3_inode *inode, u64 parent)
 }
 
 /* The target loses its name, or in an exchange takes the old one. */
-static void rename_target(struct delta_op *op, const struct op_rename *args, const struct tux3_time *now)
+static void rename_target(struct delta_op *op, const struct op_rename *args, const struct tux3_time *now,
+			  struct name_prepared *old, struct name_prepared *new)
 {
 	if (args->flags & OP_RENAME_EXCHANGE) {
-		link_changed(op, args->target, 0, now);
+		link_changed(op, args->target, 0, now, new, old);
 		if (is_dir(args->target))
 			set_parent(args->target, args->old_dir->ino);
 		return;
 	}
-	link_changed(op, args->target, is_dir(args->target) ? -2 : -1, now);
+	link_changed(op, args->target, is_dir(args->target) ? -2 : -1, now, new, NULL);
 	if (!args->target->attr.nlink)
 		volume_count_inodes(op->vol, -1);
 }
@@ -441,18 +464,22 @@ static void rename_enact(struct delta_op *op, const struct op_rename *args, stru
 
 	if (args->whiteout && !exchange)
 		inode_born(op, args->whiteout, 1, &now);
-	name_change(op, args->old_dir, old, left ? left->ino : 0, left ? inode_type(left) : 0);
-	name_change(op, args->new_dir, new, args->inode->ino, inode_type(args->inode));
+	name_change(op, args->old_dir, old, args->inode, left);
+	name_change(op, args->new_dir, new, args->target, args->inode);
 	parent_add(op, args->inode, args->new_dir->ino, args->new_name, args->new_len);
 	if (exchange)
 		parent_add(op, args->target, args->old_dir->ino, args->old_name, args->old_len);
 	dir_changed(op, args->old_dir, left ? 0 : -1, old_subdirs, &now);
 	dir_changed(op, args->new_dir, args->target ? 0 : 1, new_subdirs, &now);
-	link_changed(op, args->inode, 0, &now);
+	link_changed(op, args->inode, 0, &now, old, new);
 	if (moved_dir)
 		set_parent(args->inode, args->new_dir->ino);
 	if (args->target)
-		rename_target(op, args, &now);
+		rename_target(op, args, &now, old, new);
+	if (args->whiteout && !exchange)
+		inode_note_whiteout(op, args->whiteout, old);
+	name_release(args->old_dir, old);
+	name_release(args->new_dir, new);
 }
 
 static int rename_room(const struct op_rename *args)
@@ -549,6 +576,7 @@ static int rename_enter(const struct op_rename *args, struct delta_op *op, const
 
 int op_rename(const struct op_rename *args)
 {
+	bool goes = is_only_name(args->inode) && !args->whiteout && !(args->flags & OP_RENAME_EXCHANGE);
 	struct name_prepared old, new;
 	struct name_look look;
 	struct delta_op op;
@@ -558,12 +586,12 @@ int op_rename(const struct op_rename *args)
 	    (args->old_dir == args->new_dir && args->old_len == args->new_len &&
 	     !memcmp(args->old_name, args->new_name, args->old_len)))
 		return args->flags & OP_RENAME_NOREPLACE ? -EEXIST : 0;
-	err = name_prepare(args->old_dir, args->old_name, args->old_len, &old);
+	err = name_prepare(args->old_dir, args->old_name, args->old_len, goes ? NAME_GOES : NAME_CHANGES, &old);
 	if (err)
 		return err;
-	err = name_prepare(args->new_dir, args->new_name, args->new_len, &new);
+	err = name_prepare(args->new_dir, args->new_name, args->new_len, NAME_CHANGES, &new);
 	if (err) {
-		name_cancel(args->old_dir, &old);
+		name_release(args->old_dir, &old);
 		return err;
 	}
 	err = rename_check(args, &old, &new);
@@ -574,8 +602,8 @@ int op_rename(const struct op_rename *args)
 		err = rename_enter(args, &op, &look);
 	}
 	if (err) {
-		name_cancel(args->old_dir, &old);
-		name_cancel(args->new_dir, &new);
+		name_release(args->old_dir, &old);
+		name_release(args->new_dir, &new);
 		return err;
 	}
 	paid_keep(&op, &look.leaves);

@@ -36,6 +36,7 @@ INTENT_PLACE = struct.Struct("<QQQII")
 INTENTS = struct.Struct("<IIQQQQIIIIQ")
 INTENT = struct.Struct("<QQIIQB3sI112s")
 INTENT_RUN = struct.Struct("<QII")
+INTENT_NAMED = struct.Struct("<QQQIIII")
 RECORD = struct.Struct("<HHI")
 ATTRS = struct.Struct("<IIIIQQqqqqIIIIIIIIIIQ")
 EXTENT_HEAD = struct.Struct("<QQII")
@@ -559,20 +560,70 @@ class Volume:
             seq += 1
         return intents
 
+    def set_attr(self, ino, attr):
+        self.attr_set(struct.pack("<Q", ino) + ATTRS.pack(*attr))
+
+    def dir_changed(self, ino, entries, mtime, ctime):
+        attr = self.attr(ino)
+        mtime = max(mtime, (attr.mtime_sec, attr.mtime_nsec))
+        ctime = max(ctime, (attr.ctime_sec, attr.ctime_nsec))
+        self.set_attr(ino, attr._replace(size=attr.size + entries, change=attr.change + 1, mtime_sec=mtime[0], mtime_nsec=mtime[1],
+                                         ctime_sec=ctime[0], ctime_nsec=ctime[1]))
+
+    def orphan(self, ino, is_one):
+        key = struct.pack("<QQ", INO_VOLUME << 8 | ORPHAN, ino)
+        if is_one:
+            self.item_set(key + struct.pack("<IIQ", 1, 0, 0))
+        else:
+            self.item_delete(key)
+
+    def carry_out_names(self, intent):
+        """What names lead to; what follows for inodes, and directories, of which one has changed."""
+        touched, named = Counter(), {}
+        for kind, record in self.split_records(intent.records):
+            if kind == 32:
+                named[struct.unpack_from("<Q", record)[0]] = INTENT_NAMED.unpack(record)
+            if kind not in (5, 6):
+                continue
+            directory, hashed = struct.unpack_from("<QQ", record)
+            (ino, _, name), = dirents(record[16:])
+            expect((kind == 5) == bool(ino) and self.attr(directory).mode >> 12 == 4, "a name of an intent")
+            old = [i for i, _, n in dirents(self.items.get((directory, DIRENT, hashed), b"")) if n == name]
+            if old == [ino] * (kind == 5):
+                continue
+            expect(not ino or ino == intent.ino or (ino, ATTR, 0) in self.items, "a name of an intent leads to what is there")
+            self.apply(kind, record)
+            touched[directory] += (kind == 5) - len(old)
+            for inode in [*old, *[ino] * (kind == 5)]:
+                touched[inode] += 0
+        for ino, entries in touched.items():
+            if (ino, ATTR, 0) not in self.items or (ino == intent.ino and self.attr(ino).mode >> 12 != 4):
+                expect(ino == intent.ino, "who has a name of an intent is there")
+                continue
+            _, mtime, ctime, mtime_nsec, ctime_nsec, nlink, _ = named[ino]
+            attr = self.attr(ino)
+            if attr.mode >> 12 == 4:
+                self.dir_changed(ino, entries, (mtime, mtime_nsec), (ctime, ctime_nsec))
+                continue
+            if bool(attr.nlink) != bool(nlink):
+                self.orphan(ino, not nlink)
+            self.set_attr(ino, attr._replace(nlink=nlink, ctime_sec=ctime, ctime_nsec=ctime_nsec, change=attr.change + 1))
+
     def carry_out(self, intent):
         new = Attr(*ATTRS.unpack(intent.attr))
         stored, blocks = 0, 0
+        self.carry_out_names(intent)
+        if new.mode >> 12 == 4:
+            expect(not intent.runs and not intent.name, "an intent of a directory has names in it alone")
+            return
         if (intent.ino, ATTR, 0) in self.items:
             old = self.attr(intent.ino)
             stored, blocks = old.flags & 7, old.blocks
-        else:
-            above = self.attr(intent.dir)
+            if not old.nlink:
+                self.orphan(intent.ino, False)
+        elif intent.name:
             made = new.btime_sec, new.btime_nsec
-            mtime = max(made, (above.mtime_sec, above.mtime_nsec))
-            ctime = max(made, (above.ctime_sec, above.ctime_nsec))
-            above = above._replace(size=above.size + 1, change=above.change + 1, mtime_sec=mtime[0], mtime_nsec=mtime[1],
-                                   ctime_sec=ctime[0], ctime_nsec=ctime[1])
-            self.attr_set(struct.pack("<Q", intent.dir) + ATTRS.pack(*above))
+            self.dir_changed(intent.dir, 1, made, made)
             self.dirent_set(struct.pack("<QQ", intent.dir, self.name_hash(intent.dir, DIRENT, intent.name)) +
                             DIRENT_HEAD.pack(intent.ino, new.mode >> 12, len(intent.name)) + intent.name)
         if stored & ATTR_INLINE:
@@ -581,6 +632,8 @@ class Volume:
             stored &= ~ATTR_INLINE
         before = self.data_blocks()
         for kind, record in self.split_records(intent.records):
+            if kind in (5, 6, 32):
+                continue
             expect(kind in (7, 8, 10) and struct.unpack_from("<Q", record)[0] == intent.ino, "a record of an intent")
             self.apply(kind, record)
             stored |= ATTR_XATTRS if kind != 10 else 0
@@ -590,7 +643,7 @@ class Volume:
             self.extents[intent.ino][block] = Extent(addr, self.delta, len(csums), EXTENT_CSUM if csummed else 0,
                                                      csums if csummed else None)
         new = new._replace(flags=new.flags & ~7 | stored, blocks=blocks + self.data_blocks() - before)
-        self.attr_set(struct.pack("<Q", intent.ino) + ATTRS.pack(*new))
+        self.set_attr(intent.ino, new)
 
     # ---- names and files ----
 

@@ -161,6 +161,25 @@ static int sync_file(struct tux3 *tux3, const char *name, u32 len, bool anew, co
 	return err;
 }
 
+/* A file is moved away and made anew, another one gets another name, and a third loses it. */
+static int sync_names(struct tux3 *tux3)
+{
+	struct tux3_node *dir;
+	int err = tux3_path_rename(tux3, NULL, "/one", "/dir/was one", 0);
+
+	if (!err)
+		err = sync_file(tux3, "/one", 5, false, NULL);
+	if (!err)
+		err = tux3_path_rename(tux3, NULL, "/dir/first", "/dir/new", 0);
+	if (!err)
+		err = tux3_path(tux3, NULL, "/dir", 0, 0, &dir);
+	if (!err) {
+		err = tux3_fsync(dir, false);
+		tux3_node_put(dir, 1);
+	}
+	return err;
+}
+
 /* Fsyncs that went ahead of their delta, with all that an intent can say. */
 static int leave_intents(struct image *image)
 {
@@ -179,7 +198,9 @@ static int leave_intents(struct image *image)
 		err = sync_file(tux3, "/dir/new", 2 * BLOCK, true, NULL);
 	if (!err)
 		err = sync_file(tux3, "/one", 10, true, "user.one");
-	if (!err && delta_counter(tux3_core(tux3), TUX3_COUNT_FSYNCS_AHEAD) != 4)
+	if (!err)
+		err = sync_names(tux3);
+	if (!err && delta_counter(tux3_core(tux3), TUX3_COUNT_FSYNCS_AHEAD) != 6)
 		err = -EPROTO;
 	if (!err)
 		tux3_abandon(tux3);

@@ -254,6 +254,25 @@ def go_ahead_with_records(tree, block):
     tree.fsync("/dir/blocks")
 
 
+def go_ahead_with_names(tree, block):
+    """Names that files lost and got: by saves, backups, links; and of directories."""
+    tree.put("/dir/tmp", 2 * block)
+    tree.fsync("/dir/tmp")
+    tree.rename("/dir/tmp", "/dir/swap")			# over a file: that is an orphan
+    tree.fsync("/dir")
+    tree.rename("/dir/punched", "/moved away")
+    tree.put("/dir/punched", 100)
+    tree.fsync("/dir/punched")				# brings the other's new name
+    tree.link("/dir/sparse", "/dir/sub", "linked")
+    tree.fsync("/dir/sparse")
+    tree.put("/dir/tmp", 10)
+    tree.rename("/dir/tmp", "/dir/sub/new by another name")
+    tree.fsync("/dir/sub/new by another name")
+    tree.unlink("/dir/inline")
+    tree.fsync("/dir")
+    tree.rename("/moved away", "/not synced yet")
+
+
 def move(tree, block):
     """Data that come to another place of a file, or to another file: of each kind of extent, and what is inline."""
     tree.allocate("/dir/blocks", COLLAPSE, 3 * block, 4 * block)
@@ -273,12 +292,12 @@ def move(tree, block):
 
 class Recipe:
     def __init__(self, block=4096, size=48 << 20, features="quota", logged=False, ahead=False, torn=False, label="golden", many=0,
-                 keep=0, moved=False, cut=False, more=False):
+                 keep=0, moved=False, cut=False, more=False, names=False):
         self.block, self.size, self.features, self.label = block, size, features, label
         self.keep = keep	# of its log, so many commits
         self.many = many or (10 if not logged else 430 if block > 4096 else 280)	# so many that leaves are merged
         self.logged, self.ahead, self.torn, self.moved, self.cut = logged, ahead, torn, moved, cut
-        self.more = more	# intents with records
+        self.more, self.names = more, names	# intents with records; with records of names
 
     def make(self, image):
         with open(image, "wb") as f:
@@ -303,6 +322,8 @@ class Recipe:
                 go_ahead(tree, self.block)
             if self.more:
                 go_ahead_with_records(tree, self.block)
+            if self.names:
+                go_ahead_with_names(tree, self.block)
             if self.torn:
                 tree.put("/whole", 3 * self.block)
                 tree.sync()
@@ -367,6 +388,7 @@ RECIPES = {
     "intents": Recipe(ahead=True),
     "intents-64k": Recipe(65536, 96 << 20, ahead=True),
     "intents-records": Recipe(ahead=True, more=True),
+    "intents-names": Recipe(ahead=True, names=True),
     "orphans": Recipe(logged=True, keep=8),
     "orphans-64k": Recipe(65536, 96 << 20, logged=True, keep=8),
     "torn": Recipe(torn=True),

@@ -513,7 +513,7 @@ static void test_changes_that_a_delta_forgets_stop_the_volume(void **state)
 
 static void prepare(struct bed *bed, const char *name, struct name_prepared *prep)
 {
-	assert_ok(name_prepare(&bed->root->inode, name, strlen(name), prep));
+	assert_ok(name_prepare(&bed->root->inode, name, strlen(name), NAME_GOES, prep));
 }
 
 /* Where locks know their owner the next operation but one in this directory says so; elsewhere who frees the names. */
@@ -530,7 +530,7 @@ static void test_a_name_that_stays_pinned_stops_the_volume(void **state)
 		prep.entry->pins++;
 		if (IS_ENABLED(CONFIG_PROVE_LOCKING))
 			bed.root->inode.dir->pins++;
-		name_cancel(&bed.root->inode, &prep);
+		name_release(&bed.root->inode, &prep);
 	}
 	if (IS_ENABLED(CONFIG_PROVE_LOCKING)) {
 		assert_true(tux3_path(bed.volume, NULL, "/new", TUX3_CREATE, 0644, &node) < 0);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What goes with a changed name, for intents (core/intent/intent.h).
+ *
+ * An intent must leave each file with as many names as its link count says, on whichever base it is carried out.  So
+ * it may not say that a name leads to a file without saying what became of whom it led to before, and where the
+ * file's other names are: and so on.  A closure is such a set: names, and the inodes that have them now, or may have
+ * them by the newest durable delta, the one under way, or an intent.  From name to inode and back it is found by ties
+ * (struct name_tie).  Mostly it is small: a file that was moved away and the one that came in its place; the old file
+ * and the new one after a save.
+ *
+ * Of what belongs to it all is as at one moment: operations keep the names that they change pinned until they are
+ * over, and what was seen is looked at again at the end.
+ */
+#ifndef TUX3_NAME_CLOSURE_H
+#define TUX3_NAME_CLOSURE_H
+
+#include "core/env.h"
+#include "core/inode/inode.h"
+
+#define CLOSURE_NAMES	8u
+#define CLOSURE_INODES	8u	/* without directories */
+#define CLOSURE_BYTES	(CLOSURE_NAMES * (48 + TUX3_NAME_MAX) + (CLOSURE_INODES + CLOSURE_NAMES) * 48)	/* of records, at most */
+
+struct name_closure {
+	struct volume *vol;
+	u64 delta, retired, durable;	/* the front delta; the newest whose inodes are let go; and that is durable */
+	u64 subject;			/* the inode that the intent is of */
+	u32 said;			/* its number */
+	u32 names, inodes;
+	struct closure_name {
+		struct tux3_inode *dir;
+		struct name_entry *entry;
+		u64 ino;		/* 0: absent */
+		u8 type;
+		bool front;		/* it was changed in the front delta, not only in the one before */
+	} name[CLOSURE_NAMES];
+	struct closure_inode {
+		struct tux3_inode *inode;
+		u32 nlink, seq;
+		struct tux3_time ctime;
+	} inode[CLOSURE_INODES];
+};
+
+/*
+ * Inside the front delta, with what keeps others from being retired (intent.capture).  Of a file, or of what has
+ * changed in a directory; subject is it.  0; -EAGAIN: it is too large, a directory is part of it, it is being changed
+ * just now, or a file of it may not be there after a crash.
+ */
+int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said);
+int closure_of_dir(struct name_closure *closure, struct tux3_inode *dir, u64 delta, u64 retired, u32 said);
+/* Its records, at most CLOSURE_BYTES; returns how many bytes. */
+u32 closure_records(const struct name_closure *closure, u8 *at);
+/* Its intent is durable, and the same keeps others from being retired again. */
+void closure_is_durable(const struct name_closure *closure, u64 retired);
+/* Of the file that it is of, no name has changed since.  inode->lock held. */
+bool closure_fits(const struct name_closure *closure, const struct tux3_inode *inode);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A volume on which every fsync goes ahead of its delta if it can, and nothing else commits. */
+#ifndef SUPPORT_INTENT_H
+#define SUPPORT_INTENT_H
+
+#include "support_lib.h"
+#include "core/intent/intent.h"
+
+#define BLOCK 4096u
+#define BYTES (64u << 20)
+
+static inline u64 counted(struct bed *bed, enum tux3_counter which)
+{
+	return delta_counter(tux3_core(bed->volume), which);
+}
+
+static inline void fill(struct tux3_node *node, u64 offset, u32 bytes, u8 value)
+{
+	u8 *data = malloc(bytes);
+
+	memset(data, value, bytes);
+	assert_int_equal(tux3_write(node, data, bytes, offset), bytes);
+	free(data);
+}
+
+static inline void assert_filled(struct tux3_node *node, u64 offset, u32 bytes, u8 value)
+{
+	u8 *data = malloc(bytes);
+	u32 i;
+
+	assert_int_equal(tux3_read(node, data, bytes, offset), bytes);
+	for (i = 0; i < bytes; i++)
+		assert_int_equal(data[i], value);
+	free(data);
+}
+
+static inline u64 size_of(struct tux3_node *node)
+{
+	struct tux3_stat stat;
+
+	assert_ok(tux3_stat_node(node, &stat));
+	return stat.size;
+}
+
+/* fsync, and whether it went ahead. */
+static inline bool synced_ahead(struct bed *bed, struct tux3_node *node)
+{
+	u64 ahead = counted(bed, TUX3_COUNT_FSYNCS_AHEAD), committed = tux3_committed(bed->volume);
+
+	assert_ok(tux3_fsync(node, false));
+	ahead = counted(bed, TUX3_COUNT_FSYNCS_AHEAD) - ahead;
+	assert_int_equal(!ahead, tux3_committed(bed->volume) > committed);
+	return ahead;
+}
+
+/* A volume with an intent area, all of it committed. */
+static inline void make(struct bed *bed, u32 block_size)
+{
+	struct tux3_node *node;
+
+	bed->opts.manual = true;
+	bed->opts.verify = true;
+	bed->opts.fsync = TUX3_FSYNC_AHEAD;
+	bed_make(bed, BYTES, block_size);
+	node = bed_file(bed, "first");
+	fill(node, 0, 100, 1);
+	assert_false(synced_ahead(bed, node));		/* there was no area: its commit makes one */
+	tux3_node_put(node, 1);
+	assert_true(tux3_core(bed->volume)->intent.place.addr);
+}
+
+#endif

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * fsync ahead of the delta, with names: saves, backups, links; and what must not go ahead.  Each is looked at after a crash.  The
+ * simulator has more of them (families "saves" and "ahead", threads).
+ */
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+#include "support_intent.h"
+#include "user/lib/lib.h"
+#include "core/names/name_change.h"
+
+static struct tux3_node *new_file(struct bed *bed, const char *path, u8 value)
+{
+	struct tux3_node *node = bed_file(bed, path);
+
+	fill(node, 0, 5000, value);
+	return node;
+}
+
+static void new_and_gone(struct bed *bed, const char *path, u8 value, bool synced)
+{
+	struct tux3_node *node = new_file(bed, path, value);
+
+	if (synced)
+		assert_true(synced_ahead(bed, node));
+	tux3_node_put(node, 1);
+}
+
+static void rename_path(struct bed *bed, const char *from, const char *to, u32 flags)
+{
+	assert_ok(tux3_path_rename(bed->volume, NULL, from, to, flags));
+}
+
+static bool path_ahead(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	bool ahead;
+
+	assert_non_null(node);
+	ahead = synced_ahead(bed, node);
+	tux3_node_put(node, 1);
+	return ahead;
+}
+
+/* 0: there is none. */
+static void assert_file(struct bed *bed, const char *path, u8 value, u32 links)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	struct tux3_stat stat;
+
+	if (!value) {
+		assert_null(node);
+		return;
+	}
+	if (!node)
+		fail_msg("%s is not there", path);
+	assert_filled(node, 0, 5000, value);
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.nlink, links);
+	tux3_node_put(node, 1);
+}
+
+static void begin(struct bed *bed)
+{
+	make(bed, BLOCK);
+	new_and_gone(bed, "dir/a", 1, false);
+	new_and_gone(bed, "dir/b", 2, false);
+	new_and_gone(bed, "other/c", 3, false);
+	assert_ok(tux3_sync(bed->volume));
+}
+
+/* ---- what goes ahead ---- */
+
+static void test_a_save_by_rename(void **state)
+{
+	struct tux3_statfs before, after;
+	struct bed bed = {};
+	u32 i;
+
+	begin(&bed);
+	assert_ok(tux3_statfs(bed.volume, &before));
+	for (i = 0; i < 6; i++) {
+		new_and_gone(&bed, "dir/tmp", 10 + i, true);
+		rename_path(&bed, "dir/tmp", "dir/a", 0);
+		assert_true(path_ahead(&bed, i % 2 ? "dir/a" : "dir"));
+	}
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 12);
+	assert_file(&bed, "dir/a", 15, 1);
+	assert_file(&bed, "dir/tmp", 0, 0);
+	/* What was replaced is gone, with its blocks. */
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_statfs(bed.volume, &after));
+	assert_int_equal(after.inodes, before.inodes);
+	assert_in_range(after.free_blocks, before.free_blocks - 20, before.free_blocks + 400);
+	bed_free(&bed);
+}
+
+/* In one delta: the file is moved away, and made anew under its name. */
+static void test_a_backup_and_a_new_file(void **state)
+{
+	struct bed bed = {};
+
+	begin(&bed);
+	rename_path(&bed, "dir/a", "other/a.1", 0);
+	new_and_gone(&bed, "dir/a", 11, true);
+	new_and_gone(&bed, "dir/n", 20, true);
+	rename_path(&bed, "dir/n", "dir/n.1", 0);
+	new_and_gone(&bed, "dir/n", 21, true);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/b"));
+	new_and_gone(&bed, "dir/b", 12, true);
+	bed_crash(&bed);
+	assert_file(&bed, "other/a.1", 1, 1);
+	assert_file(&bed, "dir/a", 11, 1);
+	assert_file(&bed, "dir/b", 12, 1);
+	assert_file(&bed, "dir/n", 21, 1);
+	assert_file(&bed, "dir/n.1", 20, 1);
+	bed_free(&bed);
+}
+
+static void test_links_and_removals(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *a;
+
+	begin(&bed);
+	a = bed_find(&bed, "dir/a");
+	assert_ok(tux3_link(a, NULL, bed.root, "linked"));
+	assert_true(synced_ahead(&bed, a));
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/a"));
+	assert_true(path_ahead(&bed, "dir"));
+	tux3_node_put(a, 1);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "other/c"));
+	assert_true(path_ahead(&bed, "other"));
+	rename_path(&bed, "dir/b", "linked", TUX3_RENAME_EXCHANGE);
+	assert_true(path_ahead(&bed, "linked"));
+	bed_crash(&bed);
+	assert_file(&bed, "dir/a", 0, 0);
+	assert_file(&bed, "linked", 2, 1);
+	assert_file(&bed, "dir/b", 1, 1);
+	assert_file(&bed, "other/c", 0, 0);
+	bed_free(&bed);
+}
+
+/* Without a name at first; in the durable tree, too, as an orphan. */
+static void test_nameless_files_get_names(void **state)
+{
+	struct tux3_node *dir, *one, *two;
+	struct bed bed = {};
+
+	begin(&bed);
+	dir = bed_find(&bed, "dir");
+	assert_ok(tux3_tmpfile(dir, NULL, 0600, &one));
+	fill(one, 0, 5000, 31);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_tmpfile(dir, NULL, 0600, &two));
+	fill(two, 0, 5000, 32);
+	assert_ok(tux3_link(one, NULL, dir, "one"));
+	assert_ok(tux3_link(two, NULL, dir, "two"));
+	assert_true(synced_ahead(&bed, one));
+	assert_true(synced_ahead(&bed, two));
+	tux3_node_put(one, 1);
+	tux3_node_put(two, 1);
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/one", 31, 1);
+	assert_file(&bed, "dir/two", 32, 1);
+	bed_reopen(&bed);
+	assert_file(&bed, "dir/one", 31, 1);
+	bed_free(&bed);
+}
+
+/* The name that a file was made with, lost and got again: an intent in between says where it is. */
+static void test_there_and_back(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	begin(&bed);
+	node = new_file(&bed, "dir/x", 40);
+	rename_path(&bed, "dir/x", "dir/z", 0);
+	assert_true(synced_ahead(&bed, node));
+	rename_path(&bed, "dir/z", "dir/x", 0);
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/x", 40, 1);
+	assert_file(&bed, "dir/z", 0, 0);
+	bed_free(&bed);
+}
+
+/* What went ahead before is left out: however many saves there are in a directory, each says two names. */
+static void test_closures_do_not_grow(void **state)
+{
+	struct bed bed = {};
+	char tmp[20], name[20];
+	u64 blocks;
+	u32 i;
+
+	begin(&bed);
+	blocks = counted(&bed, TUX3_COUNT_INTENT_BLOCKS);
+	for (i = 0; i < 40; i++) {
+		snprintf(tmp, sizeof(tmp), "dir/tmp%u", i);
+		snprintf(name, sizeof(name), "dir/%u", i);
+		new_and_gone(&bed, tmp, 1 + i, true);
+		rename_path(&bed, tmp, name, 0);
+		assert_true(path_ahead(&bed, "dir"));
+	}
+	assert_int_equal(counted(&bed, TUX3_COUNT_INTENT_BLOCKS) - blocks, 40 * (1 + 2 + 1));
+	bed_crash(&bed);
+	for (i = 0; i < 40; i++) {
+		snprintf(name, sizeof(name), "dir/%u", i);
+		assert_file(&bed, name, 1 + i, 1);
+	}
+	bed_free(&bed);
+}
+
+/* ---- what does not ---- */
+
+/* A crash would lose the old file and the new one. */
+static void test_a_new_file_that_was_never_synced(void **state)
+{
+	struct bed bed = {};
+
+	begin(&bed);
+	new_and_gone(&bed, "dir/tmp", 10, false);
+	rename_path(&bed, "dir/tmp", "dir/a", 0);
+	assert_false(path_ahead(&bed, "dir"));
+	new_and_gone(&bed, "dir/tmp", 11, false);
+	rename_path(&bed, "dir/tmp", "dir/a", 0);
+	rename_path(&bed, "dir/a", "dir/a.1", 0);
+	new_and_gone(&bed, "dir/a", 12, true);		/* which the one before never had in the durable tree */
+	bed_crash(&bed);
+	assert_file(&bed, "dir/a", 12, 1);
+	assert_file(&bed, "dir/a.1", 0, 0);
+	bed_free(&bed);
+}
+
+static void test_too_many(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *a;
+	char name[20];
+	u32 i;
+
+	begin(&bed);
+	a = bed_find(&bed, "dir/a");
+	for (i = 0; i < 9; i++) {
+		snprintf(name, sizeof(name), "link%u", i);
+		assert_ok(tux3_link(a, NULL, bed.root, name));
+	}
+	assert_false(synced_ahead(&bed, a));
+	tux3_node_put(a, 1);
+	bed_crash(&bed);
+	for (i = 0; i < 9; i++) {
+		snprintf(name, sizeof(name), "link%u", i);
+		assert_file(&bed, name, 1, 10);
+	}
+	bed_free(&bed);
+}
+
+/* Directories that come or go, or move; and what is moved to one that a crash may not leave. */
+static void test_directories_take_a_commit(void **state)
+{
+	struct bed bed = {};
+
+	begin(&bed);
+	assert_ok(tux3_path_mkdir(bed.volume, NULL, "dir/sub", 0755));
+	assert_false(path_ahead(&bed, "dir"));
+	rename_path(&bed, "dir/sub", "dir/moved", 0);
+	assert_false(path_ahead(&bed, "dir"));
+	rename_path(&bed, "dir/moved", "dir/a", TUX3_RENAME_EXCHANGE);
+	assert_false(path_ahead(&bed, "dir/moved"));	/* a, by that name */
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/b"));
+	rename_path(&bed, "dir", "other/dir", 0);
+	assert_false(path_ahead(&bed, "other/dir"));
+	assert_ok(tux3_path_mkdir(bed.volume, NULL, "new", 0755));
+	rename_path(&bed, "other/c", "new/c", 0);
+	assert_false(path_ahead(&bed, "new/c"));
+	bed_crash(&bed);
+	assert_file(&bed, "new/c", 3, 1);
+	assert_file(&bed, "other/dir/moved", 1, 1);
+	assert_file(&bed, "other/dir/b", 0, 0);
+	bed_free(&bed);
+}
+
+/* ---- beside others ---- */
+
+/* A name that an operation is just changing. */
+static void test_a_pinned_name(void **state)
+{
+	struct name_prepared prep;
+	struct tux3_node *dir;
+	struct bed bed = {};
+
+	begin(&bed);
+	dir = bed_find(&bed, "dir");
+	rename_path(&bed, "dir/a", "dir/a.1", 0);
+	new_and_gone(&bed, "dir/a", 11, false);
+	assert_ok(name_prepare(&dir->inode, "a.1", 3, NAME_GOES, &prep));
+	assert_false(path_ahead(&bed, "dir/a"));
+	name_release(&dir->inode, &prep);
+	tux3_node_put(dir, 1);
+	bed_free(&bed);
+}
+
+static void *fsync_path(void *arg)
+{
+	assert_ok(tux3_fsync(arg, false));
+	return NULL;
+}
+
+static bool is_queued(struct intent *intent)
+{
+	bool queued;
+
+	spin_lock(&intent->lock);
+	queued = !list_empty(&intent->queue);
+	spin_unlock(&intent->lock);
+	return queued;
+}
+
+/*
+ * The first intent, which says whose the name is, is not durable yet when the second one could say that it is another's; with one
+ * more in between.
+ */
+static void test_an_intent_under_way(void **state)
+{
+	struct tux3_node *one, *two;
+	struct bed bed = {};
+	struct intent *intent;
+	pthread_t first, second;
+	u32 between;
+	u64 ahead;
+
+	for (between = 0; between < 2; between++) {
+		begin(&bed);
+		intent = &bed.volume->vol->intent;
+		one = new_file(&bed, "dir/x", 50);
+		ahead = counted(&bed, TUX3_COUNT_FSYNCS_AHEAD);
+		mutex_lock(&intent->write);
+		assert_int_equal(pthread_create(&first, NULL, fsync_path, one), 0);
+		while (!is_queued(intent))
+			usleep(1000);
+		rename_path(&bed, "dir/x", "dir/y", 0);
+		if (between) {
+			new_and_gone(&bed, "dir/x", 52, false);
+			rename_path(&bed, "dir/x", "dir/z", 0);
+		}
+		two = new_file(&bed, "dir/x", 51);
+		assert_int_equal(pthread_create(&second, NULL, fsync_path, two), 0);
+		usleep(100 * 1000);			/* it takes a commit, or waits */
+		mutex_unlock(&intent->write);
+		pthread_join(first, NULL);
+		pthread_join(second, NULL);
+		assert_in_range(counted(&bed, TUX3_COUNT_FSYNCS_AHEAD) - ahead, 0, 1);
+		tux3_node_put(one, 1);
+		tux3_node_put(two, 1);
+		bed_crash(&bed);
+		assert_file(&bed, "dir/x", 51, 1);
+		assert_file(&bed, "dir/y", 50, 1);
+		assert_file(&bed, "dir/z", between ? 52 : 0, 1);
+		bed_free(&bed);
+		memset(&bed, 0, sizeof(bed));
+	}
+}
+
+/* ---- a commit under way, that is not durable ---- */
+
+static struct {
+	const struct tux3_device_ops *inner;
+	struct tux3_device_ops ops;
+	pthread_t thread;
+	struct bed *bed;
+	sem_t waits, may_go;
+	bool armed;
+} held;
+
+static void held_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	if (held.armed && pthread_equal(pthread_self(), held.thread)) {
+		held.armed = false;
+		sem_post(&held.waits);
+		sem_wait(&held.may_go);
+	}
+	held.inner->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static void *held_commit(void *unused)
+{
+	held.thread = pthread_self();
+	held.armed = true;
+	assert_ok(tux3_sync(held.bed->volume));
+	return NULL;
+}
+
+static void hold_commit(struct bed *bed, pthread_t *thread)
+{
+	held.bed = bed;
+	held.inner = bed->dev->ops;
+	held.ops = *held.inner;
+	held.ops.write = held_write;
+	sem_init(&held.waits, 0, 0);
+	sem_init(&held.may_go, 0, 0);
+	bed->dev->ops = &held.ops;
+	assert_int_equal(pthread_create(thread, NULL, held_commit, NULL), 0);
+	sem_wait(&held.waits);
+}
+
+/* other: a thread that waits for it, or NULL. */
+static void let_commit(struct bed *bed, pthread_t thread, const pthread_t *other)
+{
+	sem_post(&held.may_go);
+	pthread_join(thread, NULL);
+	if (other)
+		pthread_join(*other, NULL);
+	bed->dev->ops = held.inner;
+}
+
+/* What a crash would have left now. */
+static void assert_image(struct bed *bed, u32 recovered, void (*look)(struct bed *bed))
+{
+	struct bed copy = { .opts = bed->opts };
+
+	copy.dev = device_memory_create(BYTES);
+	memcpy(device_memory_bytes(copy.dev), device_memory_bytes(bed->dev), BYTES);
+	bed_open(&copy);
+	assert_int_equal(tux3_core(copy.volume)->intent.recovered, recovered);
+	look(&copy);
+	bed_free(&copy);
+}
+
+static void look_at_backups(struct bed *bed)
+{
+	assert_file(bed, "dir/a", 13, 1);
+	assert_file(bed, "dir/a.1", 1, 1);
+	assert_file(bed, "dir/a.2", 0, 0);
+	assert_file(bed, "dir/b", 14, 1);
+	assert_file(bed, "other/b.1", 2, 1);
+	assert_file(bed, "other/c", 0, 0);
+}
+
+/*
+ * Names are changed in the delta that is being committed, and again in the next one.  Intents of the next one hold on
+ * top of either base, and of either with those before it.
+ */
+static void test_beside_a_commit(void **state)
+{
+	struct bed bed = {};
+	pthread_t thread;
+	u32 went;
+
+	for (went = 0; went < 2; went++) {
+		begin(&bed);
+		rename_path(&bed, "dir/a", "dir/a.1", 0);
+		rename_path(&bed, "dir/b", "dir/b.1", 0);
+		if (went) {			/* there is an intent of this delta, too */
+			new_and_gone(&bed, "dir/a", 11, true);
+			new_and_gone(&bed, "dir/tmp", 12, true);
+			rename_path(&bed, "dir/tmp", "dir/a", 0);
+		}
+		hold_commit(&bed, &thread);
+		new_and_gone(&bed, "dir/tmp", 13, true);
+		rename_path(&bed, "dir/tmp", "dir/a", 0);
+		assert_true(path_ahead(&bed, "dir/a"));
+		new_and_gone(&bed, "dir/b", 14, true);
+		rename_path(&bed, "dir/b.1", "other/b.1", 0);
+		assert_true(path_ahead(&bed, "other/b.1"));
+		assert_ok(tux3_path_unlink(bed.volume, NULL, "other/c"));
+		assert_true(path_ahead(&bed, "other"));
+		assert_image(&bed, 5 + 2 * went, look_at_backups);
+		let_commit(&bed, thread, NULL);
+		assert_image(&bed, 5, look_at_backups);
+		bed_crash(&bed);
+		look_at_backups(&bed);
+		bed_free(&bed);
+		memset(&bed, 0, sizeof(bed));
+	}
+}
+
+/* A new file of that delta is on one base, and not on the other. */
+static void test_a_new_file_of_the_commit(void **state)
+{
+	pthread_t thread, fsync;
+	struct tux3_node *new;
+	struct bed bed = {};
+	u64 ahead;
+
+	begin(&bed);
+	new_and_gone(&bed, "dir/tmp", 21, false);
+	rename_path(&bed, "dir/tmp", "dir/a", 0);
+	hold_commit(&bed, &thread);
+	rename_path(&bed, "dir/a", "dir/a.1", 0);
+	new = new_file(&bed, "dir/a", 22);
+	ahead = counted(&bed, TUX3_COUNT_FSYNCS_AHEAD);
+	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, new), 0);
+	usleep(100 * 1000);			/* it waits for the commit */
+	let_commit(&bed, thread, &fsync);
+	assert_int_equal(counted(&bed, TUX3_COUNT_FSYNCS_AHEAD), ahead);
+	tux3_node_put(new, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/a", 22, 1);
+	assert_file(&bed, "dir/a.1", 21, 1);
+	bed_free(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_save_by_rename),
+		cmocka_unit_test(test_a_backup_and_a_new_file),
+		cmocka_unit_test(test_links_and_removals),
+		cmocka_unit_test(test_nameless_files_get_names),
+		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_closures_do_not_grow),
+		cmocka_unit_test(test_a_new_file_that_was_never_synced),
+		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_directories_take_a_commit),
+		cmocka_unit_test(test_a_pinned_name),
+		cmocka_unit_test(test_an_intent_under_way),
+		cmocka_unit_test(test_beside_a_commit),
+		cmocka_unit_test(test_a_new_file_of_the_commit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
