@@ -5,8 +5,9 @@
  *	fsync DIRECTORY new COUNT PROCESSES		each time a new file: open, write, fsync, close
  *	fsync DIRECTORY labelled COUNT PROCESSES	the same, with an xattr of 40 bytes, such as SELinux gives each file
  *	fsync DIRECTORY rewritten COUNT PROCESSES	the same with O_TRUNC, over one of the files made for that
+ *	fsync DIRECTORY saved COUNT PROCESSES		the same under another name, renamed over one of those; then the directory
  *	fsync DIRECTORY overwrite COUNT PROCESSES	each time another block of a file, which has all its blocks
- *	fsync DIRECTORY prepare-KIND COUNT PROCESSES	makes the files for the last two
+ *	fsync DIRECTORY prepare-KIND COUNT PROCESSES	makes the files for the last three
  *	fsync DIRECTORY KIND COUNT PROCESSES LOAD SECONDS
  *
  * COUNT is for each of the processes, which work at the same time and have a file each.  With a LOAD one more process is at
@@ -98,6 +99,28 @@ static void rewrite_files(unsigned int process, unsigned int count, struct resul
 	write_files(process, count, result, O_TRUNC, 0);
 }
 
+static void save_files(unsigned int process, unsigned int count, struct result *result)
+{
+	int dir = open(".", O_RDONLY | O_DIRECTORY), fd;
+	char name[64], temporary[64];
+
+	must_errno(dir, "the directory");
+	snprintf(temporary, sizeof(temporary), "temporary-%u", process);
+	for (unsigned int n = 0; n < count && now_ns() < end_ns; n++) {
+		uint64_t begun_ns = now_ns();
+
+		snprintf(name, sizeof(name), "file-%u-%u", process, n * 97 % FILES);
+		fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
+		must_errno(fd, temporary);
+		write_block(fd, 0);
+		must_errno(fsync(fd), "fsync");
+		must_errno(close(fd), "close");
+		must_errno(rename(temporary, name), name);
+		must_errno(fsync(dir), "fsync of the directory");
+		add_time(result, begun_ns);
+	}
+}
+
 static int open_file(unsigned int process, int flags)
 {
 	char name[64];
@@ -151,8 +174,8 @@ static const struct kind {
 	const char *name;
 	void (*work)(unsigned int process, unsigned int count, struct result *result);
 } kinds[] = {
-	{ "new", create_files }, { "labelled", create_labelled }, { "rewritten", rewrite_files }, { "overwrite", overwrite },
-	{ "prepare-rewritten", prepare_files }, { "prepare-overwrite", prepare },
+	{ "new", create_files }, { "labelled", create_labelled }, { "rewritten", rewrite_files }, { "saved", save_files },
+	{ "overwrite", overwrite }, { "prepare-rewritten", prepare_files }, { "prepare-saved", prepare_files }, { "prepare-overwrite", prepare },
 };
 
 static const struct kind *find_kind(const char *name)
@@ -333,7 +356,7 @@ int main(int argc, char **argv)
 	pid_t loader = 0;
 
 	if (!kind || !count || !processes || processes > PROCESSES_MAX || (argc != 5 && (!load || !seconds)))
-		die("usage: fsync DIRECTORY new|labelled|[prepare-]rewritten|[prepare-]overwrite COUNT PROCESSES "
+		die("usage: fsync DIRECTORY new|labelled|[prepare-]rewritten|[prepare-]saved|[prepare-]overwrite COUNT PROCESSES "
 		    "[stream|create|chmod SECONDS]");
 	must_errno(chdir(argv[1]), argv[1]);
 	if (load) {

@@ -4,7 +4,8 @@
 Each operation writes 4 KiB and calls fsync: to a new file, or over a block of a file that has all its blocks; one
 process, four and 16 at once.  And new files beside a load that syncs nothing: an endless stream of writes, creates, or
 changes of attributes; what that lost is told, too.  Beside creates also new files with an extended attribute, as SELinux
-labels each, and files that are written anew (O_TRUNC).  Done in the same way as bench/run dbench, which see.
+labels each, files that are written anew (O_TRUNC), and files that are saved: written under another name and fsynced, renamed
+over the old one, and the directory fsynced.  Done in the same way as bench/run dbench, which see.
 
 With --throttle 100M the disk is as slow as that.
 """
@@ -14,7 +15,8 @@ from vm_rows import Goal
 
 TITLE = "fsync of the Tux3 kernel module beside tmpfs, ext4, xfs and btrfs"
 LOADS = {"stream": "a stream of writes", "create": "creates", "chmod": "changes of attributes"}
-KINDS = {"new": "new file", "labelled": "new file with a label", "rewritten": "file written anew", "overwrite": "overwrite"}
+KINDS = {"new": "new file", "labelled": "new file with a label", "rewritten": "file written anew", "saved": "file saved by rename",
+         "overwrite": "overwrite"}
 QUIET = "4 KiB new file + fsync"
 
 __all__ = ["add_options", "run"]
@@ -69,7 +71,7 @@ def run(args):
     quiet = [group(kind, processes, count if processes < 16 else count // 4) for processes in ((1, 4) if args.quick else (1, 4, 16))
              for kind in ("new", "overwrite")]
     beside = [group_beside(load, count, seconds) for load in (["create"] if args.quick else LOADS)]
-    beside += [group_beside("create", count, seconds, kind) for kind in (["rewritten"] if args.quick else ["labelled", "rewritten"])]
+    beside += [group_beside("create", count, seconds, kind) for kind in (["rewritten"] if args.quick else ["labelled", "rewritten", "saved"])]
     config = {"fsync": f"bench/fsync.c, {count} operations in each process ({count // 4} in each of 16); the mean; counts per "
                        "operation",
               "beside a load": f"as many, or what is done in {5 * seconds} s; the load works {2 * seconds} s before, half of it measured",

@@ -215,7 +215,7 @@ def measure_fs_mark(setting):
 def measure_fsync(setting):
     """params: program, kind (of the program), count (for each process), processes, load ("" or that of the program), seconds"""
     params = setting.params
-    if params["kind"] in ("overwrite", "rewritten"):
+    if params["kind"] in ("overwrite", "rewritten", "saved"):
         execute([params["program"], setting.path, f"prepare-{params['kind']}", 1, params["processes"]])
     begin = setting.snapshot()
     text = execute([params["program"], setting.path, params["kind"], params["count"], params["processes"],
