@@ -5,7 +5,7 @@ Each operation writes 4 KiB and calls fsync: to a new file, or over a block of a
 process, four and 16 at once.  And new files beside a load that syncs nothing: an endless stream of writes, creates, or
 changes of attributes; what that lost is told, too.  Beside creates also new files with an extended attribute, as SELinux
 labels each, files that are written anew (O_TRUNC), and files that are saved: written under another name and fsynced, renamed
-over the old one, and the directory fsynced.  Done in the same way as bench/run dbench, which see.
+over the old one, and the directory fsynced; these beside the stream, too.  Done in the same way as bench/run dbench, which see.
 
 With --throttle 100M the disk is as slow as that.
 """
@@ -72,6 +72,7 @@ def run(args):
              for kind in ("new", "overwrite")]
     beside = [group_beside(load, count, seconds) for load in (["create"] if args.quick else LOADS)]
     beside += [group_beside("create", count, seconds, kind) for kind in (["rewritten"] if args.quick else ["labelled", "rewritten", "saved"])]
+    beside += [] if args.quick else [group_beside("stream", count, seconds, "saved")]
     config = {"fsync": f"bench/fsync.c, {count} operations in each process ({count // 4} in each of 16); the mean; counts per "
                        "operation",
               "beside a load": f"as many, or what is done in {5 * seconds} s; the load works {2 * seconds} s before, half of it measured",

@@ -12,6 +12,8 @@
  * Who is at work
  *	owners		each has some files of its own: makes them, overwrites them as a whole or in part (also through a mapping,
  *			which goes on after an fsync), appends, renames, unlinks; then fsync, and notes what it may rely on
+ *	savers		write a file under another name, fsync it, rename it over the old one, which they may have moved away,
+ *			and fsync it or its directory: in two directories that all of them share
  *	neighbours	write to, cut, punch, preallocate, map and fsync a few files that all of them have open
  *	a maker		makes small files and unlinks them, and syncs nothing: commits have much to do
  *	an evictor	drops the owners' files from the page cache, and reads them
@@ -54,6 +56,9 @@
 #define MAKES		40u
 #define SHARED_ID	1000000u
 #define VICTIM_ID	2000000u
+#define SAVERS		3u
+#define SAVES		4u		/* files of each */
+#define SAVE_ID		3000000u
 
 struct sector {
 	uint64_t file, place, change;
@@ -74,8 +79,18 @@ struct file {
 	uint64_t synced[SECTORS_MAX];	/* that of the last fsync: none is older */
 };
 
+/* A saver's: changes are versions of the whole. */
+struct save {
+	uint64_t change;
+	uint64_t synced;		/* 0: none yet */
+};
+
 static const char *dir;
-static struct file files[OWNERS][FILES];
+static struct notes {
+	struct file files[OWNERS][FILES];
+	struct save saves[SAVERS][SAVES];
+} notes;
+static struct file (*const files)[FILES] = notes.files;
 static atomic_bool over;		/* the volume has stopped: errors are no news */
 static atomic_ulong syncs, reads;
 static atomic_ulong ids = 1;
@@ -292,6 +307,75 @@ static void *owner_thread(void *number)
 	}
 }
 
+/* ---- savers ---- */
+
+static uint64_t save_id(unsigned int saver, unsigned int number)
+{
+	return SAVE_ID + saver * SAVES + number;
+}
+
+static void save_path(char *path, unsigned int saver, unsigned int number, const char *end)
+{
+	sprintf(path, "%s/save-%u/%u-%u%s", dir, number % 2, saver, number, end);
+}
+
+static bool sync_path(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+	bool fine = fd >= 0 && !fsync(fd);
+
+	if (fd >= 0)
+		close(fd);
+	atomic_fetch_add(&syncs, fine);
+	return fine;
+}
+
+static bool save_temporary(const char *path, uint64_t id, uint64_t change)
+{
+	struct sector sectors[4];
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ssize_t bytes = (1 + change % 4) * SECTOR;
+	bool fine;
+
+	fill(sectors, id, 0, 4, change);
+	fine = fd >= 0 && write(fd, sectors, bytes) == bytes && !fsync(fd);
+	if (fd >= 0)
+		close(fd);
+	return fine;
+}
+
+static bool save(unsigned int saver, unsigned int number, unsigned int *seed)
+{
+	struct save *file = &notes.saves[saver][number];
+	char temporary[4096], path[4096], backup[4096], folder[4096];
+
+	sprintf(temporary, "%s/save-%u/temporary-%u", dir, rand_r(seed) % 2, saver);
+	save_path(path, saver, number, "");
+	save_path(backup, saver, number, ".backup");
+	sprintf(folder, "%s/save-%u", dir, number % 2);
+	file->change++;
+	if (!save_temporary(temporary, save_id(saver, number), file->change))
+		return false;
+	if (!(rand_r(seed) % 3) && rename(path, backup) && errno != ENOENT)
+		return false;
+	if (rename(temporary, path) || !sync_path(rand_r(seed) % 2 ? folder : path))
+		return false;
+	file->synced = file->change;
+	if (!(rand_r(seed) % 8) && unlink(backup) && errno != ENOENT)
+		return false;
+	return true;
+}
+
+static void *saver_thread(void *number)
+{
+	unsigned int saver = (uintptr_t)number, seed = 4711 + saver;
+
+	while (save(saver, rand_r(&seed) % SAVES, &seed))
+		;
+	ended("saving");
+	return NULL;
+}
+
 /* ---- others ---- */
 
 /* Some sectors, through a mapping: somebody may cut the file meanwhile. */
@@ -468,6 +552,8 @@ static void make_dirs(void)
 
 	for (unsigned int i = 0; i < OWNERS; i++)
 		make_dir("%s/owner-%u", i);
+	for (unsigned int i = 0; i < 2; i++)
+		make_dir("%s/save-%u", i);
 	make_dir("%s/maker", 0);
 	make_dir("%s/victim", 0);
 	if (fd < 0 || syncfs(fd))	/* a file in a new directory does not go ahead */
@@ -492,9 +578,9 @@ static void start(pthread_t *thread, void *(*run)(void *), long number)
 		errx(1, "no thread");
 }
 
-static void run(double seconds, const char *notes)
+static void run(double seconds, const char *path)
 {
-	pthread_t threads[OWNERS + NEIGHBOURS + 2];
+	pthread_t threads[OWNERS + SAVERS + NEIGHBOURS + 2];
 	struct sigaction action = { .sa_handler = on_sigbus };
 	unsigned int count = 0, i;
 	FILE *out;
@@ -503,6 +589,8 @@ static void run(double seconds, const char *notes)
 	make_dirs();
 	for (i = 0; i < OWNERS; i++)
 		start(&threads[count++], owner_thread, i);
+	for (i = 0; i < SAVERS; i++)
+		start(&threads[count++], saver_thread, i);
 	for (i = 0; i < NEIGHBOURS; i++)
 		start(&threads[count++], neighbour_thread, i);
 	start(&threads[count++], maker_thread, 0);
@@ -511,9 +599,9 @@ static void run(double seconds, const char *notes)
 	stop();
 	for (i = 0; i < count; i++)
 		pthread_join(threads[i], NULL);
-	out = fopen(notes, "w");
-	if (!out || fwrite(files, sizeof(files), 1, out) != 1 || fclose(out))
-		err(1, "%s", notes);
+	out = fopen(path, "w");
+	if (!out || fwrite(&notes, sizeof(notes), 1, out) != 1 || fclose(out))
+		err(1, "%s", path);
 	printf("%lu fsyncs, %lu files read\n", syncs, reads);
 	if (!syncs || !reads)
 		errx(1, "nothing was done");
@@ -549,6 +637,46 @@ static void check_owner(unsigned int owner, const struct file *file)
 			tell(path, &buffer[i], file->id, i);
 }
 
+/* The version that is there; 0: none. */
+static uint64_t check_version(const char *path, uint64_t id, const struct save *file)
+{
+	struct sector sectors[5];
+	int fd = open(path, O_RDONLY);
+	ssize_t got;
+
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	got = fd < 0 ? -1 : read(fd, sectors, sizeof(sectors));
+	if (got < 0)
+		err(1, "%s", path);
+	close(fd);
+	if (!got || got != (ssize_t)((1 + sectors[0].change % 4) * SECTOR))
+		errx(1, "%s has %zd bytes", path, got);
+	for (ssize_t i = 0; i < got / (ssize_t)SECTOR; i++)
+		if (!is_whole(&sectors[i], id, i) || sectors[i].change != sectors[0].change || sectors[i].change > file->change)
+			tell(path, &sectors[i], id, i);
+	return sectors[0].change;
+}
+
+/* What was saved, or the next one; it may have been moved away for that. */
+static bool check_save(unsigned int saver, unsigned int number)
+{
+	const struct save *file = &notes.saves[saver][number];
+	char path[4096], backup[4096];
+	uint64_t is, was;
+
+	save_path(path, saver, number, "");
+	save_path(backup, saver, number, ".backup");
+	is = check_version(path, save_id(saver, number), file);
+	was = check_version(backup, save_id(saver, number), file);
+	if (is < file->synced && was < file->synced)
+		errx(1, "%s is version %ju, and its backup %ju; %ju was synced, of %ju", path, (uintmax_t)is, (uintmax_t)was,
+		     (uintmax_t)file->synced, (uintmax_t)file->change);
+	if (is && was >= is)
+		errx(1, "%s is version %ju, but its backup %ju", path, (uintmax_t)is, (uintmax_t)was);
+	return file->synced;
+}
+
 static void check_stamped(const char *path, uint64_t id)
 {
 	static struct sector buffer[SHARED_BYTES / SECTOR];
@@ -562,15 +690,18 @@ static void check_stamped(const char *path, uint64_t id)
 			tell(path, &buffer[i], id, i);
 }
 
-static void check(const char *notes)
+static void check(const char *from)
 {
-	FILE *in = fopen(notes, "r");
+	FILE *in = fopen(from, "r");
 	unsigned int i, j, synced = 0;
 	char path[4096];
 
-	if (!in || fread(files, sizeof(files), 1, in) != 1)
-		err(1, "%s", notes);
+	if (!in || fread(&notes, sizeof(notes), 1, in) != 1)
+		err(1, "%s", from);
 	fclose(in);
+	for (i = 0; i < SAVERS; i++)
+		for (j = 0; j < SAVES; j++)
+			synced += check_save(i, j);
 	for (i = 0; i < OWNERS; i++)
 		for (j = 0; j < FILES; j++) {
 			check_owner(i, &files[i][j]);
