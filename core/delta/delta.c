@@ -357,29 +357,50 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 }
 
 /*
- * It is few who outrun the device, and the others need not wait for them: each task may make so many small changes in a delta that
- * is full.  What that adds is bounded, whatever the number of tasks.
+ * It is few who outrun the device, and the others need not wait for them: each task may make so many small changes in
+ * a delta that is full, and as many again whenever an fsync of its own did not wait for that delta.  What that adds
+ * is bounded, whatever the number of tasks; not how full the delta is: when fsyncs come the limit sinks below what it
+ * holds already.
  */
 #define PASS_BYTES	(64u << 10)	/* what is small */
-#define PASS_ALL_BYTES	(1u << 20)	/* more than the limit, and never more than half of that */
+#define PASS_ALL_BYTES	(1u << 20)	/* in all, and never more than half of the limit */
+
+static struct delta_pass *delta_pass_of_task(struct volume *vol)
+{
+	return &vol->delta.passes[hash_64((uintptr_t)current, DELTA_PASS_BITS)];
+}
 
 static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 {
-	s64 changes = delta_changes(&vol->delta, front & 1), limit = READ_ONCE(vol->pace.limit_bytes);
-	struct delta_pass *pass = &vol->delta.passes[hash_64((uintptr_t)current, DELTA_PASS_BITS)];
+	u64 bytes = ((u64)space_cost_extents(cost) << vol->block_shift) + PACE_CHANGE_BYTES;
+	u64 all = min_t(u64, READ_ONCE(vol->pace.limit_bytes) / 2, PASS_ALL_BYTES);
+	s64 changes = delta_changes(&vol->delta, front & 1);
+	struct delta_state *delta = &vol->delta;
+	struct delta_pass *pass = delta_pass_of_task(vol);
 	bool may;
 
 	if (space_cost_extents(cost) > (PASS_BYTES >> vol->block_shift) + 8 ||
-	    changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1) ||
-	    delta_slot_bytes(vol, front & 1, changes) >= limit + min_t(s64, limit / 2, PASS_ALL_BYTES))
+	    changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1))
 		return false;
-	spin_lock(&vol->delta.pass_lock);
+	spin_lock(&delta->pass_lock);
 	if (pass->delta != front)
 		*pass = (struct delta_pass){ .delta = front };
-	may = pass->used < DELTA_PASSES;
+	if (delta->passed_delta != front) {
+		delta->passed_delta = front;
+		delta->passed_bytes = 0;
+	}
+	may = pass->used < DELTA_PASSES && delta->passed_bytes + bytes <= all;
 	pass->used += may;
-	spin_unlock(&vol->delta.pass_lock);
+	delta->passed_bytes += may ? bytes : 0;
+	spin_unlock(&delta->pass_lock);
 	return may;
+}
+
+void delta_pass_again(struct volume *vol)
+{
+	spin_lock(&vol->delta.pass_lock);
+	delta_pass_of_task(vol)->used = 0;
+	spin_unlock(&vol->delta.pass_lock);
 }
 
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */

@@ -105,8 +105,9 @@ struct delta_state {
 	u32 starved;			/* commits in a row for which no slice could be charged; commit_mutex */
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
-	spinlock_t pass_lock;
-	struct delta_pass passes[1u << DELTA_PASS_BITS];	/* pass_lock; by hash of the task */
+	spinlock_t pass_lock;		/* of the next three */
+	struct delta_pass passes[1u << DELTA_PASS_BITS];	/* by hash of the task */
+	u64 passed_delta, passed_bytes;	/* what all of them have added to that delta when it was full */
 	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device (pace.c) */
 	atomic_t draining;
 	wait_queue_head_t thread_queue;
@@ -211,6 +212,8 @@ int delta_commit_through(struct volume *vol, u64 delta);
 /* The same for what was changed of one inode; names: of a directory those in it. */
 int delta_commit_inode(struct tux3_inode *inode);
 /* Ask for a commit soon, do not wait. */
+/* The caller has waited for what it changed: it may change as much again though a delta is full. */
+void delta_pass_again(struct volume *vol);
 void delta_request(struct volume *vol);
 /* For space.c: a commit; from the second attempt on a unify, before which there is a commit only if it is needed. */
 int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int attempt);

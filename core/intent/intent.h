@@ -44,7 +44,7 @@ enum tux3_fsync {
 	TUX3_FSYNC_AHEAD,	/* ahead, wherever it can be: for tests */
 };
 
-#define INTENT_BATCHES	128u	/* that count at a time */
+#define INTENT_BATCHES	256u	/* that count at a time: as many as the area has blocks */
 
 /* struct disk_intent_place, see format.h. */
 struct intent_place {

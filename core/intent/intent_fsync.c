@@ -820,8 +820,10 @@ int fsync_inode(struct tux3_inode *inode)
 	} else if (!volume_error(vol) && inode_is_dirty(inode)) {
 		pace_sync(vol);
 		err = fsync_ahead(inode);
-		if (!err)
+		if (!err) {
 			pace_sync(vol);
+			delta_pass_again(vol);
+		}
 	}
 	if (err && err != -EINTR)
 		err = delta_commit_inode(inode);

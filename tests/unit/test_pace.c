@@ -398,6 +398,61 @@ static void test_fsyncs_beside_a_stream(void **state)
 	slow_free(&bed);
 }
 
+static struct {
+	struct bed *bed;
+	atomic_t made;
+} makes;
+
+/* More than may be made at once, and fsyncs that do not wait in between. */
+static void *make_some(void *unused)
+{
+	struct tux3_node *node;
+	char name[32];
+	u32 i;
+
+	for (i = 0; i < 2 * DELTA_PASSES; i++) {
+		snprintf(name, sizeof(name), "some%u", i);
+		assert_ok(tux3_mknod(makes.bed->root, NULL, name, S_IFREG | 0644, 0, 0, &node));
+		tux3_node_put(node, 1);
+		if (i % 8 == 7)
+			delta_pass_again(makes.bed->volume->vol);
+		atomic_inc(&makes.made);
+	}
+	return NULL;
+}
+
+/*
+ * With the first fsync the limit sinks below what the front delta holds.  Who makes small changes need not wait for
+ * that, and as long as his fsyncs do not wait for it he may go on.
+ */
+static void test_the_limit_sinks(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 24 * 3600 * 1000, .delta_ms = 1000 } };
+	struct volume *vol = slow_make(&bed, 8 * MIB);
+	struct tux3_node *stream = bed_file(&bed, "/f");
+	pthread_t thread;
+	u32 i, made;
+
+	write_much(&bed, stream, 64);
+	assert_ok(tux3_sync(bed.volume));
+	delta_lock(vol);			/* no commit now */
+	for (i = 0; i < 64 && delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1) < 3 * (s64)MIB; i++)
+		write_much(&bed, stream, 1);
+	pace_sync(vol);
+	assert_true(READ_ONCE(vol->pace.limit_bytes) < 2 * MIB);
+	makes.bed = &bed;
+	atomic_set(&makes.made, 0);
+	assert_int_equal(pthread_create(&thread, NULL, make_some, NULL), 0);
+	for (i = 0; i < 2000 && atomic_read(&makes.made) < (int)(2 * DELTA_PASSES); i++)
+		usleep(5000);
+	made = atomic_read(&makes.made);
+	delta_unlock(vol);
+	pthread_join(thread, NULL);
+	assert_int_equal(made, 2 * DELTA_PASSES);
+	tux3_node_put(stream, 1);
+	slow_free(&bed);
+}
+
 /* What is not data counts too: names alone fill a delta. */
 static void test_names_count(void **state)
 {
@@ -420,8 +475,8 @@ static void test_names_count(void **state)
 		most = max(most, delta_changes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1));
 	}
 	/*
-	 * A file is two changes, and a task that meets the limit may pass it by a few files: DELTA_PASSES.  And a CPU that we were
-	 * moved from may keep some for itself, which only the sum shows.
+	 * A file is two changes, and a task that meets the limit may pass it by a few files: DELTA_PASSES.  And a CPU
+	 * that we were moved from may keep some for itself, which only the sum shows.
 	 */
 	limit += 2 * (s64)DELTA_PASSES + 8 + (s64)num_possible_cpus() * READ_ONCE(vol->delta.changes_batch);
 	assert_true(most > 1000 && most <= limit);
@@ -501,6 +556,7 @@ int main(void)
 		cmocka_unit_test(test_busy_time),
 		cmocka_unit_test(test_commits_converge),
 		cmocka_unit_test(test_fsyncs_beside_a_stream),
+		cmocka_unit_test(test_the_limit_sinks),
 		cmocka_unit_test(test_names_count),
 		cmocka_unit_test(test_options_of_an_open_volume_change),
 		cmocka_unit_test(test_options_change_beside_writers),
