@@ -76,7 +76,7 @@ void block_read_start(struct volume *vol, unsigned int slot, struct block_read *
 	read->cpu = cpu;
 	spin_lock_irqsave(&cpu->lock, flags);
 	list_add(&read->link, &cpu->reading);
-	cpu->count++;
+	WRITE_ONCE(cpu->count, cpu->count + 1);		/* reads_under_way() looks without the lock */
 	spin_unlock_irqrestore(&cpu->lock, flags);
 	block_reads_end(vol, slot);
 }
@@ -88,7 +88,7 @@ void block_read_over(struct volume *vol, struct block_read *read)
 
 	spin_lock_irqsave(&cpu->lock, flags);
 	list_del(&read->link);
-	cpu->count--;
+	WRITE_ONCE(cpu->count, cpu->count - 1);
 	spin_unlock_irqrestore(&cpu->lock, flags);
 	reads_tell(&vol->reads);
 }
