@@ -191,11 +191,11 @@ def test_a_warning_is_told_unless_allowed(tmp_path):
 
 def test_the_timeout_ends_it():
     begun = time.monotonic()
-    done = bash("echo begun; sleep 1000", "--timeout", 12)
+    done = bash("echo begun; sleep 1000", "--timeout", 25)
     assert done.returncode == TIMEOUT
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 45
     assert done.stdout == "begun\n"
-    assert "not done after 12 s" in done.stderr
+    assert "not done after 25 s" in done.stderr
 
 
 def test_disks_stay_as_they_were_when_the_power_was_cut(tmp_path):
