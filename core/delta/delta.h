@@ -211,9 +211,9 @@ int delta_commit_charges(struct volume *vol);
 int delta_commit_through(struct volume *vol, u64 delta);
 /* The same for what was changed of one inode; names: of a directory those in it. */
 int delta_commit_inode(struct tux3_inode *inode);
-/* Ask for a commit soon, do not wait. */
 /* The caller has waited for what it changed: it may change as much again though a delta is full. */
 void delta_pass_again(struct volume *vol);
+/* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
 /* For space.c: a commit; from the second attempt on a unify, before which there is a commit only if it is needed. */
 int delta_commit_space(struct volume *vol, unsigned int flags, unsigned int attempt);

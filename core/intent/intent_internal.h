@@ -30,7 +30,6 @@ int intent_recover_name(struct volume *vol, const struct disk_intent *intent);
  * for in the tree, nor are its attributes changed.
  */
 int intent_recover_names(struct volume *vol, const struct disk_intent *intent, const void *records, bool *named);
-int intent_orphan(struct volume *vol, __le64 ino, bool orphan);		/* it has no name any more; or has one now */
 
 static inline u32 intent_header_room(const struct volume *vol)
 {

@@ -19,6 +19,7 @@
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
 #include "core/data/data.h"
+#include "core/data/delete.h"
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
 
@@ -422,7 +423,7 @@ static int recover_file(struct recovery *recovery, const struct intent_found *fo
 	if (!err && !there)
 		err = recover_new(recovery, intent, named, old);
 	else if (!err && !old->nlink)
-		err = intent_orphan(vol, intent->ino, false);
+		err = delete_mark_orphan(vol, le64_to_cpu(intent->ino), 0, 0);
 	if (!err)
 		err = recover_data(recovery, found, old);
 	if (err)

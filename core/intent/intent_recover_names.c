@@ -10,6 +10,7 @@
 #include "core/tree/tree.h"
 #include "core/log/apply.h"
 #include "core/log/log.h"
+#include "core/data/delete.h"
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
 
@@ -150,18 +151,6 @@ static int name_record(struct touched *touched, const struct disk_record *record
 
 /* ---- what follows from them ---- */
 
-int intent_orphan(struct volume *vol, __le64 ino, bool orphan)
-{
-	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, le64_to_cpu(ino));
-	struct disk_orphan item = { .kind = cpu_to_le32(TUX3_ORPHAN_DELETE) };
-	struct record_item record;
-
-	tree_key_to_disk(&record.key, &key);
-	if (orphan)
-		return log_record_at(vol, &key, TUX3_RECORD_ITEM_SET, &record, sizeof(record), &item, sizeof(item));
-	return log_record_at(vol, &key, TUX3_RECORD_ITEM_DELETE, &record, sizeof(record), NULL, 0);
-}
-
 static bool time_is_later(__le64 sec, __le32 nsec, __le64 than_sec, __le32 than_nsec)
 {
 	s64 a = le64_to_cpu(sec), b = le64_to_cpu(than_sec);
@@ -196,7 +185,7 @@ static int file_links(struct volume *vol, const struct intent_named *named, stru
 	attr->ctime_sec = named->ctime_sec;
 	attr->ctime_nsec = named->ctime_nsec;
 	attr->change = cpu_to_le64(le64_to_cpu(attr->change) + 1);
-	return had == has ? 0 : intent_orphan(vol, named->ino, had);
+	return had == has ? 0 : delete_mark_orphan(vol, le64_to_cpu(named->ino), had ? TUX3_ORPHAN_DELETE : 0, 0);
 }
 
 /* What is said of the inode.  NULL: nothing. */
@@ -238,6 +227,7 @@ static int settle(struct touched *touched, const void *records, u32 i)
 int intent_recover_names(struct volume *vol, const struct disk_intent *intent, const void *records, bool *named)
 {
 	struct touched *touched = kzalloc(sizeof(*touched), GFP_KERNEL);
+	bool is_dir = S_ISDIR(le32_to_cpu(intent->attr.mode));
 	const struct disk_record *record;
 	u32 at = 0, i;
 	int err = 0, more;
@@ -254,11 +244,11 @@ int intent_recover_names(struct volume *vol, const struct disk_intent *intent, c
 			err = intent_bad(vol, intent, "one of its records is not valid");
 		else if (type == TUX3_RECORD_DIRENT_SET || type == TUX3_RECORD_DIRENT_DELETE)
 			err = name_record(touched, record, named);
-		else if (type == TUX3_INTENT_NAMED && le32_to_cpu(record->len) != sizeof(struct intent_named))
+		else if (type == TUX3_INTENT_NAMED ? le32_to_cpu(record->len) != sizeof(struct intent_named) : is_dir)
 			err = intent_bad(vol, intent, "one of its records is not valid");
 	}
 	for (i = 0; i < touched->count && !err; i++)
-		if (touched->inode[i].ino != intent->ino || S_ISDIR(le32_to_cpu(intent->attr.mode)))
+		if (touched->inode[i].ino != intent->ino || is_dir)
 			err = settle(touched, records, i);
 	kfree(touched);
 	return err;

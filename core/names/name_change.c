@@ -296,7 +296,7 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 	if (*slot)
 		make_room(dir, *slot, op->delta, to);
 	/* With a change in the back delta it is not known here what the durable tree has: the back end writes tree_ino. */
-	prep->fresh = !entry->changes[~op->delta & 1] && !entry->tree_ino && !(*slot && (*slot)->ahead);
+	prep->fresh = !entry->changes[~op->delta & 1] && !entry->tree_ino && !(*slot && ((*slot)->flying || (*slot)->was_told));
 	change = *slot ? *slot : prep->change;
 	change_note_holders(change, prep, from, to);
 	if (!*slot) {
@@ -328,7 +328,7 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 void name_change_said(struct name_change *change, u32 said)
 {
 	change->said = said;
-	change->ahead = change->flying = true;
+	change->flying = true;
 }
 
 void name_change_told(struct name_dir *dir, struct name_change *change, u32 slot, u32 said, u64 ino)

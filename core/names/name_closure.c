@@ -91,7 +91,7 @@ static void find_holders(const struct name_closure *closure, const struct name_e
 	holders->count = 0;
 	holders->differs = false;
 	holders->unknown = newest->many || (back && back->many) || (entry->ino && now == NAME_ABSENT);
-	if (front && front->ahead && !front->flying) {
+	if (front && front->was_told && !front->flying) {
 		may_hold(holders, entry, front, front->told);
 	} else if ((front && front->flying) || (back && back->flying)) {
 		if (front)

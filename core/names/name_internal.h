@@ -42,9 +42,8 @@ struct name_change {
 	u8 began : 2;			/* which of them had it when the delta began, or NAME_ABSENT */
 	u8 told : 2;			/* if was_told: whom the newest durable intent names, or NAME_ABSENT */
 	u8 many : 1;			/* there was no room for another one */
-	u8 ahead : 1;			/* an intent says what it led to at some time in this delta */
-	u8 flying : 1;			/* and the newest of them is not known to be durable */
-	u8 was_told : 1;
+	u8 flying : 1;			/* an intent of this delta says what it led to, and the newest is not known to be durable */
+	u8 was_told : 1;		/* one of them is */
 	u8 durable : 1;			/* was_told, and so it is now: not counted in dir->open[] */
 };
 

@@ -9,6 +9,7 @@
 #include "support_intent.h"
 #include "user/lib/lib.h"
 #include "core/names/name_change.h"
+#include "core/open.h"
 
 static struct tux3_node *new_file(struct bed *bed, const char *path, u8 value)
 {
@@ -506,6 +507,36 @@ static void test_a_new_file_of_the_commit(void **state)
 	bed_free(&bed);
 }
 
+/* ---- what cannot be carried out ---- */
+
+/* Of a directory's intent a record that is of no name is not passed over: who knows what it says. */
+static void test_a_record_that_is_of_no_name(void **state)
+{
+	struct disk_record *record;
+	struct disk_intents *block;
+	struct volume *vol;
+	struct bed bed = {};
+	char why[256];
+	u64 addr;
+
+	begin(&bed);
+	vol = bed.volume->vol;
+	addr = vol->intent.place.addr + vol->intent.place.offset;
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/a"));
+	assert_true(path_ahead(&bed, "dir"));
+	block = (struct disk_intents *)((u8 *)device_memory_bytes(bed.dev) + addr * BLOCK);
+	assert_int_equal(le32_to_cpu(block->magic), TUX3_INTENT_MAGIC);
+	record = (struct disk_record *)((u8 *)(block + 1) + sizeof(struct disk_intent));
+	assert_int_equal(le16_to_cpu(record->type), TUX3_RECORD_DIRENT_DELETE);
+	record->type = cpu_to_le16(TUX3_RECORD_EXTENT_PUNCH);
+	block->crc = 0;
+	block->crc = cpu_to_le32(crc32c(~0u, block, BLOCK));
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	assert_int_equal(volume_open(bed.dev, NULL, &bed.opts, &vol, why, sizeof(why)), -EIO);
+	bed.dev->ops->close(bed.dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -522,6 +553,7 @@ int main(void)
 		cmocka_unit_test(test_an_intent_under_way),
 		cmocka_unit_test(test_beside_a_commit),
 		cmocka_unit_test(test_a_new_file_of_the_commit),
+		cmocka_unit_test(test_a_record_that_is_of_no_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
