@@ -199,7 +199,7 @@ struct span {
 static bool told_holds(struct tux3_inode *inode, u64 durable)
 {
 	lockdep_assert_held(&inode->lock);
-	return inode->told && inode->told_durable && RB_EMPTY_ROOT(&inode->slot[0].removed) &&
+	return READ_ONCE(inode->told) && inode->told_durable && RB_EMPTY_ROOT(&inode->slot[0].removed) &&
 	       RB_EMPTY_ROOT(&inode->slot[1].removed) && !(inode->attr.flags & TUX3_ATTR_INLINE) && inode->stored_delta <= durable;
 }
 
@@ -230,7 +230,7 @@ static void span_begin(struct tux3_inode *inode, struct span *span)
 static void span_is_durable(struct tux3_inode *inode, u64 told)
 {
 	spin_lock(&inode->lock);
-	if (inode->told == told)
+	if (READ_ONCE(inode->told) == told)
 		inode->told_durable = true;
 	spin_unlock(&inode->lock);
 }
