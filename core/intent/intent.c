@@ -17,7 +17,7 @@
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
 
-#define AREA_BYTES	(1u << 20)
+#define AREA_BYTES	(4u << 20)
 #define AREA_BLOCKS	64u	/* at least, where blocks are large */
 #define AREA_SHARE	64u	/* of a small volume it takes no more than one part of so many */
 #define AREA_MIN	8u	/* blocks: with less it is not worth it */
@@ -40,22 +40,16 @@ void intent_exit(struct volume *vol)
 	range_list_exit(&vol->intent.leaving);
 }
 
-static struct intent_batch *batch_at(struct intent *intent, u32 i)
-{
-	lockdep_assert_held(&intent->lock);
-	return &intent->batches[(intent->first + i) % INTENT_BATCHES];
-}
-
 /* Where do so many blocks go?  Batches count from the first one's place to the next one's, perhaps around the end. */
 static bool ring_find(const struct intent *intent, u32 blocks, u32 *offset)
 {
 	u32 head = intent->place.offset, end = intent->place.blocks, tail;
 
-	if (!intent->count) {
+	if (!intent->deltas) {
 		*offset = head + blocks <= end ? head : 0;
 		return blocks <= end;
 	}
-	tail = intent->batches[intent->first].offset;
+	tail = intent->first[0].offset;
 	*offset = head;
 	if (head <= tail)
 		return head < tail && blocks < tail - head;
@@ -65,16 +59,18 @@ static bool ring_find(const struct intent *intent, u32 blocks, u32 *offset)
 	return blocks < tail;
 }
 
-bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_batch *batch)
+bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_batch *place)
 {
 	struct intent *intent = &vol->intent;
+	bool first = !intent->deltas || intent->first[intent->deltas - 1].delta < delta;
 	u32 offset;
 
 	lockdep_assert_held(&intent->lock);
-	if (intent->count == INTENT_BATCHES || !ring_find(intent, blocks, &offset))
+	if ((first && intent->deltas == INTENT_DELTAS) || !ring_find(intent, blocks, &offset))
 		return false;
-	*batch = (struct intent_batch){ .delta = delta, .seq = intent->place.seq++, .offset = offset, .blocks = blocks };
-	*batch_at(intent, intent->count++) = *batch;
+	*place = (struct intent_batch){ .delta = delta, .seq = intent->place.seq++, .offset = offset };
+	if (first)
+		intent->first[intent->deltas++] = *place;
 	intent->place.offset = offset + blocks;
 	return true;
 }
@@ -82,7 +78,7 @@ bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_ba
 static bool ring_has_newer(struct intent *intent, u64 delta)
 {
 	lockdep_assert_held(&intent->lock);
-	return intent->count && batch_at(intent, intent->count - 1)->delta > delta;
+	return intent->deltas && intent->first[intent->deltas - 1].delta > delta;
 }
 
 /* ---- for commits ---- */
@@ -116,7 +112,7 @@ bool intent_seal(struct volume *vol, u64 delta)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	spin_lock(&intent->lock);
 	intent->sealed = delta;
-	write = intent->count && batch_at(intent, 0)->delta <= delta;
+	write = intent->deltas && intent->first[0].delta <= delta;
 	if (intent->shrink && intent->place.addr && !ring_has_newer(intent, delta))
 		write = true;
 	spin_unlock(&intent->lock);
@@ -142,10 +138,10 @@ static struct intent_place place_to_name(struct volume *vol)
 	lockdep_assert_held(&vol->intent.lock);
 	if (!place.addr)
 		return intent->fresh;
-	for (i = 0; i < intent->count; i++) {
-		if (batch_at(intent, i)->delta > intent->sealed) {
-			place.offset = batch_at(intent, i)->offset;
-			place.seq = batch_at(intent, i)->seq;
+	for (i = 0; i < intent->deltas; i++) {
+		if (intent->first[i].delta > intent->sealed) {
+			place.offset = intent->first[i].offset;
+			place.seq = intent->first[i].seq;
 			break;
 		}
 	}
@@ -202,15 +198,16 @@ void intent_retire(struct volume *vol, u64 delta)
 int intent_committed(struct volume *vol, bool written)
 {
 	struct intent *intent = &vol->intent;
+	u32 over = 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!written)
 		return 0;
 	spin_lock(&intent->lock);
-	while (intent->count && batch_at(intent, 0)->delta <= intent->sealed) {
-		intent->first = (intent->first + 1) % INTENT_BATCHES;
-		intent->count--;
-	}
+	while (over < intent->deltas && intent->first[over].delta <= intent->sealed)
+		over++;
+	intent->deltas -= over;
+	memmove(intent->first, intent->first + over, intent->deltas * sizeof(*intent->first));
 	if (intent->broken && intent->broken <= intent->sealed)
 		intent->broken = 0;
 	intent->named = intent->naming;

@@ -44,7 +44,7 @@ enum tux3_fsync {
 	TUX3_FSYNC_AHEAD,	/* ahead, wherever it can be: for tests */
 };
 
-#define INTENT_BATCHES	256u	/* that count at a time: as many as the area has blocks */
+#define INTENT_DELTAS	4u	/* with batches that count: the one being committed, and the front delta; and a few to spare */
 
 /* struct disk_intent_place, see format.h. */
 struct intent_place {
@@ -52,10 +52,11 @@ struct intent_place {
 	u32 blocks, offset;
 };
 
+/* Where the first batch of a delta is: of one whose newest intent is of this delta. */
 struct intent_batch {
-	u64 delta;		/* the newest of its intents */
+	u64 delta;
 	u64 seq;
-	u32 offset, blocks;	/* in the area */
+	u32 offset;		/* in the area */
 };
 
 struct intent {
@@ -69,8 +70,8 @@ struct intent {
 	spinlock_t lock;		/* what follows */
 	struct list_head queue;		/* struct intent_request */
 	struct intent_place place;	/* the area and where the next batch goes; addr 0: there is none */
-	struct intent_batch batches[INTENT_BATCHES];	/* written, or being written, and not superseded: a ring */
-	u32 first, count;
+	struct intent_batch first[INTENT_DELTAS];	/* of each delta that has some which are not superseded, the oldest first */
+	u32 deltas;			/* so many */
 	u64 sealed;			/* the newest delta whose commit has chosen what it names: its intents come too late */
 	u64 broken;			/* a batch of this delta could not be written: those behind it would not be found */
 	bool ready;			/* there is an area; a hint for who has no lock */

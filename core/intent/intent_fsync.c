@@ -735,7 +735,7 @@ static void write_batch(struct volume *vol)
 	} else {
 		count_add(vol, TUX3_COUNT_FSYNCS_AHEAD, write.count);
 		count_add(vol, TUX3_COUNT_FSYNCS_NAMES, write.closures);
-		count_add(vol, TUX3_COUNT_INTENT_BLOCKS, write.place.blocks);
+		count_add(vol, TUX3_COUNT_INTENT_BLOCKS, write.header_blocks + write.data_blocks);
 	}
 	for (i = 0; i < write.count; i++)
 		request_written(intent, write.requests[i], err ? -EAGAIN : 0);

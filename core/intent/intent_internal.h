@@ -5,8 +5,11 @@
 
 #include "core/volume.h"
 
-/* Room for a batch in the ring, which from now on counts as written; intent->lock held.  false: there is none. */
-bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_batch *batch);
+/*
+ * Room for a batch in the ring, which from now on counts as written; intent->lock held.  *place: where, and its number.
+ * false: there is none.
+ */
+bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_batch *place);
 
 /* Blocks of an intent at most: a file with more goes the long way. */
 #define INTENT_DATA_BYTES	(256u << 10)

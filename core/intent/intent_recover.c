@@ -23,7 +23,8 @@
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
 
-#define AREA_BYTES_MAX (64u << 20)	/* nobody has made a larger one */
+#define AREA_BYTES_MAX	(64u << 20)	/* nobody has made a larger one */
+#define PIECE_BYTES	(256u << 10)	/* that is read at a time */
 
 /* One intent, as found. */
 struct intent_found {
@@ -34,7 +35,9 @@ struct intent_found {
 struct recovery {
 	struct volume *vol;
 	struct intent_place place;	/* of the next batch */
-	u8 *area;			/* all of it */
+	u32 *csum;			/* of each block of the area */
+	struct disk_intents **header;	/* for each: its part in use, if it is the header of a batch of the area, and whole */
+	u64 header_bytes;		/* of all of these: more than they have of payload */
 	u8 *payloads;			/* of all batches, what found[] points into */
 	u64 payload_used;
 	struct intent_found *found;
@@ -42,34 +45,28 @@ struct recovery {
 	u64 delta;			/* the newest that one of them belongs to */
 };
 
-static u8 *area_block(struct recovery *recovery, u32 offset)
-{
-	return recovery->area + ((u64)offset << recovery->vol->block_shift);
-}
-
 /* ---- reading ---- */
 
-/* The header block at offset, if it is one of a batch of the area, and whole. */
-static struct disk_intents *header_any(struct recovery *recovery, u32 offset)
+/* Is the block at this offset, which was read, one of a header of a batch of the area, and whole? */
+static bool is_header(struct recovery *recovery, u32 offset, struct disk_intents *block)
 {
 	struct volume *vol = recovery->vol;
-	struct disk_intents *block = (struct disk_intents *)area_block(recovery, offset);
 	__le32 crc = block->crc;
 	bool whole;
 
 	if (le32_to_cpu(block->magic) != TUX3_INTENT_MAGIC || le64_to_cpu(block->volume_id) != vol->id ||
 	    le64_to_cpu(block->addr) != recovery->place.addr + offset || le64_to_cpu(block->life) != recovery->place.life)
-		return NULL;
+		return false;
 	block->crc = 0;
 	whole = crc32c(~0u, block, vol->block_size) == le32_to_cpu(crc);
 	block->crc = crc;
-	return whole && le32_to_cpu(block->used) <= intent_header_room(vol) ? block : NULL;
+	return whole && le32_to_cpu(block->used) <= intent_header_room(vol);
 }
 
-/* If it is this one of the next batch. */
-static struct disk_intents *header_at(struct recovery *recovery, u32 offset, u32 index)
+/* The header block at offset, if it is this one of the next batch. */
+static const struct disk_intents *header_at(struct recovery *recovery, u32 offset, u32 index)
 {
-	struct disk_intents *block = header_any(recovery, offset);
+	const struct disk_intents *block = recovery->header[offset];
 
 	return block && le64_to_cpu(block->seq) == recovery->place.seq && le32_to_cpu(block->index) == index ? block : NULL;
 }
@@ -94,8 +91,7 @@ static u32 batch_payload(struct recovery *recovery, u32 offset, u32 blocks)
 /* Is it well formed, and its data there?  *data: the offset of that in the area, moved on; end: of the batch. */
 static bool intent_whole(struct recovery *recovery, const struct disk_intent *intent, u32 len, u32 *data, u32 end)
 {
-	u32 block_size = recovery->vol->block_size, runs = le32_to_cpu(intent->runs), i, j;
-	u32 records = le32_to_cpu(intent->records);
+	u32 runs = le32_to_cpu(intent->runs), records = le32_to_cpu(intent->records), i, j;
 	u64 at = sizeof(*intent), max = (TUX3_SIZE_MAX >> recovery->vol->block_shift) + 1;	/* blocks */
 
 	for (i = 0; i < runs; i++) {
@@ -109,7 +105,7 @@ static bool intent_whole(struct recovery *recovery, const struct disk_intent *in
 		if (at > len || !count || count > end - *data || count > max || le64_to_cpu(run->block) > max - count)
 			return false;
 		for (j = 0; j < count; j++)
-			if (crc32c(~0u, area_block(recovery, (*data)++), block_size) != le32_to_cpu(run->csum[j]))
+			if (recovery->csum[(*data)++] != le32_to_cpu(run->csum[j]))
 				return false;
 	}
 	return !(records & 7) && at + records + intent->name_len == len;
@@ -171,25 +167,72 @@ static bool batch_read(struct recovery *recovery, u32 offset)
 }
 
 /*
- * Also of what cannot be read as a whole: a block that was being written when the power failed may be such, and so may any that no
- * batch is in.  It is none of a batch then.
+ * Blocks of the area, also if they cannot be read as a whole: a block that was being written when the power failed may be such, and
+ * so may any that no batch is in.  It is none of a batch then.  How many cannot, *last: why; or -ENOMEM.
  */
-static int area_fetch(struct recovery *recovery)
+static int piece_read(struct recovery *recovery, u32 offset, u32 count, u8 *to, int *last)
 {
-	struct intent_place *place = &recovery->place;
-	struct volume *vol = recovery->vol;
-	int err = device_read(vol->dev, place->addr, place->blocks, recovery->area), last = 0;
+	struct tux3_device *dev = recovery->vol->dev;
+	u64 addr = recovery->place.addr + offset;
+	int err = device_read(dev, addr, count, to);
 	u32 bad = 0, i;
 
 	if (!err || err == -ENOMEM)
 		return err;
-	for (i = 0; i < place->blocks; i++) {
-		err = device_read(vol->dev, place->addr + i, 1, area_block(recovery, i));
-		if (err)
-			memset(area_block(recovery, i), 0, vol->block_size);
-		bad += !!err;
-		last = err ? err : last;
+	for (i = 0; i < count; i++) {
+		u8 *block = to + (size_t)i * dev->block_size;
+
+		err = device_read(dev, addr + i, 1, block);
+		if (!err)
+			continue;
+		memset(block, 0, dev->block_size);
+		*last = err;
+		bad++;
 	}
+	return bad;
+}
+
+/* What is there is remembered by checksums and the headers. */
+static int piece_note(struct recovery *recovery, u32 offset, u32 count, u8 *from)
+{
+	u32 block_size = recovery->vol->block_size, bytes, i;
+
+	for (i = 0; i < count; i++) {
+		struct disk_intents *block = (struct disk_intents *)(from + (size_t)i * block_size);
+
+		recovery->csum[offset + i] = crc32c(~0u, block, block_size);
+		if (!is_header(recovery, offset + i, block))
+			continue;
+		bytes = sizeof(*block) + le32_to_cpu(block->used);
+		recovery->header[offset + i] = kvmalloc(bytes, GFP_KERNEL);
+		if (!recovery->header[offset + i])
+			return -ENOMEM;
+		memcpy(recovery->header[offset + i], block, bytes);
+		recovery->header_bytes += bytes;
+	}
+	return 0;
+}
+
+/* In pieces: memory is little where volumes are mounted. */
+static int area_fetch(struct recovery *recovery)
+{
+	struct intent_place *place = &recovery->place;
+	struct volume *vol = recovery->vol;
+	u32 piece = max(PIECE_BYTES >> vol->block_shift, 1u), bad = 0, count, i;
+	u8 *buffer = kvmalloc((size_t)piece << vol->block_shift, GFP_KERNEL);
+	int err = buffer ? 0 : -ENOMEM, last = 0;
+
+	for (i = 0; i < place->blocks && err >= 0; i += count) {
+		count = min(piece, place->blocks - i);
+		err = piece_read(recovery, i, count, buffer, &last);
+		if (err < 0)
+			break;
+		bad += err;
+		err = piece_note(recovery, i, count, buffer);
+	}
+	kvfree(buffer);
+	if (err < 0)
+		return err;
 	if (bad)
 		volume_warn(vol, "of the %u blocks from block %llu on, which are for what was synced last, %u cannot be read (%s)",
 			    place->blocks, (unsigned long long)place->addr, bad, error_text(last));
@@ -204,7 +247,7 @@ static int area_judge_end(struct recovery *recovery)
 	u32 i;
 
 	for (i = 0; i < recovery->place.blocks; i++) {
-		block = header_any(recovery, i);
+		block = recovery->header[i];
 		if (block && le64_to_cpu(block->seq) > recovery->place.seq &&
 		    le64_to_cpu(block->base) <= vol->delta.committed)
 			break;
@@ -223,21 +266,24 @@ static int area_judge_end(struct recovery *recovery)
 static int area_read(struct recovery *recovery)
 {
 	struct volume *vol = recovery->vol;
-	u64 bytes = (u64)recovery->place.blocks << vol->block_shift;
+	u32 blocks = recovery->place.blocks;
 	int err;
 
-	if (bytes > AREA_BYTES_MAX) {
-		volume_warn(vol, "the log names %u blocks for intents, which is more than there ever are", recovery->place.blocks);
+	if ((u64)blocks << vol->block_shift > AREA_BYTES_MAX) {
+		volume_warn(vol, "the log names %u blocks for intents, which is more than there ever are", blocks);
 		return -EIO;
 	}
-	recovery->area = kvmalloc(bytes, GFP_KERNEL);
-	recovery->payloads = kvmalloc(bytes, GFP_KERNEL);
-	recovery->found = kvmalloc(bytes / sizeof(struct disk_intent) * sizeof(*recovery->found), GFP_KERNEL);
-	if (!recovery->area || !recovery->payloads || !recovery->found)
+	recovery->csum = kvmalloc(blocks * sizeof(*recovery->csum), GFP_KERNEL);
+	recovery->header = kvcalloc(blocks, sizeof(*recovery->header), GFP_KERNEL);
+	if (!recovery->csum || !recovery->header)
 		return -ENOMEM;
 	err = area_fetch(recovery);
-	if (err)
+	if (err || !recovery->header_bytes)
 		return err;
+	recovery->payloads = kvmalloc(recovery->header_bytes, GFP_KERNEL);
+	recovery->found = kvmalloc(recovery->header_bytes / sizeof(struct disk_intent) * sizeof(*recovery->found), GFP_KERNEL);
+	if (!recovery->payloads || !recovery->found)
+		return -ENOMEM;
 	while (batch_read(recovery, recovery->place.offset) ||
 	       (recovery->place.offset && batch_read(recovery, 0)))
 		;
@@ -488,6 +534,18 @@ static int recover_all(struct recovery *recovery)
 	return 0;
 }
 
+static void recovery_free(struct recovery *recovery)
+{
+	u32 i;
+
+	for (i = 0; recovery->header && i < recovery->place.blocks; i++)
+		kvfree(recovery->header[i]);
+	kvfree(recovery->header);
+	kvfree(recovery->csum);
+	kvfree(recovery->payloads);
+	kvfree(recovery->found);
+}
+
 int intent_recover(struct volume *vol)
 {
 	struct disk_intent_place *named = &vol->log.intent;
@@ -510,9 +568,7 @@ int intent_recover(struct volume *vol)
 	if (!err && recovery.count)
 		err = recover_all(&recovery);
 	delta_unlock(vol);
-	kvfree(recovery.area);
-	kvfree(recovery.payloads);
-	kvfree(recovery.found);
+	recovery_free(&recovery);
 	return err;
 }
 

@@ -54,19 +54,24 @@ static inline bool synced_ahead(struct bed *bed, struct tux3_node *node)
 }
 
 /* A volume with an intent area, all of it committed. */
-static inline void make(struct bed *bed, u32 block_size)
+static inline void make_sized(struct bed *bed, u64 bytes, u32 block_size)
 {
 	struct tux3_node *node;
 
 	bed->opts.manual = true;
 	bed->opts.verify = true;
 	bed->opts.fsync = TUX3_FSYNC_AHEAD;
-	bed_make(bed, BYTES, block_size);
+	bed_make(bed, bytes, block_size);
 	node = bed_file(bed, "first");
 	fill(node, 0, 100, 1);
 	assert_false(synced_ahead(bed, node));		/* there was no area: its commit makes one */
 	tux3_node_put(node, 1);
 	assert_true(tux3_core(bed->volume)->intent.place.addr);
+}
+
+static inline void make(struct bed *bed, u32 block_size)
+{
+	make_sized(bed, BYTES, block_size);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Volumes in memory for tests of libtux3: see support_lib.h. */
 #include "support_lib.h"
+#include "user/env/fault.h"
 #include "core/check/check.h"
 #include "core/mkfs.h"
 #include "core/open.h"
@@ -58,6 +59,19 @@ void bed_crash(struct bed *bed)
 	expect_paid(bed);
 	tux3_abandon(bed->volume);
 	bed_open(bed);
+}
+
+long bed_crash_peak(struct bed *bed)
+{
+	long peak;
+
+	expect_paid(bed);
+	tux3_abandon(bed->volume);
+	env_memory_count(true);		/* not what the crash gives back */
+	bed_open(bed);
+	peak = env_memory_peak();
+	env_memory_count(false);
+	return peak;
 }
 
 static int tell_problem(void *ctx, const struct check_problem *problem)

@@ -41,6 +41,7 @@ void bed_open(struct bed *bed);
 void bed_close(struct bed *bed);
 void bed_reopen(struct bed *bed);
 void bed_crash(struct bed *bed);	/* abandon, open again */
+long bed_crash_peak(struct bed *bed);	/* the same; bytes of memory that opening takes at most */
 void bed_check(struct bed *bed);	/* the checker finds nothing; the volume is closed meanwhile */
 void bed_free(struct bed *bed);		/* closes, checks, frees */
 

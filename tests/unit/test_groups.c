@@ -10,7 +10,7 @@
 #include "core/blocks/balloc.h"
 #include "core/check/check.h"
 #include "core/commit/unify.h"
-#include "fault.h"
+#include "user/env/fault.h"
 
 #define BLOCK 4096u
 #define GROUP_BYTES ((u64)(BLOCK - 64) * 8 * BLOCK)
@@ -52,18 +52,6 @@ static struct tux3_node *make_large(struct bed *bed)
 	return node;
 }
 
-static long mount_peak(struct bed *bed)
-{
-	long peak;
-
-	tux3_abandon(bed->volume);
-	env_memory_count(true);		/* not what the crash gives back */
-	bed_open(bed);
-	peak = env_memory_peak();
-	env_memory_count(false);
-	return peak;
-}
-
 /* The delta of a fallocate, then that of a punch, each of which changes all groups; the crash is before any unify. */
 static void test_one_delta_that_changes_all_groups(void **state)
 {
@@ -72,13 +60,13 @@ static void test_one_delta_that_changes_all_groups(void **state)
 	long clean, after;
 
 	bed_make(&bed, GROUPS * GROUP_BYTES, BLOCK);
-	clean = mount_peak(&bed);
+	clean = bed_crash_peak(&bed);
 	node = make_large(&bed);
 	assert_ok(tux3_sync(bed.volume));
 	assert_true(balloc_recovery_groups(tux3_core(bed.volume)) >= FILLED);
 	assert_true(unpacked(&bed) <= KEPT + 2);
 	tux3_node_put(node, 1);
-	after = mount_peak(&bed);
+	after = bed_crash_peak(&bed);
 	assert_true(balloc_recovery_groups(tux3_core(bed.volume)) >= FILLED);
 	assert_true(unpacked(&bed) <= KEPT + 2);
 	/* Unpacked they would take 10 MiB. */
@@ -93,7 +81,7 @@ static void test_one_delta_that_changes_all_groups(void **state)
 	assert_ok(tux3_sync(bed.volume));
 	assert_true(unpacked(&bed) <= KEPT + 2);
 	tux3_node_put(node, 1);
-	after = mount_peak(&bed);
+	after = bed_crash_peak(&bed);
 	assert_true(unpacked(&bed) <= KEPT + 2);
 	print_message("  a mount takes %ld KiB more than a clean one\n", (after - clean) >> 10);
 	assert_true(after > clean && after < clean + (2 << 20) + (long)KEPT * 2 * BLOCK);

@@ -111,6 +111,40 @@ static void test_the_ring_goes_round(void **state)
 	bed_free(&bed);
 }
 
+#define HUNDREDS 400u
+
+/*
+ * The commit of a large delta takes a second or more: each of some hundred saves in that time goes ahead.  What a mount then
+ * reads is not all in memory at a time: a piece, and what is said of each file; and the commit that it makes.
+ */
+static void test_hundreds_in_one_delta(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	long clean, peak;
+	u32 i;
+
+	make_sized(&bed, 256u << 20, BLOCK);
+	bed_reopen(&bed);
+	clean = bed_crash_peak(&bed);		/* there is no area */
+	node = bed_file(&bed, "other");
+	assert_false(synced_ahead(&bed, node));		/* the area of this mount */
+	for (i = 0; i < HUNDREDS; i++) {
+		fill(node, (u64)i * BLOCK, BLOCK, i);
+		assert_true(synced_ahead(&bed, node));
+	}
+	tux3_node_put(node, 1);
+	peak = bed_crash_peak(&bed);
+	print_message("  a mount takes %ld KiB more than one without an area\n", (peak - clean) >> 10);
+	assert_true(peak - clean < 3 << 19);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, HUNDREDS);
+	node = bed_find(&bed, "other");
+	for (i = 0; i < HUNDREDS; i++)
+		assert_filled(node, (u64)i * BLOCK, BLOCK, i);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 static void set_xattr(struct tux3_node *node, const char *name, u32 size, u8 value)
 {
 	u8 bytes[300];
@@ -816,6 +850,7 @@ int main(void)
 		cmocka_unit_test(test_a_file_goes_ahead_of_its_delta),
 		cmocka_unit_test(test_a_commit_supersedes_what_went_ahead),
 		cmocka_unit_test(test_the_ring_goes_round),
+		cmocka_unit_test(test_hundreds_in_one_delta),
 		cmocka_unit_test(test_what_was_removed_goes_ahead),
 		cmocka_unit_test(test_a_commit_ends_during_the_look),
 		cmocka_unit_test(test_only_what_has_changed_since),
