@@ -515,23 +515,30 @@ static void put_dir(struct put_names *put, u32 dir, u32 id)
 			put_name(put, dir, is->entries[i].name);
 }
 
+/*
+ * It is set forward, to what it is by then; or to by, if that is not 0.  (It may be earlier by then: somebody has set it back.)  If
+ * it may have been less than this, so it may still.
+ */
+static void put_time(u64 *time, u64 *low, u64 *high, u64 is, u64 by)
+{
+	u64 least = *low && *high == *time ? *low : *time;
+
+	by = by ? by : is;
+	*time = later(*time, later(is, by));
+	*low = later(least, is < by ? is : by);
+	*high = *time;
+}
+
 /* The directory has been changed by then; if that was not said of the name alone, which may have come there later, when. */
 static void put_times(struct put_names *put, u32 dir, u64 born)
 {
 	const struct m_inode *is = inode_in(put->then, dir);
 	struct m_inode *inode = model_change(put->state, dir);
-	u64 mtime = inode->mtime, ctime = inode->ctime;
 
 	if (!is)
 		return;
-	inode->mtime = later(mtime, is->mtime);
-	inode->ctime = later(ctime, is->ctime);
-	if (!born)
-		return;
-	inode->mtime_low = later(mtime, born);
-	inode->mtime_high = inode->mtime;
-	inode->ctime_low = later(ctime, born);
-	inode->ctime_high = inode->ctime;
+	put_time(&inode->mtime, &inode->mtime_low, &inode->mtime_high, is->mtime, born);
+	put_time(&inode->ctime, &inode->ctime_low, &inode->ctime_high, is->ctime, born);
 }
 
 static const char *put_inode(struct put_names *put, u32 id)
