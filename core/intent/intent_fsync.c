@@ -49,7 +49,7 @@ struct intent_request {
 	u64 told;			/* its number, if the next one need not have what this one has; or 0 */
 	bool first;			/* block 0 is among them */
 	bool named;			/* it has the inode's name, or a closure */
-	struct name_closure closure;	/* of names that it has in records; none: there is no such */
+	struct name_closure closure;	/* of names that it has in records; no inodes: nobody asked for them */
 	bool done;			/* intent.write: err is what came of it */
 	bool taken;			/* intent.lock: not in the queue any more, but being written */
 	bool left;			/* intent.lock: who waited was killed, while others write it: they free it */
@@ -106,7 +106,7 @@ static int capture_name(struct tux3_inode *inode, u64 durable, struct intent_req
 	struct disk_intent *intent = request_intent(request);
 
 	*name_len = 0;
-	if (request->closure.names)
+	if (request->closure.inodes)
 		return closure_fits(&request->closure, inode) ? 0 : -EAGAIN;
 	if (inode->names_delta <= durable)
 		return 0;

@@ -282,7 +282,7 @@ static bool inode_is_same(const struct closure_inode *seen)
 /* All was looked at once before this, so what is the same now was so together. */
 static int closure_check(struct name_closure *closure)
 {
-	bool same = closure->names;
+	bool same = true;
 	u32 i;
 
 	for (i = 0; i < closure->names && same; i++)
@@ -337,7 +337,7 @@ int closure_of_dir(struct name_closure *closure, struct tux3_inode *inode, u64 d
 		spin_unlock(&dir->lock);
 	}
 	if (!err)
-		err = look_at_all(closure);
+		err = closure->names ? look_at_all(closure) : -EAGAIN;
 	return err ? err : closure_check(closure);
 }
 

@@ -98,6 +98,32 @@ static void test_a_save_by_rename(void **state)
 	bed_free(&bed);
 }
 
+/* Names that an intent has made durable, the file's own or its directory's, are not said again when it is synced once more. */
+static void test_a_renamed_file_is_synced_again(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	u32 i;
+
+	begin(&bed);
+	for (i = 0; i < 4; i++) {
+		new_and_gone(&bed, "dir/tmp", 10 + i, true);
+		rename_path(&bed, "dir/tmp", i < 3 ? "dir/a" : "dir/a.1", 0);
+		assert_true(path_ahead(&bed, i % 2 ? "dir/a" : "dir"));
+		node = bed_find(&bed, i < 3 ? "dir/a" : "dir/a.1");
+		fill(node, 0, 5000, 20 + i);
+		assert_true(synced_ahead(&bed, node));
+		fill(node, 0, 5000, 30 + i);
+		assert_true(synced_ahead(&bed, node));
+		tux3_node_put(node, 1);
+	}
+	bed_crash(&bed);
+	assert_file(&bed, "dir/a", 32, 1);
+	assert_file(&bed, "dir/a.1", 33, 1);
+	assert_file(&bed, "dir/tmp", 0, 0);
+	bed_free(&bed);
+}
+
 /* In one delta: the file is moved away, and made anew under its name. */
 static void test_a_backup_and_a_new_file(void **state)
 {
@@ -541,6 +567,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_save_by_rename),
+		cmocka_unit_test(test_a_renamed_file_is_synced_again),
 		cmocka_unit_test(test_a_backup_and_a_new_file),
 		cmocka_unit_test(test_links_and_removals),
 		cmocka_unit_test(test_nameless_files_get_names),
