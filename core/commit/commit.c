@@ -760,7 +760,7 @@ int commit_delta(struct volume *vol)
 	remaps = llist_del_all(&vol->delta.remaps[delta & 1]);
 	vol->delta.applying = delta;
 	changes = delta_changes_sum(&vol->delta, delta & 1);
-	load = delta_dirty_bytes_sum(&vol->delta, delta & 1) + changes * PACE_CHANGE_BYTES;
+	load = delta_load(&vol->delta, delta & 1);
 	WRITE_ONCE(vol->delta.committing, load);
 	vol->delta.awaited = 0;
 	data = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS);

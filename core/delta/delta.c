@@ -868,7 +868,8 @@ int delta_commit_through(struct volume *vol, u64 delta)
 	return READ_ONCE(vol->delta.committed) >= delta ? 0 : err;
 }
 
-int delta_commit_inode(struct tux3_inode *inode)
+/* whole: what others have changed is not less than what is of the inode. */
+static int commit_inode(struct tux3_inode *inode, bool whole)
 {
 	struct volume *vol = inode->vol;
 	bool in_front, in_back;
@@ -889,7 +890,8 @@ int delta_commit_inode(struct tux3_inode *inode)
 		return volume_error(vol);
 	if (!in_front)
 		front--;
-	pace_sync(vol);
+	whole = whole && delta_load(&vol->delta, front & 1) > DELTA_HEAVY_BYTES;
+	pace_sync(vol, whole);
 	err = delta_commit_to(vol, front, READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL ? 0 : COMMIT_PUT_OFF);
 	/* It was dirty: so volume_make_read_only() is just committing it, or is about to. */
 	if (!err && unlikely(READ_ONCE(vol->read_only))) {
@@ -897,8 +899,18 @@ int delta_commit_inode(struct tux3_inode *inode)
 		if (!err)
 			err = volume_error(vol);
 	}
-	pace_sync(vol);		/* however long that took, it was waited for until now */
+	pace_sync(vol, whole);		/* however long that took, it was waited for until now */
 	return err;
+}
+
+int delta_commit_inode(struct tux3_inode *inode)
+{
+	return commit_inode(inode, true);
+}
+
+int delta_commit_mostly(struct tux3_inode *inode)
+{
+	return commit_inode(inode, false);
 }
 
 int delta_unify_committed(struct volume *vol)

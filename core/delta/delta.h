@@ -28,6 +28,7 @@
 
 #include "core/env.h"
 #include "core/counters.h"
+#include "core/delta/pace.h"
 
 struct volume;
 struct tux3_inode;
@@ -190,6 +191,12 @@ static inline s64 delta_changes_sum(struct delta_state *delta, unsigned int slot
 	return percpu_counter_sum(&delta->changes[slot]);
 }
 
+/* What committing the delta of this slot takes, in bytes, by a guess. */
+static inline s64 delta_load(struct delta_state *delta, unsigned int slot)
+{
+	return delta_dirty_bytes_sum(delta, slot) + delta_changes_sum(delta, slot) * PACE_CHANGE_BYTES;
+}
+
 /* A counter of the volume: that of operations is a sum over the CPUs. */
 u64 delta_counter(struct volume *vol, enum tux3_counter which);
 
@@ -211,6 +218,7 @@ int delta_commit_charges(struct volume *vol);
 int delta_commit_through(struct volume *vol, u64 delta);
 /* The same for what was changed of one inode; names: of a directory those in it. */
 int delta_commit_inode(struct tux3_inode *inode);
+int delta_commit_mostly(struct tux3_inode *inode);	/* and that is most of the delta */
 /* The caller has waited for what it changed: it may change as much again though a delta is full. */
 void delta_pass_again(struct volume *vol);
 /* Ask for a commit soon, do not wait. */

@@ -26,8 +26,10 @@
  * and that is measured in the same way, over whole commits.  Load that nobody waits for gets the large deltas, with fewer
  * flushes and fewer nodes written twice.
  *
- * And where fsyncs go ahead of the delta (core/intent/) what they write waits in the device's queue behind what the commit
- * under way, or a unify, has put there: so that is kept short, too; even while nobody calls fsync, for the first who does.
+ * Where fsyncs go ahead of the delta (core/intent/) they do not wait for it; one that cannot may come, though: deltas hold what is
+ * committed in 100 ms, until one has come.  Files that are removed or written anew in that time are never written, and that is
+ * most of what such programs make.  What an intent writes waits in the device's queue behind what the commit under way, or a
+ * unify, has put there: so that is kept short, too; even while nobody calls fsync, for the first who does.
  *
  * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
  * is no limit then: deltas end where the options say, every time in the same place.
@@ -42,7 +44,8 @@
 #define PACE_BASE_GROWTH	8u		/* ... but of no more than so many times base_ns: the disk was suspended */
 #define PACE_BYTES_MAX		(1ULL << 36)	/* a commit's, and bytes per us, so that the sums fit */
 #define PACE_FASTEST		(1u << 17)
-#define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs come ... */
+#define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs wait for it ... */
+#define PACE_AHEAD_MS		100u		/* ... or while they come, and go ahead of it ... */
 #define PACE_SYNC_BASES		4u		/* ... or so many times what the smallest takes */
 #define PACE_SYNC_FLIGHT_MS	2u		/* what the device does in this time may be in flight then ... */
 #define PACE_SYNC_FLIGHT_BYTES	(256u << 10)	/* ... or so much */
@@ -58,17 +61,21 @@ static u64 pace_target(struct volume *vol)
 	return max_t(u64, bandwidth * vol->opts.delta_ms / 1000, PACE_MIN_BYTES);
 }
 
+static bool pace_lately(u64 ns)
+{
+	return ns && (s64)(ktime_get_ns() - ns) < PACE_SYNC_MEMORY_NS;
+}
+
 static bool pace_syncing(struct pace *pace)
 {
-	u64 synced = READ_ONCE(pace->synced_ns);
-
-	return synced && (s64)(ktime_get_ns() - synced) < PACE_SYNC_MEMORY_NS;
+	return pace_lately(READ_ONCE(pace->synced_ns));
 }
 
 /* What is committed, by the device and by the CPU, in the time for which an fsync may wait for others' load. */
 static u64 pace_sync_target(struct pace *pace)
 {
-	u64 us = max_t(u64, PACE_SYNC_MS * 1000, PACE_SYNC_BASES * READ_ONCE(pace->base_ns) / 1000);
+	u64 ms = pace_lately(READ_ONCE(pace->whole_ns)) ? PACE_SYNC_MS : PACE_AHEAD_MS;
+	u64 us = max_t(u64, ms * 1000, PACE_SYNC_BASES * READ_ONCE(pace->base_ns) / 1000);
 
 	return max_t(u64, READ_ONCE(pace->load_rate) / 1000 * min_t(u64, us, PACE_WINDOW_US) / 1000, PACE_SYNC_MIN_BYTES);
 }
@@ -157,11 +164,15 @@ u64 pace_in_flight_max(struct volume *vol)
 	return max_t(u64, READ_ONCE(pace->bandwidth) / 1000 * ms, least);
 }
 
-void pace_sync(struct volume *vol)
+void pace_sync(struct volume *vol, bool whole)
 {
-	bool known = pace_syncing(&vol->pace);
+	struct pace *pace = &vol->pace;
+	bool known = whole ? pace_lately(READ_ONCE(pace->whole_ns)) : pace_syncing(pace);
+	u64 now = ktime_get_ns();
 
-	WRITE_ONCE(vol->pace.synced_ns, ktime_get_ns());
+	if (whole)
+		WRITE_ONCE(pace->whole_ns, now);
+	WRITE_ONCE(pace->synced_ns, now);
 	if (!known)
 		pace_update(vol);
 }

@@ -21,6 +21,7 @@ struct pace {
 	u64 load_bytes, load_us;	/* the same of all that commits do, CPU time included; commit_mutex */
 	u64 load_rate;		/* bytes per second, with changes at PACE_CHANGE_BYTES; 0: not known yet; set with commit_mutex */
 	u64 synced_ns;		/* ktime_get_ns() when an fsync last waited; 0: never; a hint */
+	u64 whole_ns;		/* likewise, for all of a delta */
 	u64 in_flight;		/* bytes of data that the commit under way has submitted since it last waited; commit_mutex */
 	/* Derived from these by pace_update(); read anywhere, without a lock. */
 	u64 bandwidth;		/* bytes per second; 0: not known yet */
@@ -46,7 +47,7 @@ void pace_learn_load(struct volume *vol, u64 bytes, u64 ns);
  * delta or a unify holds.  U64_MAX: no limit.
  */
 u64 pace_in_flight_max(struct volume *vol);
-/* Any thread: it is about to wait for an fsync, or has done so. */
-void pace_sync(struct volume *vol);
+/* Any thread: it is about to wait for an fsync, or has done so.  whole: for all of a delta that holds others' changes, too. */
+void pace_sync(struct volume *vol, bool whole);
 
 #endif

@@ -293,12 +293,6 @@ static int capture_data(struct tux3_inode *inode, struct intent_request *request
 
 /* ---- ahead, or by a commit? ---- */
 
-/* What committing the front delta takes, in bytes, by a guess. */
-static s64 front_load(struct volume *vol, u64 front)
-{
-	return delta_dirty_bytes_sum(&vol->delta, front & 1) + delta_changes_sum(&vol->delta, front & 1) * PACE_CHANGE_BYTES;
-}
-
 static bool commit_is_heavy(struct volume *vol)
 {
 	return READ_ONCE(vol->delta.committing) > DELTA_HEAVY_BYTES;
@@ -320,7 +314,7 @@ static bool fsync_may_go_ahead(struct volume *vol)
 	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
 		return false;
 	return mode == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) || commits_were_heavy(vol) ||
-	       front_load(vol, READ_ONCE(vol->delta.front)) > DELTA_HEAVY_BYTES;
+	       delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) > DELTA_HEAVY_BYTES;
 }
 
 /*
@@ -333,7 +327,7 @@ static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
 {
 	const struct intent *intent = &vol->intent;
 	u64 front = READ_ONCE(vol->delta.front), twice = blocks + 1;
-	s64 others = front_load(vol, front) - ((s64)blocks << vol->block_shift);
+	s64 others = delta_load(&vol->delta, front & 1) - ((s64)blocks << vol->block_shift);
 	bool heavy = commits_were_heavy(vol);
 
 	if (READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) ||
@@ -507,7 +501,8 @@ static struct intent_request *request_new(struct volume *vol, u32 blocks)
 	return request;
 }
 
-static struct intent_request *capture(struct tux3_inode *inode)
+/* 0; -EAGAIN: it needs a commit; -EMSGSIZE: a commit is less to write. */
+static int capture(struct tux3_inode *inode, struct intent_request **captured)
 {
 	bool is_dir = S_ISDIR(READ_ONCE(inode->attr.mode));
 	struct volume *vol = inode->vol;
@@ -517,21 +512,23 @@ static struct intent_request *capture(struct tux3_inode *inode)
 	int err = 0;
 
 	if (!is_dir && !vol->host->data_hold(inode))
-		return NULL;
+		return -EAGAIN;
 	if (!is_dir) {
 		span_begin(inode, &span);
 		err = count_dirty(inode, &span, &blocks);
 	}
-	if (!err && fsync_goes_ahead(vol, blocks))
+	if (!err && !fsync_goes_ahead(vol, blocks))
+		err = -EMSGSIZE;
+	if (!err)
 		request = request_new(vol, blocks);
-	err = request ? capture_and_queue(inode, request, is_dir ? NULL : &span, blocks) : -EAGAIN;
+	if (!err)
+		err = request ? capture_and_queue(inode, request, is_dir ? NULL : &span, blocks) : -EAGAIN;
 	if (!is_dir)
 		vol->host->data_let(inode);
-	if (err && request) {
+	if (err && request)
 		request_free(request);
-		request = NULL;
-	}
-	return request;
+	*captured = request;
+	return err;
 }
 
 /* ---- batches ---- */
@@ -578,8 +575,8 @@ static void request_leave(struct intent *intent, struct intent_request *request)
 }
 
 /*
- * Does it need no writing, or may it not be written any more?  intent->lock held.  One whose delta is sealed is made
- * durable by the commit that is just being written.
+ * Does it need no writing, or may it not be written any more?  intent->lock held.  -ESTALE: its delta is sealed, and what is
+ * captured now would be of the next one.
  */
 static bool request_is_over(struct volume *vol, struct intent_request *request)
 {
@@ -588,9 +585,11 @@ static bool request_is_over(struct volume *vol, struct intent_request *request)
 	lockdep_assert_held(&vol->intent.lock);
 	if (request->delta <= READ_ONCE(vol->delta.committed))
 		request_end(request, 0);
-	else if (request->delta <= intent->sealed || intent->broken || !intent->place.addr || volume_error(vol) ||
-		 READ_ONCE(vol->delta.paused) || READ_ONCE(vol->read_only))
+	else if (intent->broken || !intent->place.addr || volume_error(vol) || READ_ONCE(vol->delta.paused) ||
+		 READ_ONCE(vol->read_only))
 		request_end(request, -EAGAIN);
+	else if (request->delta <= intent->sealed)
+		request_end(request, -ESTALE);
 	return request->done;
 }
 
@@ -768,8 +767,8 @@ static bool dir_is_ahead(struct tux3_inode *inode)
 	       dir_changed_names_only(inode) && name_all_ahead(inode);
 }
 
-/* 0, or -EAGAIN: it needs a commit; -EINTR: the caller was killed while others wrote. */
-static int fsync_ahead(struct tux3_inode *inode)
+/* 0, or as capture(); -ESTALE: a commit came in between; -EINTR: the caller was killed while others wrote. */
+static int fsync_try_ahead(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 	struct intent *intent = &vol->intent;
@@ -780,9 +779,9 @@ static int fsync_ahead(struct tux3_inode *inode)
 		WRITE_ONCE(intent->wanted, true);
 	if (!READ_ONCE(intent->ready) || !fsync_may_go_ahead(vol))
 		return -EAGAIN;
-	request = capture(inode);
-	if (!request)
-		return -EAGAIN;
+	err = capture(inode, &request);
+	if (err)
+		return err;
 	if (mutex_lock_killable(&intent->write)) {
 		request_leave(intent, request);
 		return -EINTR;
@@ -797,6 +796,16 @@ static int fsync_ahead(struct tux3_inode *inode)
 		span_is_durable(inode, request->told);
 	request_free(request);
 	return err;
+}
+
+/* Who was overtaken by the commit of the delta would wait for all of it: but beside it, or on top of it, the file can go ahead. */
+static int fsync_ahead(struct tux3_inode *inode)
+{
+	int err = fsync_try_ahead(inode);
+
+	if (err == -ESTALE)
+		err = fsync_try_ahead(inode);
+	return err == -ESTALE ? -EAGAIN : err;
 }
 
 static bool inode_is_dirty(struct tux3_inode *inode)
@@ -818,15 +827,15 @@ int fsync_inode(struct tux3_inode *inode)
 	if (!volume_error(vol) && dir_is_ahead(inode)) {
 		err = 0;
 	} else if (!volume_error(vol) && inode_is_dirty(inode)) {
-		pace_sync(vol);
+		pace_sync(vol, false);
 		err = fsync_ahead(inode);
 		if (!err) {
-			pace_sync(vol);
+			pace_sync(vol, false);
 			delta_pass_again(vol);
 		}
 	}
 	if (err && err != -EINTR)
-		err = delta_commit_inode(inode);
+		err = err == -EMSGSIZE ? delta_commit_mostly(inode) : delta_commit_inode(inode);
 	if (likely(!err) || !volume_error(vol))
 		return err;
 	/* No commit has changed that since: what was being committed when it stopped stays dirty. */

@@ -137,7 +137,7 @@ static void test_blocks_that_cannot_be_read(void **state)
 
 /* Writes wait until they are let go. */
 static struct {
-	atomic_t waiting, go;
+	atomic_t waiting, go, commit_waiting, commit_go;
 } held;
 
 static void held_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
@@ -240,6 +240,80 @@ static void test_an_intent_while_the_last_one_is_written(void **state)
 	assert_has(node, 0, "one");
 	assert_has(node, 2 * BLOCK, "two");
 	assert_has(node, 4 * BLOCK, "four ");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* Of the intent area, and others; the first ones wait, too, until they are let go. */
+static void held_write_of(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+			  struct io_wait *wait)
+{
+	bool intent = addr >= bad.addr && addr < bad.end;
+
+	atomic_set(intent ? &held.waiting : &held.commit_waiting, 1);
+	while (!atomic_read(intent ? &held.go : &held.commit_go))
+		usleep(1000);
+	bad.ops->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static void *sync_volume(void *ctx)
+{
+	assert_ok(tux3_sync(((struct bed *)ctx)->volume));
+	return NULL;
+}
+
+/* In *ctx: was the commit still waiting when fsync said that it is durable? */
+static void *sync_before_commit(void *ctx)
+{
+	assert_ok(tux3_fsync(*(struct tux3_node **)ctx, false));
+	return atomic_read(&held.commit_go) ? NULL : ctx;
+}
+
+/*
+ * Who waits for another one's intent, while a commit begins, does not wait for that one, too.  It has no data to write, so it has
+ * sealed its delta when it writes.
+ */
+static void test_overtaken_by_a_commit(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed), *other = bed_file(&bed, "other");
+	pthread_t first, second, commit;
+	char got[4] = "";
+	void *ahead;
+
+	assert_ok(tux3_setxattr(node, NULL, "user.a", "one", 3, 0));
+	assert_ok(tux3_setxattr(other, NULL, "user.a", "two", 3, 0));
+	memset(&held, 0, sizeof(held));
+	bad.ops = bed.dev->ops;
+	bad.failing = *bad.ops;
+	bad.failing.write = held_write_of;
+	bad.addr = intent_of(&bed)->place.addr;
+	bad.end = bad.addr + intent_of(&bed)->place.blocks;
+	bed.dev->ops = &bad.failing;
+	assert_ok(-pthread_create(&first, NULL, sync_before_commit, &node));
+	while (!atomic_read(&held.waiting))
+		usleep(1000);
+	assert_ok(-pthread_create(&second, NULL, sync_before_commit, &other));
+	usleep(50000);		/* until it waits, too */
+	assert_ok(-pthread_create(&commit, NULL, sync_volume, &bed));
+	while (!atomic_read(&held.commit_waiting))
+		usleep(1000);
+	atomic_set(&held.go, 1);
+	pthread_join(first, &ahead);
+	assert_non_null(ahead);
+	usleep(200000);
+	atomic_set(&held.commit_go, 1);
+	pthread_join(second, &ahead);
+	assert_non_null(ahead);
+	pthread_join(commit, NULL);
+	reads_work(&bed);
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 1);
+	node = bed_find(&bed, "other");
+	assert_int_equal(tux3_getxattr(node, "user.a", got, sizeof(got)), 3);
+	assert_memory_equal(got, "two", 3);
 	tux3_node_put(node, 1);
 	bed_free(&bed);
 }
@@ -367,6 +441,7 @@ int main(void)
 		cmocka_unit_test(test_blocks_that_cannot_be_read),
 		cmocka_unit_test(test_fsync_while_the_volume_becomes_read_only),
 		cmocka_unit_test(test_an_intent_while_the_last_one_is_written),
+		cmocka_unit_test(test_overtaken_by_a_commit),
 		cmocka_unit_test(test_a_delta_without_a_commit_below),
 		cmocka_unit_test(test_the_commit_below_is_damaged),
 		cmocka_unit_test(test_a_batch_in_the_middle_is_damaged),

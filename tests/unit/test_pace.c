@@ -172,7 +172,7 @@ static void test_fsyncs(void **state)
 
 	model_make(&model, 3000 * MIB, 0);
 	stream(&model, 5);
-	pace_sync(model.vol);
+	pace_sync(model.vol, true);
 	assert_int_equal(limit(&model), 512 * MIB);		/* what commits take is not known */
 	for (i = 0; i < 100; i++)
 		pace_learn_load(model.vol, 10 * MIB, SECOND / 10);
@@ -185,8 +185,22 @@ static void test_fsyncs(void **state)
 	env_pass_time(3 * SECOND);
 	pace_learn_load(model.vol, BLOCK, SECOND);
 	assert_int_equal(limit(&model), 512 * MIB);
-	pace_sync(model.vol);
+	pace_sync(model.vol, true);
 	assert_int_equal(limit(&model), PACE_SYNC_MIN_BYTES);
+	model_free(&model);
+	/* Who goes ahead of the delta does not wait for it, but the next one may have to. */
+	model_make(&model, 3000 * MIB, 0);
+	stream(&model, 5);
+	pace_sync(model.vol, false);
+	for (i = 0; i < 100; i++)
+		pace_learn_load(model.vol, 10 * MIB, SECOND / 10);
+	assert_near(limit(&model), 10 * MIB);
+	pace_sync(model.vol, true);
+	assert_near(limit(&model), 2 * MIB);
+	env_pass_time(3 * SECOND);
+	pace_sync(model.vol, false);
+	pace_learn_load(model.vol, 10 * MIB, SECOND / 10);
+	assert_near(limit(&model), 10 * MIB);
 	model_free(&model);
 	/* Where a flush alone takes 100 ms, deltas of 20 would be nothing but flushes. */
 	model_make(&model, 20 * MIB, SECOND / 10);
@@ -194,7 +208,7 @@ static void test_fsyncs(void **state)
 	stream(&model, 5);
 	for (i = 0; i < 100; i++)
 		pace_learn_load(model.vol, 10 * MIB, commit_ns(&model, 10 * MIB));
-	pace_sync(model.vol);
+	pace_sync(model.vol, true);
 	assert_near(limit(&model), 8 * MIB);
 	model_free(&model);
 }
@@ -211,7 +225,7 @@ static void test_suspended(void **state)
 	pace_learn(model.vol, BLOCK, 60 * SECOND, true);
 	for (i = 0; i < 100; i++)
 		pace_learn_load(model.vol, 10 * MIB, commit_ns(&model, 10 * MIB));
-	pace_sync(model.vol);
+	pace_sync(model.vol, true);
 	assert_in_range(limit(&model), PACE_SYNC_MIN_BYTES, 10 * MIB);		/* 80 ms at most, not 3 s */
 	/* If all of them take long, that is what it is now. */
 	model.fixed_ns = SECOND;
@@ -438,7 +452,7 @@ static void test_the_limit_sinks(void **state)
 	delta_lock(vol);			/* no commit now */
 	for (i = 0; i < 64 && delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1) < 3 * (s64)MIB; i++)
 		write_much(&bed, stream, 1);
-	pace_sync(vol);
+	pace_sync(vol, true);
 	assert_true(READ_ONCE(vol->pace.limit_bytes) < 2 * MIB);
 	makes.bed = &bed;
 	atomic_set(&makes.made, 0);
