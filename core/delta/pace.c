@@ -21,10 +21,10 @@
  * fade by as much as is added to the time.  So small commits weigh little, one that took long weighs much, a device that
  * becomes slow is noticed by the first commit that shows it, and one that becomes fast in a few seconds of writing.
  *
- * A second is far too long for who calls fsync beside somebody else's load.  So while fsyncs come, and for a while after,
- * a delta holds no more than is committed in 20 ms, whatever that takes: on a fast device it is the back end's CPU time,
- * and that is measured in the same way, over whole commits.  Load that nobody waits for gets the large deltas, with fewer
- * flushes and fewer nodes written twice.
+ * A second is far too long for who waits for all of a delta beside somebody else's load.  So while such fsyncs come, and for
+ * a while after, a delta holds no more than is committed in 20 ms, whatever that takes: on a fast device it is the back
+ * end's CPU time, and that is measured in the same way, over whole commits.  Load that nobody waits for gets the large
+ * deltas, with fewer flushes and fewer nodes written twice.
  *
  * Where fsyncs go ahead of the delta (core/intent/) they do not wait for it; one that cannot may come, though: deltas hold what is
  * committed in 100 ms, until one has come.  Files that are removed or written anew in that time are never written, and that is

@@ -244,7 +244,7 @@ static void test_an_intent_while_the_last_one_is_written(void **state)
 	bed_free(&bed);
 }
 
-/* Of the intent area, and others; the first ones wait, too, until they are let go. */
+/* Those of the intent area wait for held.go, all others for held.commit_go. */
 static void held_write_of(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
 			  struct io_wait *wait)
 {

@@ -213,6 +213,42 @@ static void test_fsyncs(void **state)
 	model_free(&model);
 }
 
+static void write_bytes(struct tux3_node *node, u32 bytes)
+{
+	char *data = calloc(1, bytes);
+
+	assert_int_equal(tux3_write(node, data, bytes, 0), bytes);
+	free(data);
+}
+
+/* Which fsyncs are taken for such that wait for all of a delta: not those whose own file is most of it. */
+static void test_who_waits_for_all(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *other;
+	struct pace *pace;
+
+	bed_make(&bed, 64u << 20, BLOCK);
+	pace = &tux3_core(bed.volume)->pace;
+	node = bed_file(&bed, "file");
+	other = bed_file(&bed, "other");
+	assert_ok(tux3_fsync(node, false));		/* it makes the intent area, and nothing waits */
+	assert_true(pace->synced_ns && !pace->whole_ns);
+	write_bytes(node, 200 << 10);
+	write_bytes(other, 100 << 10);
+	assert_ok(tux3_fsync(node, false));
+	assert_false(pace->whole_ns);
+	write_bytes(other, 8 << 20);
+	assert_ok(tux3_fsync(node, false));		/* it has not changed */
+	assert_false(pace->whole_ns);
+	assert_ok(tux3_fallocate(node, 0, 0, 4 << 20));	/* and so it cannot go ahead */
+	assert_ok(tux3_fsync(node, false));
+	assert_true(pace->whole_ns);
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
 /* A small commit in which the disk was suspended for a minute; none comes after it, for there is a stream. */
 static void test_suspended(void **state)
 {
@@ -565,6 +601,7 @@ int main(void)
 		cmocka_unit_test(test_small_commits),
 		cmocka_unit_test(test_slow_flush),
 		cmocka_unit_test(test_fsyncs),
+		cmocka_unit_test(test_who_waits_for_all),
 		cmocka_unit_test(test_suspended),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_busy_time),
