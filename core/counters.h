@@ -32,6 +32,7 @@
 	X(NAMES_VANISHED, "names_vanished", "names",	    "added and removed within a delta: no tree or log work") \
 	X(PRIVATE_COPIES, "private_copies", "blocks",	    "file blocks copied because the back delta still needed them") \
 	X(SNAPSHOT_BLOCKS, "snapshot_blocks", "blocks",	    "memory that commits took for copies of what they write (module)") \
+	X(CHECKSUMS_HELPED, "checksums_helped", "blocks",   "checksums of data that other CPUs than the back end's computed for a commit") \
 	X(WRITE_WAITS,	  "write_waits",    "blocks",	    "file block changes that waited for I/O in flight") \
 	X(DIRTY_LOOKS,	  "dirty_looks",    "folios",	    "cached folios looked at to find what of a file is dirty (seek, fiemap)") \
 	X(READS_LOCKED,	  "reads_locked",   "reads",	    "of tree nodes and free maps, made while the tree was locked") \

@@ -25,6 +25,7 @@
 #include "core/data/remap.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
+#include "core/commit/checksums.h"
 #include "core/commit/commit.h"
 #include "core/commit/unify.h"
 #include "core/intent/intent.h"
@@ -194,6 +195,8 @@ static int volume_init_parts(struct volume *vol)
 		err = block_reads_init(&vol->reads);
 	if (!err)
 		err = intent_init(vol);
+	if (!err)
+		err = checksums_init(vol);
 	unify_init(vol);
 	trim_init(vol);
 	vol->ahead = prefetch_create(vol);
@@ -209,6 +212,7 @@ void volume_release(struct volume *vol)
 		intent_exit(vol);
 		delta_exit(vol);
 	}
+	checksums_exit(vol);
 	if (vol->reads.cpu)
 		block_reads_exit(&vol->reads);
 	if (vol->log.chunks.next)

@@ -27,6 +27,7 @@
 #include "core/delta/space.h"
 #include "core/delta/pace.h"
 #include "core/delta/delta.h"
+#include "core/commit/checksums.h"
 #include "core/commit/unify.h"
 #include "core/intent/intent.h"
 #include "core/blocks/trim.h"
@@ -118,6 +119,7 @@ struct volume {
 	struct pace pace;
 	struct delta_state delta;
 	struct unify unify;
+	struct checksums checksums;
 	struct held held;
 	struct intent intent;
 	struct trim trim;

@@ -10,8 +10,8 @@
  *	  -- state_take(): folio lock; page tables write-protected, PG_dirty cleared unless the front delta has blocks
  *	     here; writeback begins; what is still pending gets sent, in one hold of data_lock -->
  *	taken		sent and left; writeback; held.  Contents are constant, without the folio lock: who wants to
- *			change them waits
- *	  -- checksums, bios: left shrinks; written: writes shrinks -->
+ *			change them waits.  So checksums may be computed while the device writes (core/commit/checksums.h)
+ *	  -- bios: left shrinks; written: writes shrinks -->
  *	settled		all submitted, and the core has put the new addresses into the tree: no longer held
  *	  -- writes == 0: writeback ends -->
  *	written		sent: may be changed, and the folio may be dropped (as part of a truncate) and read again
@@ -46,13 +46,13 @@
  * it is marked as sorted (folio.c).  data_lock for the rest of the states.  The end of a bio (interrupt context)
  * takes no lock.
  */
-#include <linux/crc32c.h>
 #include <linux/highmem.h>
 #include <linux/list_sort.h>
 #include <linux/mm.h>
 #include <linux/rmap.h>
 #include <linux/writeback.h>
 #include "linux/folio.h"
+#include "core/commit/checksums.h"
 #include "core/commit/commit.h"
 
 /* A commit takes so much by snapshots, unless the mount says something else; what comes then is taken in place. */
@@ -501,15 +501,6 @@ static struct folio_copy *find_copy(struct folio_state *state, u32 index)
 	return copy;
 }
 
-static void checksum_blocks(struct tux3_node *node, struct folio *folio, size_t offset, u32 count, __le32 *csum)
-{
-	u32 block_size = node->core.vol->block_size, i;
-	void *data = folio_address(folio) + offset;
-
-	for (i = 0; i < count; i++, data += block_size)
-		csum[i] = cpu_to_le32(crc32c(~0u, data, block_size));
-}
-
 /* Blocks [from, from + count) of a state that is taken.  Its copied and copies do not change any more. */
 static void write_state(struct data_run *run, struct folio_state *state, u32 from, u32 count, __le32 *csum)
 {
@@ -527,7 +518,7 @@ static void write_state(struct data_run *run, struct folio_state *state, u32 fro
 			n = min(end - i, run_length(~state->copied, i));
 		}
 		if (csum)
-			checksum_blocks(run->node, folio, offset, n, csum + (i - from));
+			checksums_add(run->node->core.vol, folio_address(folio) + offset, n, csum + (i - from));
 		run_add(run, folio, offset, n, state->copied ? 1 : state->blocks);
 		i += n;
 	}
@@ -573,6 +564,7 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 		count -= n;
 		csum = csum ? csum + n : NULL;
 	}
+	checksums_finish(node->core.vol);
 	/* Small files, and pieces of sparse ones, are often placed one after the other. */
 	if (run.bio)
 		bdev_bio_keep(run_device(&run), run.bio);

@@ -685,6 +685,62 @@ static int count_per_cpu(void *data)
 	return 0;
 }
 
+/* ---- work ---- */
+
+#define WORKS 6
+
+struct counted_work {
+	struct work_struct work;
+	u32 queued, done;	/* each time it was said to be queued it is done once */
+	u32 inside;		/* by nobody else at once */
+};
+
+static void do_counted_work(struct work_struct *work)
+{
+	struct counted_work *counted = container_of(work, struct counted_work, work);
+
+	if (__atomic_fetch_add(&counted->inside, 1, __ATOMIC_SEQ_CST))
+		abort();
+	__atomic_fetch_add(&counted->done, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&counted->inside, 1, __ATOMIC_SEQ_CST);
+}
+
+struct work_desk {
+	struct workqueue_struct *queue;
+	struct counted_work works[WORKS];
+};
+
+static int queue_works(void *data)
+{
+	struct work_desk *desk = data;
+	u32 i;
+
+	for (i = 0; i < 20000; i++) {
+		struct counted_work *counted = &desk->works[i % WORKS];
+
+		if (queue_work(desk->queue, &counted->work))
+			__atomic_fetch_add(&counted->queued, 1, __ATOMIC_SEQ_CST);
+	}
+	return 0;
+}
+
+static void test_work_is_done_once(void **state)
+{
+	struct work_desk desk = { .queue = alloc_workqueue("desk", WQ_UNBOUND, 3) };
+	u32 i;
+
+	assert_non_null(desk.queue);
+	for (i = 0; i < WORKS; i++)
+		INIT_WORK(&desk.works[i].work, do_counted_work);
+	in_threads(queue_works, &desk);
+	destroy_workqueue(desk.queue);
+	for (i = 0; i < WORKS; i++) {
+		assert_true(desk.works[i].queued > 0);
+		assert_int_equal(desk.works[i].done, desk.works[i].queued);
+	}
+	destroy_workqueue(alloc_workqueue("never used", WQ_UNBOUND, 1));
+}
+
 static void test_percpu_sums(void **state)
 {
 	struct pcpu __percpu *counters = alloc_percpu(struct pcpu);
@@ -965,6 +1021,7 @@ int main(void)
 		cmocka_unit_test(test_wait_with_timeout),
 		cmocka_unit_test(test_kthread_stop_wakes_a_sleeper),
 		cmocka_unit_test(test_completion_may_be_freed_at_once),
+		cmocka_unit_test(test_work_is_done_once),
 		cmocka_unit_test(test_percpu_sums),
 		cmocka_unit_test(test_bitmaps_against_a_model),
 		cmocka_unit_test(test_crc32c),

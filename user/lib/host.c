@@ -6,7 +6,7 @@
  */
 #include "lib.h"
 
-#include <linux/crc32c.h>
+#include "core/commit/checksums.h"
 
 static void host_inode_grab(struct tux3_inode *inode)
 {
@@ -59,14 +59,16 @@ static void write_piece(struct tux3_node *node, u64 delta, u64 block, u64 addr, 
 
 	file_cache_back_buffers(node, delta, block, count, buffers);
 	for (i = 0; i < count; i++) {
-		if (csum)
-			csum[i] = cpu_to_le32(crc32c(~0U, buffers[i], block_size));
 		if (vecs && (char *)vec[vecs - 1].iov_base + vec[vecs - 1].iov_len == buffers[i])
 			vec[vecs - 1].iov_len += block_size;
 		else
 			vec[vecs++] = (struct kvec){ .iov_base = buffers[i], .iov_len = block_size };
 	}
 	device_writev(node->volume->dev, addr, vec, vecs, 0, wait);
+	for (i = 0; csum && i < vecs; i++) {
+		checksums_add(node->inode.vol, vec[i].iov_base, vec[i].iov_len / block_size, csum);
+		csum += vec[i].iov_len / block_size;
+	}
 }
 
 static int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u32 count,
@@ -81,6 +83,7 @@ static int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 a
 		count -= piece;
 		csum = csum ? csum + piece : NULL;
 	}
+	checksums_finish(inode->vol);
 	return 0;
 }
 
