@@ -72,6 +72,9 @@ struct tux3_host_ops {
 	 */
 	bool (*data_dirty)(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count);
 
+	/* How many are, as a hint. */
+	u64 (*data_dirty_blocks)(struct tux3_inode *inode);
+
 	/*
 	 * For intents, the first three or none.  Keep others from changing data and size, but for stores into mappings: false if
 	 * that would take waiting.  Let them again.  In between: copy a whole block as it is now, zeros beyond the end of the

@@ -835,6 +835,11 @@ static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *bl
 	return folio_find_dirty(core_node(inode), from, end, block, count);
 }
 
+static u64 host_data_dirty_blocks(struct tux3_inode *inode)
+{
+	return folio_dirty_blocks(core_node(inode));
+}
+
 /* Whoever writes, truncates or punches has it exclusively; an fsync that would have to wait for that goes the long way. */
 static bool host_data_hold(struct tux3_inode *inode)
 {
@@ -895,6 +900,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_put_off = host_data_put_off,
 	.data_stores_known = COMPAT_PROTECTS_BATCHES ? host_data_stores_known : NULL,
 	.data_dirty = host_data_dirty,
+	.data_dirty_blocks = host_data_dirty_blocks,
 	.data_hold = host_data_hold,
 	.data_let = host_data_let,
 	.data_peek = host_data_peek,

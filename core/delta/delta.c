@@ -868,11 +868,22 @@ int delta_commit_through(struct volume *vol, u64 delta)
 	return READ_ONCE(vol->delta.committed) >= delta ? 0 : err;
 }
 
+bool delta_is_mostly_of(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	s64 load = delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) + READ_ONCE(vol->delta.committing), own;
+
+	if (load <= DELTA_HEAVY_BYTES || !S_ISREG(READ_ONCE(inode->attr.mode)))
+		return false;
+	own = vol->host->data_dirty_blocks(inode) << vol->block_shift;
+	return own > load - own;
+}
+
 /* whole: what others have changed is not less than what is of the inode. */
 static int commit_inode(struct tux3_inode *inode, bool whole)
 {
 	struct volume *vol = inode->vol;
-	bool in_front, in_back;
+	bool in_front, in_back, own = delta_is_mostly_of(inode);
 	u64 front;
 	int err;
 
@@ -891,7 +902,8 @@ static int commit_inode(struct tux3_inode *inode, bool whole)
 	if (!in_front)
 		front--;
 	whole = whole && delta_load(&vol->delta, front & 1) > DELTA_HEAVY_BYTES;
-	pace_sync(vol, whole);
+	if (!own)
+		pace_sync(vol, whole);
 	err = delta_commit_to(vol, front, READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL ? 0 : COMMIT_PUT_OFF);
 	/* It was dirty: so volume_make_read_only() is just committing it, or is about to. */
 	if (!err && unlikely(READ_ONCE(vol->read_only))) {
@@ -899,7 +911,8 @@ static int commit_inode(struct tux3_inode *inode, bool whole)
 		if (!err)
 			err = volume_error(vol);
 	}
-	pace_sync(vol, whole);		/* however long that took, it was waited for until now */
+	if (!own)
+		pace_sync(vol, whole);		/* however long that took, it was waited for until now */
 	return err;
 }
 

@@ -219,6 +219,11 @@ int delta_commit_through(struct volume *vol, u64 delta);
 /* The same for what was changed of one inode; names: of a directory those in it. */
 int delta_commit_inode(struct tux3_inode *inode);
 int delta_commit_mostly(struct tux3_inode *inode);	/* and that is most of the delta */
+/*
+ * A hint: is most of what is to be committed, and much, data of this file?  An fsync of it waits for little that others have
+ * made, and would not be faster with small deltas.
+ */
+bool delta_is_mostly_of(struct tux3_inode *inode);
 /* The caller has waited for what it changed: it may change as much again though a delta is full. */
 void delta_pass_again(struct volume *vol);
 /* Ask for a commit soon, do not wait. */

@@ -26,6 +26,9 @@
  * end's CPU time, and that is measured in the same way, over whole commits.  Load that nobody waits for gets the large
  * deltas, with fewer flushes and fewer nodes written twice.
  *
+ * Who fsyncs a file that is most of all that waits is none of them: small deltas would have the file written in many parts, with
+ * a flush each.  (Files of 8 MiB, one after the other, on a disk of 100 MB/s: 5 flushes each instead of 2, 52 MB/s instead of 116.)
+ *
  * Where fsyncs go ahead of the delta (core/intent/) they do not wait for it; one that cannot may come, though: deltas hold what is
  * committed in 100 ms, until one has come.  Files that are removed or written anew in that time are never written, and that is
  * most of what such programs make.  What an intent writes waits in the device's queue behind what the commit under way, or a

@@ -99,6 +99,11 @@ static bool host_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, 
 	return container_of(inode, struct node, inode)->dirty && from <= DATA_BLOCK && DATA_BLOCK < end;
 }
 
+static u64 host_dirty_blocks(struct tux3_inode *inode)
+{
+	return container_of(inode, struct node, inode)->dirty;
+}
+
 static const struct tux3_host_ops host = {
 	.inode_grab = host_grab,
 	.inode_release = host_release,
@@ -108,6 +113,7 @@ static const struct tux3_host_ops host = {
 	.data_done = host_done,
 	.inode_kill = host_kill,
 	.data_dirty = host_dirty,
+	.data_dirty_blocks = host_dirty_blocks,
 };
 
 static void node_put(struct node *node)

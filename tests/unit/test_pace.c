@@ -221,7 +221,10 @@ static void write_bytes(struct tux3_node *node, u32 bytes)
 	free(data);
 }
 
-/* Which fsyncs are taken for such that wait for all of a delta: not those whose own file is most of it. */
+/*
+ * Which fsyncs are taken for such that wait for all of a delta: not those whose own file is most of it.  One of a large file that
+ * nobody else is beside waits for nobody, so nothing is kept small for it.
+ */
 static void test_who_waits_for_all(void **state)
 {
 	struct bed bed = { .opts.manual = true };
@@ -244,6 +247,15 @@ static void test_who_waits_for_all(void **state)
 	assert_ok(tux3_fallocate(node, 0, 0, 4 << 20));	/* and so it cannot go ahead */
 	assert_ok(tux3_fsync(node, false));
 	assert_true(pace->whole_ns);
+	pace->whole_ns = pace->synced_ns = 0;
+	write_bytes(node, 8 << 20);
+	write_bytes(other, 7 << 20);
+	assert_ok(tux3_fsync(node, false));
+	assert_true(!pace->synced_ns && !pace->whole_ns);
+	write_bytes(node, 8 << 20);
+	write_bytes(other, 9 << 20);
+	assert_ok(tux3_fsync(node, false));
+	assert_true(pace->synced_ns && pace->whole_ns);
 	tux3_node_put(node, 1);
 	tux3_node_put(other, 1);
 	bed_free(&bed);

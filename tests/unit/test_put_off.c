@@ -114,6 +114,11 @@ static bool host_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, 
 	return false;
 }
 
+static u64 host_dirty_blocks(struct tux3_inode *inode)
+{
+	return 0;
+}
+
 static const struct tux3_host_ops host = {
 	.inode_grab = host_grab,
 	.inode_release = host_release,
@@ -125,6 +130,7 @@ static const struct tux3_host_ops host = {
 	.data_put_off = host_put_off,
 	.data_stores_known = host_stores_known,
 	.data_dirty = host_dirty,
+	.data_dirty_blocks = host_dirty_blocks,
 };
 
 /* ---- fixture ---- */

@@ -106,6 +106,11 @@ static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *bl
 	return file_cache_find_dirty(node_of(inode), from, end, block, count);
 }
 
+static u64 host_data_dirty_blocks(struct tux3_inode *inode)
+{
+	return file_cache_dirty_blocks(node_of(inode));
+}
+
 static bool host_data_hold(struct tux3_inode *inode)
 {
 	return down_read_trylock(&node_of(inode)->lock);
@@ -141,6 +146,7 @@ const struct tux3_host_ops lib_host_ops = {
 	.data_copy = host_data_copy,
 	.data_done = host_data_done,
 	.data_dirty = host_data_dirty,
+	.data_dirty_blocks = host_data_dirty_blocks,
 	.data_hold = host_data_hold,
 	.data_let = host_data_let,
 	.data_peek = host_data_peek,

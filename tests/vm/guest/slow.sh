@@ -39,6 +39,25 @@ limit_is_small() {
 	figure device_bandwidth && figure delta_limit_bytes && [ "$(figure delta_limit_bytes)" -le $((48 << 20)) ]
 }
 
+# Files of 4 MiB, each fsynced before the next: flushes for each.
+flushes_of_large() {
+	python3 - "$MNT" <<-'END'
+		import os, sys
+		def flushes():
+		    with open("/sys/fs/tux3/dm-0/device_flushes") as file:
+		        return int(file.read())
+		before = flushes()
+		for n in range(6):
+		    fd = os.open(f"{sys.argv[1]}/large{n}", os.O_CREAT | os.O_WRONLY)
+		    for _ in range(64):
+		        os.write(fd, b"x" * 65536)
+		    os.fsync(fd)
+		    os.close(fd)
+		print((flushes() - before) / 6)
+		assert flushes() - before <= 6 * 3
+	END
+}
+
 # What the kernel says of a process: its state; nothing when it is over.  A dead one that the shell has not asked for yet is, too.
 state() {
 	cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null | grep -v Z
@@ -195,6 +214,10 @@ check "fsync beside a streaming writer" fsyncs
 check "a delta holds what the disk writes in a second" limit_is_small
 kill -9 $writer $(pgrep -P $writer)
 wait $writer
+
+# What is kept small for those fsyncs is so for 2 s more.
+sync -f "$MNT" && sleep 3
+check "a large file alone is not written in small deltas" flushes_of_large
 
 make_cached && sync -f "$MNT"
 dmsetup suspend --nolockfs --noflush slow
