@@ -871,12 +871,15 @@ int delta_commit_through(struct volume *vol, u64 delta)
 bool delta_is_mostly_of(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
-	s64 load = delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) + READ_ONCE(vol->delta.committing), own;
+	s64 load, own;
 
-	if (load <= DELTA_HEAVY_BYTES || !S_ISREG(READ_ONCE(inode->attr.mode)))
+	if (!S_ISREG(READ_ONCE(inode->attr.mode)))
 		return false;
 	own = vol->host->data_dirty_blocks(inode) << vol->block_shift;
-	return own > load - own;
+	if (likely(own <= DELTA_HEAVY_BYTES / 2))	/* it is not much, or not most: no sums over the CPUs for a small fsync */
+		return false;
+	load = delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) + READ_ONCE(vol->delta.committing);
+	return load > DELTA_HEAVY_BYTES && own > load - own;
 }
 
 /* whole: what others have changed is not less than what is of the inode. */
