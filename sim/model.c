@@ -541,15 +541,36 @@ static void put_times(struct put_names *put, u32 dir, u64 born)
 	put_time(&inode->ctime, &inode->ctime_low, &inode->ctime_high, is->ctime, born);
 }
 
+/* Does it come to one of the names, so that the file that was there before is not? */
+static bool gets_name(const struct put_names *put, u32 id)
+{
+	u32 i;
+
+	for (i = 0; i < put->name_count; i++)
+		if (put->names[i].is == id)
+			return true;
+	return false;
+}
+
+/* Is it the same file but for its names, and what follows from them? */
+static bool same_file(const struct m_inode *a, const struct m_inode *b)
+{
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->size == b->size && a->mtime == b->mtime &&
+	       a->extent_count == b->extent_count &&
+	       !memcmp(a->extents, b->extents, a->extent_count * sizeof(*a->extents)) && same_xattrs(a, b);
+}
+
 static const char *put_inode(struct put_names *put, u32 id)
 {
-	const struct m_inode *is = inode_in(put->then, id);
+	const struct m_inode *is = inode_in(put->then, id), *was = inode_in(put->state, id);
 	struct m_inode *inode;
 
-	if (!inode_in(put->state, id))
+	if (!was)
 		return is && is->nlink ? "a file that is to have one of the names is not there" : NULL;
-	if (S_ISDIR(put->state->inodes[id]->mode))
+	if (S_ISDIR(was->mode))
 		return "a directory has got or lost one of the names";
+	if (gets_name(put, id) && !same_file(was, is))
+		return "a file that is to have one of the names is not what it was when it got it";
 	inode = model_change(put->state, id);
 	inode->nlink = is ? is->nlink : 0;
 	inode->ctime = is ? is->ctime : inode->ctime;

@@ -93,6 +93,7 @@ static int put_off_inode(struct tux3_inode *inode, u64 delta)
 		blocks = put_off_data(inode, delta);
 	if (blocks >= 0) {
 		inode->slot[!from] = inode->slot[from];
+		inode->changed_delta = delta + 1;
 		inode_slot_reset(&inode->slot[from]);
 	}
 	spin_unlock(&inode->lock);

@@ -310,8 +310,13 @@ void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr)
 
 /* ---- becoming dirty; inode->lock held ---- */
 
-/* stored: by a store through a mapping, and that is all.  A read changes nothing about that. */
-static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty, bool stored)
+enum cause {
+	BY_OPERATION,
+	BY_STORE,	/* through a mapping, and that is all.  A read changes nothing about that. */
+	BY_NAME,	/* it got or lost one */
+};
+
+static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty, enum cause cause)
 {
 	unsigned int n = op->delta & 1;
 	struct inode_slot *slot = &inode->slot[n], *back = &inode->slot[!n];
@@ -328,15 +333,19 @@ static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirt
 		delta_add_inode(op, inode);
 	}
 	if (dirty != INODE_DIRTY_ATIME) {
-		slot->stored = stored && (slot->stored || !(slot->dirty & ~INODE_DIRTY_ATIME));
+		slot->stored = cause == BY_STORE && (slot->stored || !(slot->dirty & ~INODE_DIRTY_ATIME));
 		inode->attr.change++;
+		if (cause != BY_NAME) {
+			inode->changed_delta = op->delta;
+			inode->changes++;
+		}
 	}
 	WRITE_ONCE(slot->dirty, slot->dirty | dirty);	/* data_change_enter() looks without the lock */
 }
 
 void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
 {
-	dirty_locked(op, inode, dirty, false);
+	dirty_locked(op, inode, dirty, BY_OPERATION);
 }
 
 struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode)
@@ -356,7 +365,14 @@ struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inod
 struct tux3_attr *inode_stored_begin(struct delta_op *op, struct tux3_inode *inode)
 {
 	spin_lock(&inode->lock);
-	dirty_locked(op, inode, INODE_DIRTY_ATTR, true);
+	dirty_locked(op, inode, INODE_DIRTY_ATTR, BY_STORE);
+	return &inode->attr;
+}
+
+struct tux3_attr *inode_named_begin(struct delta_op *op, struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	dirty_locked(op, inode, INODE_DIRTY_ATTR, BY_NAME);
 	return &inode->attr;
 }
 
@@ -372,6 +388,19 @@ void inode_mark_dirty(struct delta_op *op, struct tux3_inode *inode, u32 dirty)
 	spin_unlock(&inode->lock);
 }
 
+bool inode_is_as_told(const struct tux3_inode *inode, u64 durable)
+{
+	lockdep_assert_held(&inode->lock);
+	return inode->changed_delta <= durable || inode->changes == inode->changes_told;
+}
+
+void inode_told(struct tux3_inode *inode, u32 changes)
+{
+	lockdep_assert_held(&inode->lock);
+	if ((s32)(changes - inode->changes_told) > 0)
+		inode->changes_told = changes;
+}
+
 void inode_note_change(struct tux3_inode *inode, u64 block, u64 count)
 {
 	spin_lock(&inode->lock);
@@ -383,6 +412,6 @@ void inode_note_change(struct tux3_inode *inode, u64 block, u64 count)
 void inode_mark_stored(struct delta_op *op, struct tux3_inode *inode)
 {
 	spin_lock(&inode->lock);
-	dirty_locked(op, inode, INODE_DIRTY_DATA, true);
+	dirty_locked(op, inode, INODE_DIRTY_DATA, BY_STORE);
 	spin_unlock(&inode->lock);
 }

@@ -100,6 +100,9 @@ struct tux3_inode {
 	u64 born_delta;			/* in which it was made */
 	u64 names_delta;		/* the newest in which it got or lost a name, or one was moved */
 	u64 stored_delta;		/* the newest whose commit changed whether its data is inline */
+	u64 changed_delta;		/* the newest in which it was changed otherwise than by its names */
+	u32 changes;			/* moves with each such change */
+	u32 changes_told;		/* what it is up to this one, an intent that is durable has all of */
 	/* Its first name, until born_delta is released.  NULL: none, or a crash could bring back somebody else by it. */
 	struct tux3_inode *born_dir;
 	struct name_entry *born_entry;
@@ -196,7 +199,14 @@ void inode_get_attr(struct tux3_inode *inode, struct tux3_attr *attr);	/* a cons
 struct tux3_attr *inode_change_begin(struct delta_op *op, struct tux3_inode *inode);
 struct tux3_attr *inode_atime_begin(struct delta_op *op, struct tux3_inode *inode);	/* for a read: atime only */
 struct tux3_attr *inode_stored_begin(struct delta_op *op, struct tux3_inode *inode);	/* for a store through a mapping */
+struct tux3_attr *inode_named_begin(struct delta_op *op, struct tux3_inode *inode);	/* for a name that it got or lost */
 void inode_change_end(struct tux3_inode *inode);
+/*
+ * For intents, inode->lock held.  Is it, but for its names, as a crash leaves it, if that is the newest durable delta or a later
+ * one, with the intents that are durable?
+ */
+bool inode_is_as_told(const struct tux3_inode *inode, u64 durable);
+void inode_told(struct tux3_inode *inode, u32 changes);	/* an intent of what it was at that change is durable */
 /* The same with inode->lock held already. */
 void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty);
 /* Inside a delta: dirty bits without an attribute change. */

@@ -46,6 +46,7 @@ struct intent_request {
 	u32 blocks;			/* of data */
 	void *data;
 	u32 said;			/* its number, for names */
+	u32 changes;			/* inode->changes, of which it has all */
 	u64 told;			/* its number, if the next one need not have what this one has; or 0 */
 	bool first;			/* block 0 is among them */
 	bool named;			/* it has the inode's name, or a closure */
@@ -226,14 +227,6 @@ static void span_begin(struct tux3_inode *inode, struct span *span)
 	spin_unlock(&inode->lock);
 }
 
-/* The intent is durable.  If another one was begun since, that one counted on nothing. */
-static void span_is_durable(struct tux3_inode *inode, u64 told)
-{
-	spin_lock(&inode->lock);
-	if (READ_ONCE(inode->told) == told)
-		inode->told_durable = true;
-	spin_unlock(&inode->lock);
-}
 
 /* How many blocks are dirty, if they are no more than an intent has room for. */
 static int count_dirty(struct tux3_inode *inode, const struct span *span, u32 *blocks)
@@ -399,14 +392,26 @@ static void capture_end(struct volume *vol, u64 delta, struct intent_request *re
 	request->base = READ_ONCE(vol->intent.durable);
 }
 
+static u32 changes_of(struct tux3_inode *inode)
+{
+	u32 changes;
+
+	spin_lock(&inode->lock);
+	changes = inode->changes;
+	spin_unlock(&inode->lock);
+	return changes;
+}
+
 /* Inside the delta. */
 static int capture_file(struct tux3_inode *inode, u64 delta, struct intent_request *request, const struct span *span, u32 blocks)
 {
 	u8 *at = (u8 *)(request_intent(request) + 1);
 	char name[TUX3_NAME_MAX];
 	unsigned int name_len;
-	int err = capture_data(inode, request, span, blocks, &at);
+	int err;
 
+	request->changes = changes_of(inode);
+	err = capture_data(inode, request, span, blocks, &at);
 	if (!err)
 		err = capture_records(inode, delta, request, &at, name, &name_len);
 	if (err)
@@ -742,6 +747,16 @@ static void write_batch(struct volume *vol)
 
 /* ---- fsync ---- */
 
+/* The intent is durable.  If another one was begun since, that one counted on nothing. */
+static void file_is_durable(struct tux3_inode *inode, const struct intent_request *request)
+{
+	spin_lock(&inode->lock);
+	inode_told(inode, request->changes);
+	if (request->told && READ_ONCE(inode->told) == request->told)
+		inode->told_durable = true;
+	spin_unlock(&inode->lock);
+}
+
 /* The intent with its names is durable: an fsync of the directory need not wait for them. */
 static void names_are_durable(struct tux3_inode *inode, u32 said, const struct name_closure *closure)
 {
@@ -792,8 +807,8 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 	err = request->err;
 	if (!err && request->named)
 		names_are_durable(inode, request->said, &request->closure);
-	if (!err && request->told)
-		span_is_durable(inode, request->told);
+	if (!err)
+		file_is_durable(inode, request);
 	request_free(request);
 	return err;
 }

@@ -212,6 +212,7 @@ static int look_at_inode(struct name_closure *closure, struct closure_inode *see
 	seen->nlink = inode->attr.nlink;
 	seen->ctime = inode->attr.ctime;
 	seen->seq = inode->names_seq;
+	seen->told = inode->ino == closure->subject || inode_is_as_told(inode, closure->durable);
 	err = inode_is_sure(closure, inode) ? look_at_ties(closure, inode) : -EAGAIN;
 	spin_unlock(&inode->lock);
 	return err;
@@ -279,10 +280,34 @@ static bool inode_is_same(const struct closure_inode *seen)
 	return same;
 }
 
+static bool name_is_filled(const struct name_closure *closure, const struct closure_name *seen)
+{
+	u32 i;
+
+	for (i = 0; i < closure->inodes; i++)
+		if (closure->inode[i].inode->ino == seen->ino)
+			return closure->inode[i].told;
+	return !seen->ino;
+}
+
+/*
+ * What was changed of a file before it got a name comes before that: or who saves a file, and syncs no more than its
+ * directory, would find the old one replaced by half of the new one.
+ */
+static bool names_are_filled(const struct name_closure *closure)
+{
+	u32 i;
+
+	for (i = 0; i < closure->names; i++)
+		if (!name_is_filled(closure, &closure->name[i]))
+			return false;
+	return true;
+}
+
 /* All was looked at once before this, so what is the same now was so together. */
 static int closure_check(struct name_closure *closure)
 {
-	bool same = true;
+	bool same = names_are_filled(closure);
 	u32 i;
 
 	for (i = 0; i < closure->names && same; i++)

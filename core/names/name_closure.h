@@ -39,6 +39,7 @@ struct name_closure {
 		struct tux3_inode *inode;
 		u32 nlink, seq;
 		struct tux3_time ctime;
+		bool told;		/* but for its names it is as a crash leaves it */
 	} inode[CLOSURE_INODES];
 };
 

@@ -47,7 +47,7 @@ static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries
 static void link_changed(struct delta_op *op, struct tux3_inode *inode, int links, const struct tux3_time *now,
 			 const struct name_prepared *lost, const struct name_prepared *got)
 {
-	struct tux3_attr *attr = inode_change_begin(op, inode);
+	struct tux3_attr *attr = inode_named_begin(op, inode);
 
 	WRITE_ONCE(attr->nlink, attr->nlink + links);
 	if (!attr->nlink)		/* and out of use soon, or already */

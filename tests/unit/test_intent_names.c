@@ -264,6 +264,109 @@ static void test_a_new_file_that_was_never_synced(void **state)
 	bed_free(&bed);
 }
 
+/* What made the file another one since it was durable. */
+static void change_file(struct bed *bed, struct tux3_node *node, u32 how)
+{
+	struct tux3_stat stat = { .mode = 0600 };
+
+	switch (how) {
+	case 0:
+		fill(node, 0, 5000, 20);
+		break;
+	case 1:
+		fill(node, 5000, 100, 20);
+		break;
+	case 2:
+		assert_ok(tux3_truncate(node, 100));
+		break;
+	case 3:
+		assert_ok(tux3_setxattr(node, NULL, "user.x", "x", 1, 0));
+		break;
+	default:
+		assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+	}
+}
+
+static void assert_changed(struct bed *bed, const char *path, u32 how)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	struct tux3_stat stat;
+	char x;
+
+	assert_non_null(node);
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.size, how == 1 ? 5100 : how == 2 ? 100 : 5000);
+	if (how < 2)
+		assert_filled(node, how ? 5000 : 0, 100, 20);
+	if (how == 3)
+		assert_int_equal(tux3_getxattr(node, "user.x", &x, 1), 1);
+	if (how == 4)
+		assert_int_equal(stat.mode & 07777, 0600);
+	tux3_node_put(node, 1);
+}
+
+/*
+ * What was changed before a file got a name comes before that.  So a name goes ahead if the file is what it was at its last fsync,
+ * or in the newest durable delta.  back: that holds what comes before the change; else an intent of the front delta.
+ */
+static void test_a_file_that_was_changed_gets_a_name(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	u32 how, way;
+
+	for (way = 0; way < 4; way++) {
+		for (how = 0; how < 5; how++) {
+			begin(&bed);
+			new_and_gone(&bed, "dir/tmp", 10, way & 1);
+			if (!(way & 1))
+				assert_ok(tux3_sync(bed.volume));
+			node = bed_find(&bed, "dir/tmp");
+			change_file(&bed, node, how);
+			if (way & 2)
+				rename_path(&bed, "dir/a", "dir/a.1", 0);
+			rename_path(&bed, "dir/tmp", "dir/a", 0);
+			assert_false(path_ahead(&bed, way & 2 ? "dir/a.1" : "dir"));
+			tux3_node_put(node, 1);
+			bed_crash(&bed);
+			assert_changed(&bed, "dir/a", how);
+			bed_free(&bed);
+			memset(&bed, 0, sizeof(bed));
+		}
+	}
+}
+
+/* The same when an fsync comes in between; and who only loses a name may have been changed. */
+static void test_a_file_that_was_synced_gets_a_name(void **state)
+{
+	struct tux3_node *node, *b;
+	struct bed bed = {};
+	u32 how;
+
+	for (how = 0; how < 5; how++) {
+		begin(&bed);
+		b = bed_find(&bed, "dir/b");
+		assert_ok(tux3_link(b, NULL, bed.root, "b2"));
+		assert_ok(tux3_sync(bed.volume));
+		new_and_gone(&bed, "dir/tmp", 10, true);
+		node = bed_find(&bed, "dir/tmp");
+		change_file(&bed, node, how);
+		assert_int_equal(synced_ahead(&bed, node), how != 2);		/* a part removed is a commit */
+		tux3_node_put(node, 1);
+		rename_path(&bed, "dir/tmp", "dir/a", 0);
+		fill(b, 0, 5000, 30);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/b"));
+		assert_true(path_ahead(&bed, "dir"));
+		tux3_node_put(b, 1);
+		bed_crash(&bed);
+		assert_changed(&bed, "dir/a", how);
+		assert_file(&bed, "dir/b", 0, 0);
+		assert_file(&bed, "b2", 2, 1);
+		bed_free(&bed);
+		memset(&bed, 0, sizeof(bed));
+	}
+}
+
 static void test_too_many(void **state)
 {
 	struct bed bed = {};
@@ -574,6 +677,8 @@ int main(void)
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_closures_do_not_grow),
 		cmocka_unit_test(test_a_new_file_that_was_never_synced),
+		cmocka_unit_test(test_a_file_that_was_changed_gets_a_name),
+		cmocka_unit_test(test_a_file_that_was_synced_gets_a_name),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_directories_take_a_commit),
 		cmocka_unit_test(test_a_pinned_name),
