@@ -207,11 +207,11 @@ static bool commit_synced_lately(const struct tux3_inode *inode)
 	return synced_s && (u32)(ktime_get_ns() / NSEC_PER_SEC) - synced_s <= COMMIT_SYNCED_S;
 }
 
-static int commit_data(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait)
+static int commit_data(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io)
 {
 	struct volume *vol = inode->vol;
 	u64 before = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS);
-	int err = data_commit(inode, delta, attr, wait);
+	int err = data_commit(inode, delta, attr, io);
 
 	if (READ_ONCE(inode->slot[delta & 1].awaited) || commit_synced_lately(inode))
 		vol->delta.awaited += delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) - before;
@@ -220,7 +220,7 @@ static int commit_data(struct tux3_inode *inode, u64 delta, struct tux3_attr *at
 
 /* names: of a directory, where to go on with its names, if they changed.  dirs: of others, where their own may come next. */
 static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor *names, struct commit_dirs *dirs,
-			struct io_wait *wait)
+			struct io_window *io)
 {
 	struct volume *vol = inode->vol;
 	struct tux3_attr attr;
@@ -245,12 +245,12 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 		err = commit_names_left(names);
 	vol->log.blocks_delta = 0;
 	if (!err && dirty & INODE_DIRTY_XATTRS)
-		err = xattr_commit(inode, delta, wait);
+		err = xattr_commit(inode, delta, io_window_wait(io));
 	/* Before data: a long truncate puts an item of its own where an orphan's is. */
 	if (!err)
 		err = commit_orphan(inode, !attr.nlink);
 	if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
-		err = commit_data(inode, delta, &attr, wait);
+		err = commit_data(inode, delta, &attr, io);
 	if (err)
 		return err;
 	if (vol->log.blocks_delta) {
@@ -326,15 +326,16 @@ static int commit_flush(struct volume *vol, u64 *io_ns)
 	return err;
 }
 
-static int commit_wait_io(struct volume *vol, struct io_wait *wait, struct blk_plug *plug, u64 *io_ns)
+static int commit_wait_io(struct volume *vol, struct io_window *io, struct blk_plug *plug, u64 *io_ns)
 {
 	u64 start = ktime_get_ns();
 	int err;
 
 	device_kick(vol->dev);
 	blk_finish_plug(plug);
-	err = io_wait_finish(wait);
-	*io_ns += io_busy_ns(wait->busy);
+	err = io_window_finish(io);
+	*io_ns += io_busy_ns(&io->busy);
+	io->busy = (struct io_busy){};
 	count_add(vol, TUX3_COUNT_DEVICE_NS, ktime_get_ns() - start);
 	return err;
 }
@@ -343,18 +344,15 @@ static int commit_wait_io(struct volume *vol, struct io_wait *wait, struct blk_p
  * Data and log have been placed: make them durable.  err: what went wrong before, if anything.  *io_ns: how long the device
  * was busy with it.
  */
-static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, struct blk_plug *plug, u64 data_blocks,
+static int commit_write(struct volume *vol, u64 delta, struct io_window *io, struct blk_plug *plug, u64 data_blocks,
 			int err, u64 *io_ns)
 {
-	struct io_busy *busy = wait->busy;
 	bool data_first = vol->log.moved || (data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
 							     !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM)));
 	int io_err;
 
 	if (data_first) {
-		io_err = commit_wait_io(vol, wait, plug, io_ns);
-		io_wait_init(wait);
-		io_wait_measure(wait, busy);
+		io_err = commit_wait_io(vol, io, plug, io_ns);
 		blk_start_plug(plug);
 		if (!err)
 			err = io_err;
@@ -363,9 +361,9 @@ static int commit_write(struct volume *vol, u64 delta, struct io_wait *wait, str
 	}
 	if (!err) {
 		intent_name(vol, &vol->log.intent);
-		err = log_write_commit(vol, delta, data_first ? TUX3_COMMIT_DATA_FLUSHED : 0, wait);
+		err = log_write_commit(vol, delta, data_first ? TUX3_COMMIT_DATA_FLUSHED : 0, io_window_wait(io));
 	}
-	io_err = commit_wait_io(vol, wait, plug, io_ns);
+	io_err = commit_wait_io(vol, io, plug, io_ns);
 	if (!err)
 		err = io_err;
 	return err ? err : commit_flush(vol, io_ns);
@@ -484,7 +482,7 @@ static void commit_next_comes(const struct llist_node *node, u64 delta)
 }
 
 /* Its names will come with their inodes. */
-static int commit_open_dir(struct commit_dirs *dirs, struct tux3_inode *dir, u64 delta, struct io_wait *wait)
+static int commit_open_dir(struct commit_dirs *dirs, struct tux3_inode *dir, u64 delta, struct io_window *io)
 {
 	struct name_cursor *names;
 	int err = 0;
@@ -494,13 +492,13 @@ static int commit_open_dir(struct commit_dirs *dirs, struct tux3_inode *dir, u64
 	} else {
 		names = &dirs->names[dirs->oldest];
 		dirs->oldest = (dirs->oldest + 1) % COMMIT_DIRS;
-		err = commit_inode(names->dir, delta, names, NULL, wait);
+		err = commit_inode(names->dir, delta, names, NULL, io);
 	}
 	*names = name_cursor(dir, delta);
 	return err;
 }
 
-static int commit_close_dirs(struct commit_dirs *dirs, u64 delta, struct io_wait *wait)
+static int commit_close_dirs(struct commit_dirs *dirs, u64 delta, struct io_window *io)
 {
 	int err = 0;
 	u32 n;
@@ -508,14 +506,14 @@ static int commit_close_dirs(struct commit_dirs *dirs, u64 delta, struct io_wait
 	for (n = 0; n < dirs->count && !err; n++) {
 		struct name_cursor *names = &dirs->names[(dirs->oldest + n) % COMMIT_DIRS];
 
-		err = commit_inode(names->dir, delta, names, NULL, wait);
+		err = commit_inode(names->dir, delta, names, NULL, io);
 	}
 	return err;
 }
 
 /* Everything that the delta changed, as records; data is submitted on the way. */
 static int commit_place(struct volume *vol, struct llist_node *inodes, struct llist_node *remaps, u64 delta,
-			struct io_wait *wait, s64 *charged)
+			struct io_window *io, s64 *charged)
 {
 	struct tux3_inode *inode, *next;
 	struct llist_node *ahead = inodes;
@@ -529,17 +527,17 @@ static int commit_place(struct volume *vol, struct llist_node *inodes, struct ll
 		if (&inode->dirty_node[delta & 1] == ahead)
 			ahead = commit_must_read(inode, delta) ? commit_read_ahead(vol, ahead, delta) : ahead->next;
 		if (inode->slot[delta & 1].dirty & INODE_DIRTY_NAMES) {
-			err = commit_open_dir(&dirs, inode, delta, wait);
+			err = commit_open_dir(&dirs, inode, delta, io);
 			if (!err)
 				err = commit_names(vol, &dirs, inode->ino);
 		} else {
-			err = commit_inode(inode, delta, NULL, &dirs, wait);
+			err = commit_inode(inode, delta, NULL, &dirs, io);
 		}
 		if (err)
 			return err;
 		cond_resched();
 	}
-	err = commit_close_dirs(&dirs, delta, wait);
+	err = commit_close_dirs(&dirs, delta, io);
 	if (!err)
 		err = delete_continue(vol, charged);
 	return err ? err : quota_commit(vol, delta);
@@ -747,8 +745,7 @@ int commit_delta(struct volume *vol)
 	bool alone, written;
 	struct llist_node *inodes, *remaps;
 	struct blk_plug plug;
-	struct io_busy busy;
-	struct io_wait wait;
+	struct io_window io;
 	s64 charged;
 	int err = volume_error(vol);
 
@@ -767,25 +764,23 @@ int commit_delta(struct volume *vol)
 	log = vol->log.length;
 	blocks = delta_counter(vol, TUX3_COUNT_LOG_BLOCKS);
 	alone = vol->unify.phase == UNIFY_IDLE;
-	vol->pace.in_flight = 0;
-	io_wait_init(&wait);
-	io_wait_measure(&wait, &busy);
+	io_window_init(&io);
 	intent_begin_commit(vol, delta, &charged);
 	log_begin_commit(vol);
 
 	/* Neighbours on the disk become one request: data of small files, and the log. */
 	blk_start_plug(&plug);
-	err = commit_place(vol, inodes, remaps, delta, &wait, &charged);
+	err = commit_place(vol, inodes, remaps, delta, &io, &charged);
 	if (!err && vol->unify.follows)
 		err = tree_place(vol);
 	data = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) - data;
 	written = intent_seal(vol, delta) || err || vol->log.records || vol->log.must_write;
 	if (!written) {
 		blk_finish_plug(&plug);
-		err = io_wait_finish(&wait);
+		err = io_window_finish(&io);
 		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
 	} else {
-		err = commit_write(vol, delta, &wait, &plug, data, err, &io_ns);
+		err = commit_write(vol, delta, &io, &plug, data, err, &io_ns);
 		count_add(vol, TUX3_COUNT_DELTAS, 1);
 	}
 	log_end_commit(vol);

@@ -10,7 +10,7 @@
 struct volume;
 struct tux3_inode;
 struct tux3_attr;
-struct io_wait;
+struct io_window;
 
 /* Commit the delta that is now the front one; commit_mutex held. */
 int commit_delta(struct volume *vol);
@@ -20,7 +20,7 @@ void commit_give_up(struct volume *vol, unsigned int slot);
  * data_commit.c: place, submit and log what is dirty in delta.  attr: the copy that will be
  * logged; the flags that say how the file is stored are changed in it.
  */
-int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait);
+int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io);
 /* Before any inode of delta: the remaps of this list, which are those of delta.  Stays as it is. */
 int data_commit_remaps(struct volume *vol, struct llist_node *list, u64 delta);
 /* quota_commit.c: log the limits that were changed in delta, and grace that has begun.  Behind all that moves usage. */

@@ -34,7 +34,7 @@ struct data_commit {
 	struct volume *vol;
 	u64 delta;
 	struct tux3_attr *attr;
-	struct io_wait *wait;
+	struct io_window *io;
 	bool was_inline;	/* the tree has an INLINE item */
 	struct data_places places;
 };
@@ -167,18 +167,10 @@ static u32 data_csum_flag(struct volume *vol)
 /* So many bytes more are in flight; more than max may not be. */
 static int data_submitted(struct data_commit *dc, u64 bytes, u64 max)
 {
-	struct io_busy *busy = dc->wait->busy;
-	int err;
-
-	dc->vol->pace.in_flight += bytes;
-	if (dc->vol->pace.in_flight < max)
+	if (!io_window_add(dc->io, bytes, max))
 		return 0;
-	dc->vol->pace.in_flight = 0;
 	device_kick(dc->vol->dev);
-	err = io_wait_finish(dc->wait);
-	io_wait_init(dc->wait);
-	dc->wait->busy = busy;		/* which goes on */
-	return err;
+	return io_window_turn(dc->io);
 }
 
 static int data_write_run(struct data_commit *dc, u64 block, u64 count)
@@ -188,10 +180,10 @@ static int data_write_run(struct data_commit *dc, u64 block, u64 count)
 	int err = 0;
 
 	while (count && !err) {
-		err = data_place(&dc->places, block, min(count, max >> dc->vol->block_shift), &addr, &run);
+		err = data_place(&dc->places, block, min(count, max / 2 >> dc->vol->block_shift), &addr, &run);
 		if (!err)
 			err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
-							flags ? dc->vol->log.extent->csum : NULL, dc->wait);
+							flags ? dc->vol->log.extent->csum : NULL, io_window_wait(dc->io));
 		if (!err)
 			err = data_map_run(dc, block, addr, run, flags);
 		if (!err)
@@ -238,7 +230,7 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 		return err;
 	dc->inode->goal = addr + 1;
 	vol->log.extent->csum[0] = cpu_to_le32(crc32c(~0u, data, vol->block_size));
-	device_write(vol->dev, addr, data, 1, 0, dc->wait);
+	device_write(vol->dev, addr, data, 1, 0, io_window_wait(dc->io));
 	count_add(vol, TUX3_COUNT_DATA_BLOCKS, 1);
 	return data_map_run(dc, 0, addr, 1, flags);
 }
@@ -411,10 +403,10 @@ static int data_commit_dirty(struct data_commit *dc)
 	return err ? err : data_write_dirty(dc);
 }
 
-int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_wait *wait)
+int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io)
 {
 	struct data_commit dc = {
-		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .wait = wait,
+		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .io = io,
 		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE,
 		.places = { .inode = inode, .delta = delta, .attr = attr },
 	};

@@ -22,7 +22,6 @@ struct pace {
 	u64 load_rate;		/* bytes per second, with changes at PACE_CHANGE_BYTES; 0: not known yet; set with commit_mutex */
 	u64 synced_ns;		/* ktime_get_ns() when an fsync last waited; 0: never; a hint */
 	u64 whole_ns;		/* likewise, for all of a delta */
-	u64 in_flight;		/* bytes of data that the commit under way has submitted since it last waited; commit_mutex */
 	/* Derived from these by pace_update(); read anywhere, without a lock. */
 	u64 bandwidth;		/* bytes per second; 0: not known yet */
 	u64 commit_bytes;	/* a commit is due when the front delta holds so much */

@@ -25,12 +25,6 @@ void io_wait_init(struct io_wait *wait)
 	wait->busy = NULL;
 }
 
-void io_wait_measure(struct io_wait *wait, struct io_busy *busy)
-{
-	*busy = (struct io_busy){};
-	wait->busy = busy;
-}
-
 u64 io_busy_ns(const struct io_busy *busy)
 {
 	return busy->before_ns + (busy->ended_ns - busy->begun_ns);
@@ -40,7 +34,8 @@ void io_wait_begin(struct io_wait *wait)
 {
 	struct io_busy *busy = wait->busy;
 
-	if (atomic_inc_return(&wait->pending) != 2 || !busy)
+	atomic_inc(&wait->pending);
+	if (!busy || atomic_inc_return(&busy->flying) != 1)
 		return;
 	/* Nothing was in flight since ended_ns. */
 	busy->before_ns = io_busy_ns(busy);
@@ -52,8 +47,10 @@ void io_wait_end(struct io_wait *wait, int err)
 {
 	if (err)
 		atomic_cmpxchg(&wait->error, 0, err);
-	if (wait->busy)
+	if (wait->busy) {
 		WRITE_ONCE(wait->busy->ended_ns, ktime_get_ns());
+		(void)atomic_dec_and_test(&wait->busy->flying);	/* ordered: who begins the next one finds when this ended */
+	}
 	if (atomic_dec_and_test(&wait->pending))
 		complete(&wait->done);
 }
@@ -73,6 +70,50 @@ int io_wait_finish(struct io_wait *wait)
 		while (!wait_for_completion_io_timeout(&wait->done, msecs_to_jiffies(FINISH_TURN_MS)))
 			;
 	return atomic_read(&wait->error);
+}
+
+static void io_window_begin(struct io_window *window, u32 half)
+{
+	io_wait_init(&window->half[half]);
+	window->half[half].busy = &window->busy;
+}
+
+void io_window_init(struct io_window *window)
+{
+	window->busy = (struct io_busy){};
+	window->bytes = 0;
+	window->now = 0;
+	io_window_begin(window, 0);
+	io_window_begin(window, 1);
+}
+
+struct io_wait *io_window_wait(struct io_window *window)
+{
+	return &window->half[window->now];
+}
+
+bool io_window_add(struct io_window *window, u64 bytes, u64 max)
+{
+	window->bytes += bytes;
+	return window->bytes >= max / 2;
+}
+
+int io_window_turn(struct io_window *window)
+{
+	int err;
+
+	window->now = !window->now;
+	window->bytes = 0;
+	err = io_wait_finish(io_window_wait(window));
+	io_window_begin(window, window->now);
+	return err;
+}
+
+int io_window_finish(struct io_window *window)
+{
+	int err = io_window_turn(window), other = io_window_turn(window);
+
+	return err ? err : other;
 }
 
 /* Is this a range of the device's blocks? */

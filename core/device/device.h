@@ -17,8 +17,9 @@
 
 struct tux3_device;
 
-/* For how long at least one of a set of writes was in flight.  As long as the io_wait that points to it. */
+/* For how long at least one of a set of writes was in flight.  As long as the io_waits that point to it, all of one submitter. */
 struct io_busy {
+	atomic_t flying;	/* so many are */
 	u64 begun_ns;		/* submitter: since when there is always one; 0: there was none yet */
 	u64 ended_ns;		/* when the last one ended, so far */
 	u64 before_ns;		/* submitter: the sum, until begun_ns */
@@ -33,6 +34,17 @@ struct io_wait {
 	atomic_t error;		/* first negative errno, or 0 */
 	struct completion done;	/* pending fell to 0 */
 	struct io_busy *busy;	/* or NULL */
+};
+
+/*
+ * Writes that go on and on, of which not too many are to be in flight: in two halves, so that the device still has one
+ * to do while the other is waited for.
+ */
+struct io_window {
+	struct io_wait half[2];
+	struct io_busy busy;
+	u64 bytes;		/* submitted to the half of now since it began */
+	u32 now;
 };
 
 #define DEVICE_FUA 1u
@@ -110,8 +122,18 @@ void io_wait_end(struct io_wait *wait, int err);
 bool io_wait_done(struct io_wait *wait, int *err);
 /* Block until all have completed; returns the first error. */
 int io_wait_finish(struct io_wait *wait);
-/* Right after io_wait_init(): busy is to tell how long writes were in flight, once io_wait_finish() has returned. */
-void io_wait_measure(struct io_wait *wait, struct io_busy *busy);
-u64 io_busy_ns(const struct io_busy *busy);
+u64 io_busy_ns(const struct io_busy *busy);	/* when all have completed */
+
+void io_window_init(struct io_window *window);
+struct io_wait *io_window_wait(struct io_window *window);	/* for the next write, with which it may be another one */
+/*
+ * So many bytes were submitted to it, and no more than max are to be in flight.  true: that half is full, and the caller kicks
+ * the device and takes a turn.
+ */
+bool io_window_add(struct io_window *window, u64 bytes, u64 max);
+/* Wait for the older half, which is the next one to fill; returns its first error. */
+int io_window_turn(struct io_window *window);
+/* Block until all have completed; returns the first error.  The window is as new, but for the time it was busy. */
+int io_window_finish(struct io_window *window);
 
 #endif

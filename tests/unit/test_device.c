@@ -220,6 +220,32 @@ static void test_more_writes_than_the_queue_takes(void **state)
 	free(buf);
 }
 
+/* The older half is waited for, while what was submitted last is still under way; errors come with the half that had them. */
+static void test_a_window(void **state)
+{
+	struct io_window window;
+	struct io_wait *first, *second;
+
+	io_window_init(&window);
+	first = io_window_wait(&window);
+	io_wait_begin(first);
+	assert_false(io_window_add(&window, 40, 100));
+	assert_true(io_window_add(&window, 10, 100));
+	assert_int_equal(io_window_turn(&window), 0);		/* nothing was in the other one */
+	second = io_window_wait(&window);
+	assert_ptr_not_equal(first, second);
+	io_wait_begin(second);
+	assert_true(io_window_add(&window, 50, 100));
+	io_wait_end(first, -EIO);
+	assert_int_equal(io_window_turn(&window), -EIO);
+	assert_ptr_equal(io_window_wait(&window), first);
+	io_wait_begin(first);
+	io_wait_end(first, 0);
+	io_wait_end(second, -ENOSPC);
+	assert_int_equal(io_window_finish(&window), -ENOSPC);
+	assert_int_equal(io_window_finish(&window), 0);
+}
+
 /* Bounds, and devices that cannot. */
 
 static void test_bounds(void **state)
@@ -477,6 +503,7 @@ int main(void)
 		cmocka_unit_test(test_methods),
 		cmocka_unit_test(test_concurrent_writers),
 		cmocka_unit_test(test_more_writes_than_the_queue_takes),
+		cmocka_unit_test(test_a_window),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_discard),
 		cmocka_unit_test(test_read_only),

@@ -311,25 +311,28 @@ static void test_options(void **state)
 
 static void test_busy_time(void **state)
 {
-	struct io_busy busy;
-	struct io_wait wait;
+	struct io_wait *first, *second;
+	struct io_window window;
 	u32 i;
 
-	io_wait_init(&wait);
-	io_wait_measure(&wait, &busy);
-	assert_int_equal(io_busy_ns(&busy), 0);
-	for (i = 0; i < 3; i++) {		/* two writes that overlap, then nothing to do for long */
-		io_wait_begin(&wait);
+	io_window_init(&window);
+	assert_int_equal(io_busy_ns(&window.busy), 0);
+	for (i = 0; i < 3; i++) {		/* two writes that overlap, in either half, then nothing to do for long */
+		first = io_window_wait(&window);
+		io_wait_begin(first);
 		env_pass_time(2 * SECOND);
-		io_wait_begin(&wait);
+		if (i)
+			assert_int_equal(io_window_turn(&window), 0);
+		second = io_window_wait(&window);
+		io_wait_begin(second);
 		env_pass_time(SECOND);
-		io_wait_end(&wait, 0);
+		io_wait_end(i == 1 ? first : second, 0);
 		env_pass_time(SECOND);
-		io_wait_end(&wait, 0);
+		io_wait_end(i == 1 ? second : first, 0);
 		env_pass_time(1000 * SECOND);
 	}
-	assert_int_equal(io_wait_finish(&wait), 0);
-	assert_near(io_busy_ns(&busy), 12 * SECOND);
+	assert_int_equal(io_window_finish(&window), 0);
+	assert_near(io_busy_ns(&window.busy), 12 * SECOND);
 }
 
 /* ---- a volume on a slow device ---- */
