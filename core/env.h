@@ -48,7 +48,7 @@
 #include <linux/percpu_counter.h>	/* percpu_counter: init destroy add_batch read sum set */
 #include <linux/wait.h>		/* wait_queue_head_t init_waitqueue_head wait_event wait_event_timeout wait_event_killable wake_up
 				   wake_up_all, wait_event_freezable(_timeout) */
-#include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion(_io)(_timeout) */
+#include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion(_io)(_timeout)(_killable) */
 #include <linux/kthread.h>	/* task_struct kthread_run kthread_stop kthread_should_stop */
 #include <linux/workqueue.h>	/* work_struct workqueue_struct INIT_WORK alloc_workqueue WQ_UNBOUND WQ_HIGHPRI queue_work
 				   destroy_workqueue */

@@ -66,9 +66,10 @@ struct intent {
 	atomic64_t captures;		/* their numbers: inode->told */
 	u32 said;			/* capture: likewise, for names */
 	u64 ahead_delta, ahead_blocks;	/* what intents of the front delta, this one, have written: a hint, set with capture */
-	struct mutex write;		/* whoever has it writes what is queued, for all */
+	struct mutex write;		/* a batch is being written */
 	spinlock_t lock;		/* what follows */
 	struct list_head queue;		/* struct intent_request */
+	bool writing;			/* somebody writes what is queued, for all, or is about to */
 	struct intent_place place;	/* the area and where the next batch goes; addr 0: there is none */
 	struct intent_batch first[INTENT_DELTAS];	/* of each delta that has some which are not superseded, the oldest first */
 	u32 deltas;			/* so many */

@@ -4,7 +4,8 @@
  *
  *	capture		inside the front delta: what the inode is now, copied; others go on, but for who changes this file
  *	queue		in the order of capture
- *	write		the first who gets at it writes all that is queued, as one batch, with one flush
+ *	write		the first who comes while nobody does writes all that is queued, as one batch, with one flush; when his own
+ *			is written he leaves it to who has waited longest.  Whose is written meanwhile goes
  *
  * An inode fits if it can be said in an intent what it is, whether the newest durable delta is the one it is now or
  * the one under way: what was changed since must be attributes, data, ranges removed, xattrs, that it was made, or
@@ -51,9 +52,12 @@ struct intent_request {
 	bool first;			/* block 0 is among them */
 	bool named;			/* it has the inode's name, or a closure */
 	struct name_closure closure;	/* of names that it has in records; no inodes: nobody asked for them */
-	bool done;			/* intent.write: err is what came of it */
-	bool taken;			/* intent.lock: not in the queue any more, but being written */
-	bool left;			/* intent.lock: who waited was killed, while others write it: they free it */
+	/* intent.lock, and whoever was woken: */
+	struct completion wake;		/* it is done, or who waits is to write */
+	bool writes;			/* who waits for it is the one who writes */
+	bool taken;			/* not in the queue any more, but being written */
+	bool left;			/* who waited was killed, while others write it: they free it */
+	bool done;			/* err is what came of it */
 	int err;
 	u8 intent[round_up(INTENT_BYTES, 8)] __aligned(8);
 };
@@ -497,6 +501,8 @@ static struct intent_request *request_new(struct volume *vol, u32 blocks)
 {
 	struct intent_request *request = kvzalloc(sizeof(*request), GFP_NOFS | __GFP_NOWARN);
 
+	if (request)
+		init_completion(&request->wake);
 	if (request && blocks)
 		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
 	if (request && blocks && !request->data) {
@@ -546,10 +552,12 @@ struct intent_write {
 	u32 count, closures, len, header_blocks, data_blocks;
 };
 
+/* Who waits for it may free it from now on: it is in no list.  intent->lock held. */
 static void request_end(struct intent_request *request, int err)
 {
 	request->err = err;
 	request->done = true;
+	complete(&request->wake);
 }
 
 static void request_written(struct intent *intent, struct intent_request *request, int err)
@@ -557,45 +565,77 @@ static void request_written(struct intent *intent, struct intent_request *reques
 	bool left;
 
 	spin_lock(&intent->lock);
-	request_end(request, err);
 	left = request->left;
+	request_end(request, err);
 	spin_unlock(&intent->lock);
 	if (left)
 		request_free(request);
 }
 
-/* Who waited for it is killed.  The others of the queue do not need it. */
+/* Who wrote does not any more. */
+static void pass_on(struct intent *intent)
+{
+	struct intent_request *next;
+
+	spin_lock(&intent->lock);
+	next = list_first_entry_or_null(&intent->queue, struct intent_request, link);
+	intent->writing = next;
+	if (next) {
+		next->writes = true;
+		complete(&next->wake);
+	}
+	spin_unlock(&intent->lock);
+}
+
+/* Who waited for it is killed.  The others of the queue do not need it, but perhaps him. */
 static void request_leave(struct intent *intent, struct intent_request *request)
 {
-	bool writing;
+	bool writing, writes;
 
 	spin_lock(&intent->lock);
 	writing = request->taken && !request->done;
+	writes = request->writes && !request->done;
 	request->left = writing;
 	if (!request->taken && !request->done)
 		list_del(&request->link);
 	spin_unlock(&intent->lock);
 	if (!writing)
 		request_free(request);
+	if (writes)
+		pass_on(intent);
+}
+
+/* Does nobody write, so that who waits for it is to?  Or was he chosen before he came here? */
+static bool request_begins(struct intent *intent, struct intent_request *request)
+{
+	bool writes;
+
+	spin_lock(&intent->lock);
+	if (!intent->writing && !request->done)
+		intent->writing = request->writes = true;
+	writes = request->writes;
+	spin_unlock(&intent->lock);
+	return writes;
 }
 
 /*
- * Does it need no writing, or may it not be written any more?  intent->lock held.  -ESTALE: its delta is sealed, and what is
- * captured now would be of the next one.
+ * Does it need no writing (*err 0), or may it not be written any more?  intent->lock held.  -ESTALE: its delta is sealed, and
+ * what is captured now would be of the next one.
  */
-static bool request_is_over(struct volume *vol, struct intent_request *request)
+static bool request_is_over(struct volume *vol, struct intent_request *request, int *err)
 {
 	struct intent *intent = &vol->intent;
 
 	lockdep_assert_held(&vol->intent.lock);
+	*err = 0;
 	if (request->delta <= READ_ONCE(vol->delta.committed))
-		request_end(request, 0);
-	else if (intent->broken || !intent->place.addr || volume_error(vol) || READ_ONCE(vol->delta.paused) ||
-		 READ_ONCE(vol->read_only))
-		request_end(request, -EAGAIN);
+		return true;
+	if (intent->broken || !intent->place.addr || volume_error(vol) || READ_ONCE(vol->delta.paused) ||
+	    READ_ONCE(vol->read_only))
+		*err = -EAGAIN;
 	else if (request->delta <= intent->sealed)
-		request_end(request, -ESTALE);
-	return request->done;
+		*err = -ESTALE;
+	return *err;
 }
 
 /* As many as fit, with room in the ring for them; intent->lock held. */
@@ -604,13 +644,15 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 	struct intent *intent = &vol->intent;
 	struct intent_request *request, *next;
 	u32 max = intent->place.blocks / 2, i;
+	int err;
 
 	lockdep_assert_held(&vol->intent.lock);
 	list_for_each_entry_safe(request, next, &intent->queue, link) {
 		u32 header = DIV_ROUND_UP(write->len + request->len, intent_header_room(vol));
 
-		if (request_is_over(vol, request)) {
+		if (request_is_over(vol, request, &err)) {
 			list_del(&request->link);
+			request_end(request, err);
 			continue;
 		}
 		if (write->count == BATCH_REQUESTS || (write->count && header + write->data_blocks + request->blocks > max))
@@ -709,7 +751,6 @@ static int write_submit(struct volume *vol, const struct intent_write *write, u8
 	return volume_error(vol);
 }
 
-/* intent->write held. */
 static void write_batch(struct volume *vol)
 {
 	struct intent *intent = &vol->intent;
@@ -719,12 +760,12 @@ static void write_batch(struct volume *vol)
 	bool some;
 	u32 i;
 
-	lockdep_assert_held(&vol->intent.write);
+	mutex_lock(&intent->write);
 	spin_lock(&intent->lock);
 	some = write_choose(vol, &write);
 	spin_unlock(&intent->lock);
 	if (!some)
-		return;
+		goto out;
 	header = kvzalloc((u64)write.header_blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
 	if (header) {
 		write_fill(vol, &write, header);
@@ -743,6 +784,25 @@ static void write_batch(struct volume *vol)
 	}
 	for (i = 0; i < write.count; i++)
 		request_written(intent, write.requests[i], err ? -EAGAIN : 0);
+out:
+	mutex_unlock(&intent->write);
+}
+
+/* Until it is done; the caller may write it, and those of others.  -EINTR: he was killed, and it is left to them, or to nobody. */
+static int request_finish(struct volume *vol, struct intent_request *request)
+{
+	struct intent *intent = &vol->intent;
+
+	if (!request_begins(intent, request) && wait_for_completion_killable(&request->wake)) {
+		request_leave(intent, request);
+		return -EINTR;
+	}
+	if (!request->writes)
+		return 0;
+	while (!request->done)
+		write_batch(vol);
+	pass_on(intent);
+	return 0;
 }
 
 /* ---- fsync ---- */
@@ -797,13 +857,9 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 	err = capture(inode, &request);
 	if (err)
 		return err;
-	if (mutex_lock_killable(&intent->write)) {
-		request_leave(intent, request);
-		return -EINTR;
-	}
-	while (!request->done)
-		write_batch(vol);
-	mutex_unlock(&intent->write);
+	err = request_finish(vol, request);
+	if (err)
+		return err;
 	err = request->err;
 	if (!err && request->named)
 		names_are_durable(inode, request->said, &request->closure);

@@ -6,6 +6,7 @@
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <unistd.h>
 #include "support_intent.h"
 #include "core/format/anchor.h"
 #include "core/inode/inode.h"
@@ -844,6 +845,96 @@ static void test_what_cpus_count_by_themselves(void **state)
 	bed_free(&bed);
 }
 
+/* ---- who writes ---- */
+
+#define WAITERS 4u
+
+static struct {
+	const struct tux3_device_ops *inner;
+	struct tux3_device_ops ops;
+	sem_t begun, may_go;
+} gate;
+
+static void gate_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	sem_post(&gate.begun);
+	sem_wait(&gate.may_go);
+	gate.inner->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static void *fsync_node(void *node)
+{
+	assert_ok(tux3_fsync(node, false));
+	return NULL;
+}
+
+static u32 queue_length(struct intent *intent)
+{
+	struct list_head *at;
+	u32 length = 0;
+
+	spin_lock(&intent->lock);
+	list_for_each(at, &intent->queue)
+		length++;
+	spin_unlock(&intent->lock);
+	return length;
+}
+
+static void begin_fsync(pthread_t *thread, struct tux3_node *node, struct intent *intent, u32 queued)
+{
+	assert_int_equal(pthread_create(thread, NULL, fsync_node, node), 0);
+	while (queue_length(intent) < queued)
+		usleep(1000);
+}
+
+/* Who comes while a batch is written is in the next one, which one of them writes; whose is written waits for no more of them. */
+static void test_batch_after_batch(void **state)
+{
+	struct tux3_node *node[WAITERS];
+	pthread_t thread[WAITERS];
+	struct bed bed = {};
+	struct intent *intent;
+	char name[20];
+	u32 i;
+
+	make(&bed, BLOCK);
+	intent = &tux3_core(bed.volume)->intent;
+	for (i = 0; i < WAITERS; i++) {
+		snprintf(name, sizeof(name), "file%u", i);
+		node[i] = bed_file(&bed, name);
+		fill(node[i], 0, 5000, 10 + i);
+	}
+	gate.inner = bed.dev->ops;
+	gate.ops = *gate.inner;
+	gate.ops.write = gate_write;
+	sem_init(&gate.begun, 0, 0);
+	sem_init(&gate.may_go, 0, 0);
+	bed.dev->ops = &gate.ops;
+	begin_fsync(&thread[0], node[0], intent, 0);
+	sem_wait(&gate.begun);
+	begin_fsync(&thread[1], node[1], intent, 1);
+	begin_fsync(&thread[2], node[2], intent, 2);
+	sem_post(&gate.may_go);
+	sem_wait(&gate.begun);			/* the second batch is being written */
+	pthread_join(thread[0], NULL);
+	assert_int_equal(queue_length(intent), 0);
+	begin_fsync(&thread[3], node[3], intent, 1);
+	sem_post(&gate.may_go);
+	sem_wait(&gate.begun);			/* and the third */
+	pthread_join(thread[1], NULL);
+	pthread_join(thread[2], NULL);
+	sem_post(&gate.may_go);
+	pthread_join(thread[3], NULL);
+	assert_false(intent->writing);
+	bed.dev->ops = gate.inner;
+	for (i = 0; i < WAITERS; i++)
+		tux3_node_put(node[i], 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, WAITERS);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -867,6 +958,7 @@ int main(void)
 		cmocka_unit_test(test_what_cpus_count_by_themselves),
 		cmocka_unit_test(test_a_log_and_its_checkpoints_are_written_once),
 		cmocka_unit_test(test_what_is_written_twice_is_bounded),
+		cmocka_unit_test(test_batch_after_batch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,6 +31,8 @@ void wait_for_completion(struct completion *done);
 #define wait_for_completion_io(done) wait_for_completion(done)
 /* There nobody watches how long a task sleeps: the time is never over. */
 #define wait_for_completion_io_timeout(done, timeout) ((void)(timeout), wait_for_completion(done), 1ul)
+/* A killed program does not ask. */
+#define wait_for_completion_killable(done) (wait_for_completion(done), 0)
 bool completion_done(struct completion *done);
 
 #endif
