@@ -202,7 +202,7 @@ static void look_at(struct look *look, struct sim_run *run, struct sim_run *agai
 	 */
 	if (intent->recovered && !(intent->base < run->first_delta && look->delta == run->first_delta)) {
 		look->base = intent->base;
-		look->intents = intent->recovered;
+		look->intents = intent->recovered - intent->recovered_beside;
 	}
 }
 

@@ -89,6 +89,7 @@ struct intent {
 	bool closing;			/* no batch comes any more */
 	u64 base;			/* at open: the newest delta of the log */
 	u32 recovered;			/* at open: so many intents were carried out on top of it */
+	u32 recovered_beside;		/* so many of them were written for others' names */
 };
 
 int intent_init(struct volume *vol);

@@ -7,6 +7,9 @@
  *	write		the first who comes while nobody does writes all that is queued, as one batch, with one flush; when his own
  *			is written he leaves it to who has waited longest.  Whose is written meanwhile goes
  *
+ * Names that have changed may belong to another file, too, which must be what it was when it got its own: has that one changed
+ * since it was last durable, its intent is written before, in the same request (intent_part).
+ *
  * An inode fits if it can be said in an intent what it is, whether the newest durable delta is the one it is now or
  * the one under way: what was changed since must be attributes, data, ranges removed, xattrs, that it was made, or
  * names with few others that go with them (name_closure.h); of a directory, such names.  All that is looked at inside
@@ -39,17 +42,40 @@
 			 XATTR_BYTES + CLOSURE_BYTES + TUX3_NAME_MAX)
 #define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
 
+#define REQUEST_PARTS		(CLOSURE_BESIDE + 1)
+
+/* Blocks that an intent is about, if they are dirty. */
+struct span {
+	u64 from, end;
+	u64 told;			/* of the new intent */
+};
+
+/* One inode of a request. */
+struct intent_part {
+	struct tux3_inode *inode;	/* grabbed, but the last one's */
+	bool beside;			/* not the last one */
+	struct span span;		/* of a file */
+	u32 max;			/* blocks of data at most: so many were dirty */
+	u32 blocks;			/* of data */
+	u32 changes;			/* inode->changes, of which the intent has all */
+	bool first;			/* block 0 is among them */
+	struct disk_intent *intent;	/* while it is captured */
+};
+
+struct intent_parts {
+	struct intent_part part[REQUEST_PARTS];
+	u32 count;
+};
+
 struct intent_request {
 	struct list_head link;		/* intent.queue */
 	u64 delta;
 	u64 base;			/* the newest durable commit before it was captured, or after */
-	u32 len;			/* bytes of the intent, a multiple of 8 */
+	struct intent_parts parts;	/* whose inodes: the last one is what is synced */
+	u32 len;			/* bytes of the intents, a multiple of 8 */
 	u32 blocks;			/* of data */
 	void *data;
 	u32 said;			/* its number, for names */
-	u32 changes;			/* inode->changes, of which it has all */
-	u64 told;			/* its number, if the next one need not have what this one has; or 0 */
-	bool first;			/* block 0 is among them */
 	bool named;			/* it has the inode's name, or a closure */
 	struct name_closure closure;	/* of names that it has in records; no inodes: nobody asked for them */
 	/* intent.lock, and whoever was woken: */
@@ -59,18 +85,25 @@ struct intent_request {
 	bool left;			/* who waited was killed, while others write it: they free it */
 	bool done;			/* err is what came of it */
 	int err;
-	u8 intent[round_up(INTENT_BYTES, 8)] __aligned(8);
+	u8 intents[] __aligned(8);	/* round_up(INTENT_BYTES, 8) for each part */
 };
+
+/* Those that were grabbed. */
+static void parts_release(struct intent_parts *parts)
+{
+	u32 i;
+
+	for (i = 0; i < parts->count; i++)
+		if (parts->part[i].beside)
+			parts->part[i].inode->vol->host->inode_release(parts->part[i].inode);
+	parts->count = 0;
+}
 
 static void request_free(struct intent_request *request)
 {
+	parts_release(&request->parts);
 	kvfree(request->data);
 	kvfree(request);
-}
-
-static struct disk_intent *request_intent(struct intent_request *request)
-{
-	return (struct disk_intent *)request->intent;
 }
 
 /* ---- does the inode fit? ---- */
@@ -105,12 +138,14 @@ static bool inode_needs_closure(struct tux3_inode *inode, u64 durable)
 }
 
 /* Its name, if it has no other to be said.  0, or -EAGAIN: what is to be said is not. */
-static int capture_name(struct tux3_inode *inode, u64 durable, struct intent_request *request, char *name,
+static int capture_name(const struct intent_part *part, u64 durable, struct intent_request *request, char *name,
 			unsigned int *name_len)
 {
-	struct disk_intent *intent = request_intent(request);
+	struct tux3_inode *inode = part->inode;
 
 	*name_len = 0;
+	if (part->beside)	/* its names are in the closure of the last one */
+		return 0;
 	if (request->closure.inodes)
 		return closure_fits(&request->closure, inode) ? 0 : -EAGAIN;
 	if (inode->names_delta <= durable)
@@ -119,8 +154,8 @@ static int capture_name(struct tux3_inode *inode, u64 durable, struct intent_req
 		return -EAGAIN;
 	*name_len = name_go_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta,
 				  request->said, name);
-	intent->dir = cpu_to_le64(inode->born_dir->ino);
-	intent->name_len = *name_len;
+	part->intent->dir = cpu_to_le64(inode->born_dir->ino);
+	part->intent->name_len = *name_len;
 	return *name_len ? 0 : -EAGAIN;
 }
 
@@ -157,10 +192,11 @@ static int capture_removed(struct tux3_inode *inode, u8 *at)
 }
 
 /* The inode as it is now, without its data and xattrs: 0 or -EAGAIN. */
-static int capture_inode(struct tux3_inode *inode, u64 delta, u64 durable, struct intent_request *request, u8 **at,
+static int capture_inode(const struct intent_part *part, u64 delta, u64 durable, struct intent_request *request, u8 **at,
 			 char *name, unsigned int *name_len)
 {
-	struct disk_intent *intent = request_intent(request);
+	struct disk_intent *intent = part->intent;
+	struct tux3_inode *inode = part->inode;
 	struct tux3_attr *attr = &inode->attr;
 	int err = -EAGAIN, punches;
 
@@ -169,17 +205,18 @@ static int capture_inode(struct tux3_inode *inode, u64 delta, u64 durable, struc
 	    !slot_fits(&inode->slot[1]))
 		goto out;
 	/* Inline, and its data is not here: what it would become is for a commit to find out. */
-	if (!request->first && (attr->flags & TUX3_ATTR_INLINE || inode->stored_delta > durable))
+	if (!part->first && (attr->flags & TUX3_ATTR_INLINE || inode->stored_delta > durable))
 		goto out;
 	punches = capture_removed(inode, *at);
 	if (punches < 0)
 		goto out;
 	*at += punches * PUNCH_BYTES;
-	err = capture_name(inode, durable, request, name, name_len);
+	err = capture_name(part, durable, request, name, name_len);
 	if (err)
 		goto out;
 	intent->delta = cpu_to_le64(delta);
 	intent->ino = cpu_to_le64(inode->ino);
+	intent->beside = part->beside;
 	inode->slot[delta & 1].stored = false;	/* the commit of this delta, which supersedes the intent, does not put it off */
 	attr_to_disk(&intent->attr, attr, 0);
 	intent->attr.flags = cpu_to_le32(attr->flags & TUX3_ATTR_SETTABLE);
@@ -189,12 +226,6 @@ out:
 }
 
 /* ---- its data ---- */
-
-/* Blocks that an intent is about, if they are dirty. */
-struct span {
-	u64 from, end;
-	u64 told;			/* of the new intent */
-};
 
 /*
  * Is what intents have said of it all there is to say but for what is fresh?  Each intent on whose base the last one
@@ -249,8 +280,9 @@ static int count_dirty(struct tux3_inode *inode, const struct span *span, u32 *b
 }
 
 /* A run of dirty blocks: copied, and its record at *at. */
-static int capture_run(struct tux3_inode *inode, struct intent_request *request, u64 block, u32 count, u8 **at)
+static int capture_run(struct intent_part *part, struct intent_request *request, u64 block, u32 count, u8 **at)
 {
+	struct tux3_inode *inode = part->inode;
 	struct volume *vol = inode->vol;
 	struct disk_intent_run *run = (struct disk_intent_run *)*at;
 	u32 i;
@@ -265,26 +297,27 @@ static int capture_run(struct tux3_inode *inode, struct intent_request *request,
 		run->csum[i] = cpu_to_le32(crc32c(~0u, data, vol->block_size));
 	}
 	*at += intent_run_bytes(count);
-	request->first |= !block;
+	part->blocks += count;
+	part->first |= !block;
 	return 0;
 }
 
 /* No more than the blocks that were counted: a store into a mapping may have made another one dirty. */
-static int capture_data(struct tux3_inode *inode, struct intent_request *request, const struct span *span, u32 blocks, u8 **at)
+static int capture_data(struct intent_part *part, struct intent_request *request, u8 **at)
 {
-	struct disk_intent *intent = request_intent(request);
-	u64 block = span->from, count;
+	u64 block = part->span.from, end = part->span.end, count;
+	struct tux3_inode *inode = part->inode;
 	u32 runs = 0;
 	int err = 0;
 
-	while (!err && block < span->end && inode->vol->host->data_dirty(inode, block, span->end, &block, &count)) {
-		if (runs == INTENT_RUNS_MAX || count > blocks - request->blocks)
+	while (!err && block < end && inode->vol->host->data_dirty(inode, block, end, &block, &count)) {
+		if (runs == INTENT_RUNS_MAX || count > part->max - part->blocks)
 			return -EAGAIN;
-		err = capture_run(inode, request, block, count, at);
+		err = capture_run(part, request, block, count, at);
 		runs++;
 		block += count;
 	}
-	intent->runs = cpu_to_le32(runs);
+	part->intent->runs = cpu_to_le32(runs);
 	return err;
 }
 
@@ -365,10 +398,25 @@ static int capture_cost(struct tux3_inode *inode, u32 blocks, u64 *cost)
 	return min(punches, 0);
 }
 
+static int capture_costs(const struct intent_parts *parts, u64 *cost)
+{
+	u64 one;
+	int err = 0;
+	u32 i;
+
+	*cost = 0;
+	for (i = 0; i < parts->count && !err; i++) {
+		err = capture_cost(parts->part[i].inode, parts->part[i].max, &one);
+		*cost += err ? 0 : one;
+	}
+	return err;
+}
+
 /* Records, in the order in which they count: they end at *at. */
-static int capture_records(struct tux3_inode *inode, u64 delta, struct intent_request *request, u8 **at, char *name,
+static int capture_records(const struct intent_part *part, u64 delta, struct intent_request *request, u8 **at, char *name,
 			   unsigned int *name_len)
 {
+	struct tux3_inode *inode = part->inode;
 	u64 durable = READ_ONCE(inode->vol->delta.committed), cost = 0;
 	u8 *begin = *at;
 	int got = xattr_pending(inode, begin, XATTR_BYTES, &cost), err = 0;
@@ -376,24 +424,23 @@ static int capture_records(struct tux3_inode *inode, u64 delta, struct intent_re
 	if (got < 0)
 		return got;
 	*at += got;
-	if (inode_needs_closure(inode, durable))
+	if (!part->beside && inode_needs_closure(inode, durable))
 		err = closure_of_file(&request->closure, inode, delta, inode->vol->intent.retired, request->said);
 	if (err)
 		return err;
-	*at += closure_records(&request->closure, *at);
-	err = capture_inode(inode, delta, durable, request, at, name, name_len);
-	request_intent(request)->records = cpu_to_le32(*at - begin);
+	if (!part->beside)
+		*at += closure_records(&request->closure, *at);
+	err = capture_inode(part, delta, durable, request, at, name, name_len);
+	part->intent->records = cpu_to_le32(*at - begin);
 	return err;
 }
 
-static void capture_end(struct volume *vol, u64 delta, struct intent_request *request, const u8 *end)
+static void capture_end(const struct intent_part *part, struct intent_request *request, const u8 *end)
 {
-	struct disk_intent *intent = request_intent(request);
+	u32 len = end - (const u8 *)part->intent;
 
-	intent->len = cpu_to_le32(end - request->intent);
-	request->len = round_up(end - request->intent, 8);
-	request->delta = delta;
-	request->base = READ_ONCE(vol->intent.durable);
+	part->intent->len = cpu_to_le32(len);
+	request->len += round_up(len, 8);
 }
 
 static u32 changes_of(struct tux3_inode *inode)
@@ -407,23 +454,27 @@ static u32 changes_of(struct tux3_inode *inode)
 }
 
 /* Inside the delta. */
-static int capture_file(struct tux3_inode *inode, u64 delta, struct intent_request *request, const struct span *span, u32 blocks)
+static int capture_file(struct intent_part *part, u64 delta, struct intent_request *request)
 {
-	u8 *at = (u8 *)(request_intent(request) + 1);
+	u8 *at = (u8 *)(part->intent + 1);
 	char name[TUX3_NAME_MAX];
 	unsigned int name_len;
 	int err;
 
-	request->changes = changes_of(inode);
-	err = capture_data(inode, request, span, blocks, &at);
+	part->blocks = 0;
+	part->first = false;
+	part->changes = changes_of(part->inode);
+	err = capture_data(part, request, &at);
 	if (!err)
-		err = capture_records(inode, delta, request, &at, name, &name_len);
+		err = capture_records(part, delta, request, &at, name, &name_len);
 	if (err)
 		return err;
 	memcpy(at, name, name_len);
-	request->named = name_len || request->closure.names;
-	request->told = span->told;
-	capture_end(inode->vol, delta, request, at + name_len);
+	if (part->beside)
+		closure_add_beside(&request->closure, part->inode->ino, part->changes);
+	else
+		request->named = name_len || request->closure.names;
+	capture_end(part, request, at + name_len);
 	return 0;
 }
 
@@ -439,9 +490,10 @@ static bool dir_changed_names_only(struct tux3_inode *inode)
 }
 
 /* Inside the delta. */
-static int capture_dir(struct tux3_inode *inode, u64 delta, struct intent_request *request)
+static int capture_dir(struct intent_part *part, u64 delta, struct intent_request *request)
 {
-	struct disk_intent *intent = request_intent(request);
+	struct disk_intent *intent = part->intent;
+	struct tux3_inode *inode = part->inode;
 	struct tux3_attr attr;
 	u32 records;
 	int err = -EAGAIN;
@@ -457,8 +509,25 @@ static int capture_dir(struct tux3_inode *inode, u64 delta, struct intent_reques
 	intent->records = cpu_to_le32(records);
 	attr_to_disk(&intent->attr, &attr, 0);
 	request->named = true;
-	capture_end(inode->vol, delta, request, (u8 *)(intent + 1) + records);
+	capture_end(part, request, (u8 *)(intent + 1) + records);
 	return 0;
+}
+
+/* Inside the delta: what is beside comes first, since names of the last one are to lead to it. */
+static int capture_parts(struct intent_request *request, u64 delta)
+{
+	struct intent_part *part;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < request->parts.count && !err; i++) {
+		part = &request->parts.part[i];
+		part->intent = (struct disk_intent *)(request->intents + request->len);
+		err = S_ISDIR(READ_ONCE(part->inode->attr.mode)) ? capture_dir(part, delta, request) :
+								   capture_file(part, delta, request);
+	}
+	request->delta = delta;
+	return err;
 }
 
 static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
@@ -468,10 +537,22 @@ static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
 	WRITE_ONCE(intent->ahead_delta, delta);
 }
 
-/* In the order in which inodes are captured they are queued, and written.  span: of a file. */
-static int capture_and_queue(struct tux3_inode *inode, struct intent_request *request, const struct span *span, u32 blocks)
+/* The closure lacks this one, or NULL: it is grabbed as long as its change is not released, which intent.capture prevents. */
+static struct tux3_inode *grab_lacking(const struct intent_request *request)
 {
-	struct volume *vol = inode->vol;
+	struct tux3_inode *lacking = request->closure.lacks;
+
+	lockdep_assert_held(&lacking->vol->intent.capture);
+	lacking->vol->host->inode_grab(lacking);
+	return lacking;
+}
+
+/*
+ * In the order in which inodes are captured they are queued, and written.  *lacking: NULL, or with -EAGAIN a file that is to go
+ * beside, grabbed.
+ */
+static int capture_and_queue(struct volume *vol, struct intent_request *request, struct tux3_inode **lacking)
+{
 	struct intent *intent = &vol->intent;
 	struct delta_op op;
 	u64 cost;
@@ -479,13 +560,16 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 
 	mutex_lock(&intent->capture);
 	request->said = ++intent->said;
-	err = capture_cost(inode, blocks, &cost);
+	err = capture_costs(&request->parts, &cost);
 	if (!err)
 		err = delta_enter(vol, &op, cost, DELTA_NOWAIT | DELTA_ADDS_NOTHING);
 	if (!err) {
-		err = span ? capture_file(inode, op.delta, request, span, blocks) : capture_dir(inode, op.delta, request);
+		err = capture_parts(request, op.delta);
+		request->base = READ_ONCE(intent->durable);
 		if (!err)
 			note_ahead(intent, op.delta, request->blocks + 1);
+		else if (request->closure.lacks)
+			*lacking = grab_lacking(request);
 		delta_leave(&op);
 	}
 	if (!err) {
@@ -497,48 +581,102 @@ static int capture_and_queue(struct tux3_inode *inode, struct intent_request *re
 	return err;
 }
 
-static struct intent_request *request_new(struct volume *vol, u32 blocks)
+static struct intent_request *request_new(struct volume *vol, const struct intent_parts *parts, u32 blocks)
 {
-	struct intent_request *request = kvzalloc(sizeof(*request), GFP_NOFS | __GFP_NOWARN);
+	struct intent_request *request;
 
-	if (request)
-		init_completion(&request->wake);
-	if (request && blocks)
+	request = kvzalloc(sizeof(*request) + parts->count * round_up(INTENT_BYTES, 8), GFP_NOFS | __GFP_NOWARN);
+	if (!request)
+		return NULL;
+	init_completion(&request->wake);
+	if (blocks)
 		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
-	if (request && blocks && !request->data) {
-		request_free(request);
-		request = NULL;
+	if (blocks && !request->data) {
+		kvfree(request);
+		return NULL;
 	}
+	request->parts = *parts;
 	return request;
+}
+
+/* One more, before those that are there: 0, and it is held if it is a file; or -EAGAIN, and it is none. */
+static int parts_add(struct intent_parts *parts, struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	struct intent_part part = { .inode = inode, .beside = parts->count };
+	bool is_dir = S_ISDIR(READ_ONCE(inode->attr.mode));
+	u32 i;
+	int err = 0;
+
+	for (i = 0; i < parts->count; i++)
+		if (parts->part[i].inode == inode)	/* it is being changed all the time */
+			return -EAGAIN;
+	if (parts->count == REQUEST_PARTS || (!is_dir && !vol->host->data_hold(inode)))
+		return -EAGAIN;
+	if (!is_dir) {
+		span_begin(inode, &part.span);
+		err = count_dirty(inode, &part.span, &part.max);
+	}
+	if (err) {
+		vol->host->data_let(inode);
+		return err;
+	}
+	memmove(&parts->part[1], &parts->part[0], parts->count * sizeof(part));
+	parts->part[0] = part;
+	parts->count++;
+	return 0;
+}
+
+static void parts_let(const struct intent_parts *parts)
+{
+	u32 i;
+
+	for (i = 0; i < parts->count; i++)
+		if (!S_ISDIR(READ_ONCE(parts->part[i].inode->attr.mode)))
+			parts->part[i].inode->vol->host->data_let(parts->part[i].inode);
+}
+
+/* As these parts are now.  *lacking: NULL, or with -EAGAIN one more that is to be among them, grabbed. */
+static int capture_once(struct volume *vol, const struct intent_parts *parts, struct intent_request **captured,
+			struct tux3_inode **lacking)
+{
+	struct intent_request *request;
+	u32 blocks = 0, i;
+	int err;
+
+	*lacking = NULL;
+	for (i = 0; i < parts->count; i++)
+		blocks += parts->part[i].max;
+	if (!fsync_goes_ahead(vol, blocks))
+		return -EMSGSIZE;
+	request = request_new(vol, parts, blocks);
+	err = request ? capture_and_queue(vol, request, lacking) : -EAGAIN;
+	if (err && request) {
+		request->parts.count = 0;		/* they are the caller's */
+		request_free(request);
+	}
+	*captured = request;
+	return err;
 }
 
 /* 0; -EAGAIN: it needs a commit; -EMSGSIZE: a commit is less to write. */
 static int capture(struct tux3_inode *inode, struct intent_request **captured)
 {
-	bool is_dir = S_ISDIR(READ_ONCE(inode->attr.mode));
-	struct volume *vol = inode->vol;
-	struct intent_request *request = NULL;
-	struct span span;
-	u32 blocks = 0;
-	int err = 0;
+	struct intent_parts parts = {};
+	struct tux3_inode *lacking = NULL;
+	int err = parts_add(&parts, inode);
 
-	if (!is_dir && !vol->host->data_hold(inode))
-		return -EAGAIN;
-	if (!is_dir) {
-		span_begin(inode, &span);
-		err = count_dirty(inode, &span, &blocks);
+	while (!err) {
+		err = capture_once(inode->vol, &parts, captured, &lacking);
+		if (!err || !lacking)
+			break;
+		err = parts_add(&parts, lacking);
+		if (err)
+			inode->vol->host->inode_release(lacking);
 	}
-	if (!err && !fsync_goes_ahead(vol, blocks))
-		err = -EMSGSIZE;
-	if (!err)
-		request = request_new(vol, blocks);
-	if (!err)
-		err = request ? capture_and_queue(inode, request, is_dir ? NULL : &span, blocks) : -EAGAIN;
-	if (!is_dir)
-		vol->host->data_let(inode);
-	if (err && request)
-		request_free(request);
-	*captured = request;
+	parts_let(&parts);
+	if (err)
+		parts_release(&parts);
 	return err;
 }
 
@@ -685,7 +823,7 @@ static void write_fill(struct volume *vol, const struct intent_write *write, u8 
 	u32 room = intent_header_room(vol), block = 0, used = 0, i;
 
 	for (i = 0; i < write->count; i++) {
-		const u8 *from = write->requests[i]->intent;
+		const u8 *from = write->requests[i]->intents;
 		u32 left = write->requests[i]->len;
 
 		while (left) {
@@ -808,11 +946,13 @@ static int request_finish(struct volume *vol, struct intent_request *request)
 /* ---- fsync ---- */
 
 /* The intent is durable.  If another one was begun since, that one counted on nothing. */
-static void file_is_durable(struct tux3_inode *inode, const struct intent_request *request)
+static void part_is_durable(const struct intent_part *part)
 {
+	struct tux3_inode *inode = part->inode;
+
 	spin_lock(&inode->lock);
-	inode_told(inode, request->changes);
-	if (request->told && READ_ONCE(inode->told) == request->told)
+	inode_told(inode, part->changes);
+	if (part->span.told && READ_ONCE(inode->told) == part->span.told)
 		inode->told_durable = true;
 	spin_unlock(&inode->lock);
 }
@@ -849,6 +989,7 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 	struct intent *intent = &vol->intent;
 	struct intent_request *request;
 	int err;
+	u32 i;
 
 	if (!READ_ONCE(intent->ready) && !READ_ONCE(intent->wanted))
 		WRITE_ONCE(intent->wanted, true);
@@ -863,8 +1004,8 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 	err = request->err;
 	if (!err && request->named)
 		names_are_durable(inode, request->said, &request->closure);
-	if (!err)
-		file_is_durable(inode, request);
+	for (i = 0; i < request->parts.count && !err; i++)
+		part_is_durable(&request->parts.part[i]);
 	request_free(request);
 	return err;
 }

@@ -531,6 +531,8 @@ static int recover_all(struct recovery *recovery)
 		return err;
 	vol->delta.committed = recovery->delta;
 	vol->intent.recovered = recovery->count;
+	for (i = 0; i < recovery->count; i++)
+		vol->intent.recovered_beside += recovery->found[i].intent->beside == 1;
 	return 0;
 }
 
@@ -559,7 +561,7 @@ int intent_recover(struct volume *vol)
 	int err;
 
 	vol->intent.base = vol->delta.committed;
-	vol->intent.recovered = 0;
+	vol->intent.recovered = vol->intent.recovered_beside = 0;
 	if (!recovery.place.addr)
 		return 0;
 	vol->intent.returning = (struct block_range){ recovery.place.addr, recovery.place.blocks };

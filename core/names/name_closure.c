@@ -18,6 +18,12 @@
 static_assert(CLOSURE_BYTES >= CLOSURE_NAMES * (sizeof(struct disk_record) + DIRENT_HEAD + TUX3_NAME_MAX + 7) +
 	      (CLOSURE_INODES + CLOSURE_NAMES) * (sizeof(struct disk_record) + sizeof(struct intent_named)));
 
+void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes)
+{
+	closure->beside[closure->besides].ino = ino;
+	closure->beside[closure->besides++].changes = changes;
+}
+
 static void closure_begin(struct name_closure *closure, struct tux3_inode *subject, u64 delta, u64 retired, u32 said)
 {
 	memset(closure, 0, offsetof(struct name_closure, name));
@@ -203,6 +209,17 @@ static bool inode_is_sure(const struct name_closure *closure, const struct tux3_
 	return inode->ino == closure->subject || inode->born_delta <= closure->durable || inode->born_ahead || !inode->attr.nlink;
 }
 
+/* But for its names: is it as a crash leaves it, with the intent and those that are written before it? */
+static bool inode_is_told(const struct name_closure *closure, const struct tux3_inode *inode)
+{
+	u32 i;
+
+	for (i = 0; i < closure->besides; i++)
+		if (closure->beside[i].ino == inode->ino)
+			return closure->beside[i].changes == inode->changes;
+	return inode->ino == closure->subject || inode_is_as_told(inode, closure->durable);
+}
+
 static int look_at_inode(struct name_closure *closure, struct closure_inode *seen)
 {
 	struct tux3_inode *inode = seen->inode;
@@ -212,7 +229,7 @@ static int look_at_inode(struct name_closure *closure, struct closure_inode *see
 	seen->nlink = inode->attr.nlink;
 	seen->ctime = inode->attr.ctime;
 	seen->seq = inode->names_seq;
-	seen->told = inode->ino == closure->subject || inode_is_as_told(inode, closure->durable);
+	seen->told = inode_is_told(closure, inode);
 	err = inode_is_sure(closure, inode) ? look_at_ties(closure, inode) : -EAGAIN;
 	spin_unlock(&inode->lock);
 	return err;
@@ -280,13 +297,16 @@ static bool inode_is_same(const struct closure_inode *seen)
 	return same;
 }
 
-static bool name_is_filled(const struct name_closure *closure, const struct closure_name *seen)
+static bool name_is_filled(struct name_closure *closure, const struct closure_name *seen)
 {
 	u32 i;
 
-	for (i = 0; i < closure->inodes; i++)
-		if (closure->inode[i].inode->ino == seen->ino)
-			return closure->inode[i].told;
+	for (i = 0; i < closure->inodes; i++) {
+		if (closure->inode[i].inode->ino != seen->ino)
+			continue;
+		closure->lacks = closure->inode[i].told ? NULL : closure->inode[i].inode;
+		return !closure->lacks;
+	}
 	return !seen->ino;
 }
 
@@ -294,7 +314,7 @@ static bool name_is_filled(const struct name_closure *closure, const struct clos
  * What was changed of a file before it got a name comes before that: or who saves a file, and syncs no more than its
  * directory, would find the old one replaced by half of the new one.
  */
-static bool names_are_filled(const struct name_closure *closure)
+static bool names_are_filled(struct name_closure *closure)
 {
 	u32 i;
 

@@ -20,6 +20,7 @@
 
 #define CLOSURE_NAMES	8u
 #define CLOSURE_INODES	8u	/* without directories */
+#define CLOSURE_BESIDE	2u
 #define CLOSURE_BYTES	(CLOSURE_NAMES * (48 + TUX3_NAME_MAX) + (CLOSURE_INODES + CLOSURE_NAMES) * 48)	/* of records, at most */
 
 struct name_closure {
@@ -41,6 +42,14 @@ struct name_closure {
 		struct tux3_time ctime;
 		bool told;		/* but for its names it is as a crash leaves it */
 	} inode[CLOSURE_INODES];
+	/* Files whose intents are written before this one, together with it, and have all up to that of their changes. */
+	u32 besides;
+	struct {
+		u64 ino;
+		u32 changes;
+	} beside[CLOSURE_BESIDE];
+	/* NULL, or with -EAGAIN one whose intent is to be among them; as long as intent.capture is held. */
+	struct tux3_inode *lacks;
 };
 
 /*
@@ -51,6 +60,8 @@ struct name_closure {
  */
 int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said);
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *dir, u64 delta, u64 retired, u32 said);
+/* Before: one is written beside. */
+void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes);
 /* Its records, at most CLOSURE_BYTES; returns how many bytes. */
 u32 closure_records(const struct name_closure *closure, u8 *at);
 /* Its intent is durable, and the same keeps others from being retired again. */

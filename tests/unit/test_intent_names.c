@@ -306,8 +306,8 @@ static void assert_changed(struct bed *bed, const char *path, u32 how)
 }
 
 /*
- * What was changed before a file got a name comes before that.  So a name goes ahead if the file is what it was at its last fsync,
- * or in the newest durable delta.  back: that holds what comes before the change; else an intent of the front delta.
+ * What was changed before a file got a name comes before that: it goes along, if an intent can say what it was.  Before the
+ * change the file was durable by a commit, or by an fsync (way & 1); the old file is replaced, or moved away (way & 2).
  */
 static void test_a_file_that_was_changed_gets_a_name(void **state)
 {
@@ -326,13 +326,48 @@ static void test_a_file_that_was_changed_gets_a_name(void **state)
 			if (way & 2)
 				rename_path(&bed, "dir/a", "dir/a.1", 0);
 			rename_path(&bed, "dir/tmp", "dir/a", 0);
-			assert_false(path_ahead(&bed, way & 2 ? "dir/a.1" : "dir"));
+			assert_int_equal(path_ahead(&bed, way & 2 ? "dir/a.1" : "dir"), how != 2);	/* a part removed is a commit */
 			tux3_node_put(node, 1);
 			bed_crash(&bed);
 			assert_changed(&bed, "dir/a", how);
 			bed_free(&bed);
 			memset(&bed, 0, sizeof(bed));
 		}
+	}
+}
+
+static void write_path(struct bed *bed, const char *path, u8 value)
+{
+	struct tux3_node *node = bed_find(bed, path);
+
+	fill(node, 0, 5000, value);
+	tux3_node_put(node, 1);
+}
+
+/* Two of them go along, and all or none of it is there after a crash; three do not. */
+static void test_files_that_were_changed_change_places(void **state)
+{
+	struct bed bed = {};
+	u32 files;
+
+	for (files = 1; files < 4; files++) {
+		begin(&bed);
+		write_path(&bed, "dir/a", 20);
+		if (files > 1)
+			write_path(&bed, "dir/b", 30);
+		if (files > 2)
+			write_path(&bed, "other/c", 40);
+		rename_path(&bed, "dir/a", "dir/b", TUX3_RENAME_EXCHANGE);
+		rename_path(&bed, "dir/b", "other/c", TUX3_RENAME_EXCHANGE);
+		assert_int_equal(path_ahead(&bed, "dir"), files < 3);
+		bed_crash(&bed);
+		assert_int_equal(tux3_core(bed.volume)->intent.recovered, files < 3 ? files + 1 : 0);
+		assert_int_equal(tux3_core(bed.volume)->intent.recovered_beside, files < 3 ? files : 0);
+		assert_file(&bed, "dir/a", files > 1 ? 30 : 2, 1);
+		assert_file(&bed, "other/c", 20, 1);
+		assert_file(&bed, "dir/b", files > 2 ? 40 : 3, 1);
+		bed_free(&bed);
+		memset(&bed, 0, sizeof(bed));
 	}
 }
 
@@ -351,7 +386,7 @@ static void test_a_file_that_was_synced_gets_a_name(void **state)
 		new_and_gone(&bed, "dir/tmp", 10, true);
 		node = bed_find(&bed, "dir/tmp");
 		change_file(&bed, node, how);
-		assert_int_equal(synced_ahead(&bed, node), how != 2);		/* a part removed is a commit */
+		assert_int_equal(synced_ahead(&bed, node), how != 2);
 		tux3_node_put(node, 1);
 		rename_path(&bed, "dir/tmp", "dir/a", 0);
 		fill(b, 0, 5000, 30);
@@ -679,6 +714,7 @@ int main(void)
 		cmocka_unit_test(test_a_new_file_that_was_never_synced),
 		cmocka_unit_test(test_a_file_that_was_changed_gets_a_name),
 		cmocka_unit_test(test_a_file_that_was_synced_gets_a_name),
+		cmocka_unit_test(test_files_that_were_changed_change_places),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_directories_take_a_commit),
 		cmocka_unit_test(test_a_pinned_name),
