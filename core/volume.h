@@ -45,6 +45,8 @@ struct volume_mend {
 	int (*tree)(struct volume_mend *mend, struct volume *vol);
 	/* Something of the log was left out: a sentence. */
 	void (*left_out)(struct volume_mend *mend, const char *text);
+	/* Nothing of the log is missing, but no mount could replay it as it is: why, a sentence. */
+	void (*log_odd)(struct volume_mend *mend, const char *text);
 	/* The log deletes a name, by its hash: who had it when the log began may still say so.  0, -ENOMEM. */
 	int (*name_gone)(struct volume_mend *mend, u64 dir, u64 hash);
 };

@@ -619,14 +619,17 @@ static int group_settle(struct volume *vol, struct balloc_group *group)
 	return 0;
 }
 
+/* With repair all that can be: it is to stay until something else was written. */
 static int ranges_reserve(struct volume *vol, const struct range_list *list)
 {
-	int err = 0;
+	int first_err = 0, err;
 	u32 i;
 
-	for (i = 0; !err && i < list->count; i++)
+	for (i = 0; i < list->count && (!first_err || vol->opts.mend); i++) {
 		err = range_reserve(vol, list->ranges[i].addr, list->ranges[i].len);
-	return err;
+		first_err = first_err ? first_err : err;
+	}
+	return first_err;
 }
 
 int balloc_settle(struct volume *vol, const struct range_list *log)
@@ -648,8 +651,11 @@ int balloc_settle(struct volume *vol, const struct range_list *log)
 	}
 	if (!err)
 		err = ranges_reserve(vol, &balloc->node_frees);
-	if (!err)
-		err = ranges_reserve(vol, log);
+	if (!err || vol->opts.mend) {
+		int log_err = ranges_reserve(vol, log);
+
+		err = err ? err : log_err;
+	}
 	mutex_unlock(&balloc->lock);
 	return err;
 }

@@ -188,9 +188,11 @@ static int batch_apply(struct replay *replay)
 	while (!err && (more = log_next_record(replay->batch, replay->bytes, &at, &record)) != 0) {
 		err = more < 0 ? more :
 		      apply_record(vol, le16_to_cpu(record->type), record + 1, le32_to_cpu(record->len));
-		/* Which nodes are merged is of no matter where a tree was put together anew, with other ones. */
-		if (more > 0 && err == -EIO && vol->opts.mend && le16_to_cpu(record->type) == TUX3_RECORD_TREE_MERGE)
+		/* Which nodes are merged is of no matter where a tree was put together anew.  But a mount would stop here. */
+		if (more > 0 && err == -EIO && vol->opts.mend && le16_to_cpu(record->type) == TUX3_RECORD_TREE_MERGE) {
+			vol->opts.mend->log_odd(vol->opts.mend, "The log, which merges nodes that cannot be merged, was begun anew");
 			err = 0;
+		}
 		if (more > 0)
 			err = volume_leave_out(vol, err, "A record of type %u in the log, of delta %llu, does not fit what is there (%s); it is left out",
 					       le16_to_cpu(record->type), (unsigned long long)vol->delta.applying, error_text(err));
@@ -425,8 +427,11 @@ static int replay_run(struct replay *replay)
 			       (unsigned long long)vol->delta.committed, error_text(err));
 	if (!err)
 		err = balloc_settle(vol, &replay->log);
-	/* With repair the free maps are made anew afterwards. */
-	return vol->opts.mend && err != -ENOMEM ? 0 : err;
+	if (likely(!err || !vol->opts.mend || err == -ENOMEM))
+		return err;
+	/* The free maps are made anew afterwards; the log must not stay where it is. */
+	vol->opts.mend->log_odd(vol->opts.mend, "The log, which claims blocks that the tree or data have, was begun anew");
+	return 0;
 }
 
 int replay_log(struct volume *vol, char *why, size_t why_size)

@@ -71,6 +71,15 @@ static void on_left_out(struct volume_mend *mend, const char *text)
 	repair_note(repair, REPAIR_LOST, 0, "%s", text);
 }
 
+/* Where anything else is changed, too, it goes without saying. */
+static void on_log_odd(struct volume_mend *mend, const char *text)
+{
+	struct repair *repair = container_of(mend, struct repair, mend);
+
+	if (!repair->changes++)
+		repair_note(repair, REPAIR_MENDED, 0, "%s", text);
+}
+
 /* ---- items ---- */
 
 int repair_looked(struct repair *repair, int ret)
@@ -478,7 +487,8 @@ static int repair_device(struct repair *repair, struct tux3_device *dev, char *w
 		volume_abandon(repair->vol);
 	}
 	block_set_exit(&repair->used);
-	if (!err && repair->result->written)
+	/* What nothing could be done about is told as well. */
+	if (!err && (repair->result->written || repair->problems.count))
 		err = check_result(repair, dev, why, why_size);
 	return err;
 }
@@ -487,7 +497,7 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 		  char *why, size_t why_size)
 {
 	struct repair repair = { .mend = { .tree = repair_tree, .left_out = on_left_out,
-			    .name_gone = repair_name_gone }, .opts = opts, .result = result };
+			    .log_odd = on_log_odd, .name_gone = repair_name_gone }, .opts = opts, .result = result };
 	u32 room = TUX3_ITEM_MAX(1u << TUX3_MAX_BLOCK_SHIFT);
 	int err = -ENOMEM;
 

@@ -585,6 +585,101 @@ static void test_log_goes_on_anywhere(void **state)
 	bed.dev->ops->close(bed.dev);
 }
 
+/* ---- a log that cannot be replayed, though nothing of it is missing ---- */
+
+static bool opens(struct bed *bed)
+{
+	struct volume_options opts = { .read_only = true, .manual = true };
+	struct volume *vol;
+	char why[256];
+
+	if (volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)))
+		return false;
+	assert_ok(volume_close(vol));
+	return true;
+}
+
+/* The record of the one commit in the log that sets attributes becomes one that merges nodes: not those that there are. */
+static void forge_merge(u8 *block)
+{
+	struct disk_log *log = (void *)block;
+	struct disk_commit *commit = (void *)(log + 1);
+	u8 *records = (u8 *)(commit + 1);
+	u32 bytes = le32_to_cpu(commit->bytes), at = 0;
+
+	while (at < bytes) {
+		struct disk_record *record = (void *)(records + at);
+
+		at += sizeof(*record) + round_up(le32_to_cpu(record->len), 8);
+		if (le16_to_cpu(record->type) != TUX3_RECORD_ATTR_SET)
+			continue;
+		record->type = cpu_to_le16(TUX3_RECORD_TREE_MERGE);
+		((struct record_merge *)(record + 1))->level = cpu_to_le32(7);
+		commit->crc = cpu_to_le32(crc32c(~0u, records, bytes));
+		log->crc = 0;
+		log->crc = cpu_to_le32(crc32c(~0u, log, 4096));
+		return;
+	}
+	fail();
+}
+
+/* Which nodes were merged matters to none but the log, which is made anew. */
+static void test_merge_that_does_not_fit(void **state)
+{
+	struct tux3_stat stat = { .mode = 0640 };
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct told told;
+
+	bed_make(&bed, BYTES, 4096);
+	tux3_node_put(bed_file(&bed, "/file"), 1);
+	bed_reopen(&bed);
+	node = bed_find(&bed, "/file");
+	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	forge_merge(log_block(&bed, 0));
+	assert_false(opens(&bed));
+	repair(&bed, &told);
+	assert_int_equal(told.lost, 0);
+	assert_true(opens(&bed));
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
+/* The anchor says that the log goes on where a node is, or that intents are there. */
+static void test_log_goes_on_in_the_tree(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct told told;
+	u32 what, n;
+
+	for (what = 0; what < 3; what++) {
+		u8 *bytes;
+
+		bed_make(&bed, BYTES, 4096);
+		tux3_node_put(bed_file(&bed, "/file"), 1);
+		bed_close(&bed);
+		bytes = device_memory_bytes(bed.dev);
+		for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
+			struct disk_anchor *anchor = (void *)(bytes + anchor_slot_offset(BYTES, n));
+
+			*(!what ? &anchor->log_addr : what == 1 ? &anchor->log_after : &anchor->intent.addr) = anchor->root_addr;
+			anchor->intent.blocks = cpu_to_le32(what == 2);
+			anchor_seal(anchor);
+		}
+		assert_false(opens(&bed));
+		repair(&bed, &told);
+		assert_int_equal(told.lost, 0);
+		assert_true(opens(&bed));
+		bed_open(&bed);
+		tux3_node_put(bed_file(&bed, "/after"), 1);
+		bed_free(&bed);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -600,6 +695,8 @@ int main(void)
 		cmocka_unit_test(test_limits_that_are_lost),
 		cmocka_unit_test(test_blocks_beyond_the_end),
 		cmocka_unit_test(test_log_goes_on_anywhere),
+		cmocka_unit_test(test_merge_that_does_not_fit),
+		cmocka_unit_test(test_log_goes_on_in_the_tree),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
