@@ -563,6 +563,8 @@ static int mend_inline(struct survey *survey)
 		err = repair_drop(repair, survey->ino, TUX3_ITEM_INLINE, 1, U64_MAX, "a file has one, at offset 0");
 		survey->inline_len = survey->inline_first;
 	}
+	if (!err && !survey->inline_len && survey->types & 1u << TUX3_ITEM_INLINE)
+		err = drop_items(repair, survey->ino, TUX3_ITEM_INLINE, "there is nothing in them");
 	if (!err && link && !survey->inline_len) {
 		repair_note(repair, REPAIR_LOST, survey->ino, "The target of symlink %llu: it is a file now",
 			    (unsigned long long)survey->ino);

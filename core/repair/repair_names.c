@@ -284,6 +284,19 @@ static int need_lost_found(struct repair *repair)
 	}
 }
 
+/* A directory that has a name is not one that was removed, whatever it says. */
+static int directory_links(struct repair *repair, u64 ino, struct disk_attr *attr)
+{
+	int err = 0;
+
+	if (!attr->nlink) {
+		repair_note(repair, REPAIR_MENDED, ino, "Directory %llu has a name, but had a link count of 0", (unsigned long long)ino);
+		attr->nlink = cpu_to_le32(2);
+		err = repair_set_attr(repair, ino, attr);
+	}
+	return err ? err : repair_inode(repair, ino);
+}
+
 int repair_connect(struct repair *repair, u64 ino)
 {
 	struct disk_attr attr;
@@ -317,7 +330,7 @@ int repair_connect(struct repair *repair, u64 ino)
 			    (unsigned long long)ino, name);
 	}
 	if (S_ISDIR(le32_to_cpu(attr.mode)))
-		return repair_inode(repair, ino);
+		return directory_links(repair, ino, &attr);
 	attr.nlink = cpu_to_le32(names);
 	return repair_set_attr(repair, ino, &attr);
 }
@@ -517,9 +530,11 @@ static int mend_links(struct repair *repair, u64 ino)
 
 	if (err)
 		return 0;
-	if (S_ISDIR(le32_to_cpu(attr.mode)))
+	if (S_ISDIR(le32_to_cpu(attr.mode)) && attr.nlink)
 		return repair_inode(repair, ino);
 	err = names_limit(repair, ino, U32_MAX, &names);
+	if (!err && names && S_ISDIR(le32_to_cpu(attr.mode)))
+		return directory_links(repair, ino, &attr);
 	if (err || !names || names == le32_to_cpu(attr.nlink))
 		return err;
 	repair_note(repair, REPAIR_MENDED, ino, "The link count of inode %llu is %u, not %u", (unsigned long long)ino, names,

@@ -680,6 +680,100 @@ static void test_log_goes_on_in_the_tree(void **state)
 	}
 }
 
+/* ---- attributes and items that do not agree ---- */
+
+static void set_item(struct volume *vol, u64 ino, u8 type, const void *data, u32 len)
+{
+	struct tree_key key = tree_key(ino, type, type == TUX3_ITEM_ORPHAN ? ino : 0);
+
+	if (type == TUX3_ITEM_ORPHAN)
+		key.ino = TUX3_INO_VOLUME;
+	assert_ok(tree_set(vol, &key, data, len));
+}
+
+/* An empty directory that says it was removed, and has a name: with or without the mark that it is to be deleted. */
+static void test_named_directory_without_links(void **state)
+{
+	struct disk_orphan orphan = { .kind = cpu_to_le32(TUX3_ORPHAN_DELETE) };
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct disk_attr attr;
+	struct tux3_stat stat;
+	struct tree_key key;
+	struct volume *vol;
+	struct told told;
+	bool marked;
+	u64 ino;
+
+	for (marked = false; ; marked = true) {
+		bed_make(&bed, BYTES, 4096);
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "/dir", 0755));
+		node = bed_find(&bed, "/dir");
+		ino = tux3_node_ino(node);
+		tux3_node_put(node, 1);
+		bed_close(&bed);
+		vol = image_edit_begin(&(struct image){ .dev = bed.dev });
+		assert_non_null(vol);
+		key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+		assert_int_equal(tree_edit_lookup(vol, &key, &attr, sizeof(attr)), sizeof(attr));
+		attr.nlink = 0;
+		set_item(vol, ino, TUX3_ITEM_ATTR, &attr, sizeof(attr));
+		if (marked)
+			set_item(vol, ino, TUX3_ITEM_ORPHAN, &orphan, sizeof(orphan));
+		assert_ok(image_edit_end(vol));
+		repair(&bed, &told);
+		assert_int_equal(told.lost, 0);
+		bed_open(&bed);
+		node = bed_find(&bed, "/dir");
+		assert_non_null(node);
+		assert_ok(tux3_stat_node(node, &stat));
+		assert_int_equal(stat.nlink, 2);
+		tux3_node_put(node, 1);
+		bed_free(&bed);
+		if (marked)
+			break;
+	}
+}
+
+/* Inline data of no bytes, of a file with extents, of an empty one, and of a symlink. */
+static void test_inline_data_of_no_length(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	char block[4096] = "contents", got[4096];
+	struct tux3_node *nodes[3];
+	struct volume *vol;
+	struct told told;
+	u64 ino[3];
+	u32 n;
+
+	bed_make(&bed, BYTES, 4096);
+	nodes[0] = bed_file(&bed, "/file");
+	assert_int_equal(tux3_write(nodes[0], block, sizeof(block), 0), sizeof(block));
+	nodes[1] = bed_file(&bed, "/empty");
+	assert_ok(tux3_symlink(bed.root, NULL, "link", "target", &nodes[2]));
+	for (n = 0; n < 3; n++) {
+		ino[n] = tux3_node_ino(nodes[n]);
+		tux3_node_put(nodes[n], 1);
+	}
+	bed_close(&bed);
+	vol = image_edit_begin(&(struct image){ .dev = bed.dev });
+	assert_non_null(vol);
+	for (n = 0; n < 3; n++)
+		set_item(vol, ino[n], TUX3_ITEM_INLINE, block, 0);
+	assert_ok(image_edit_end(vol));
+	repair(&bed, &told);
+	bed_open(&bed);
+	nodes[0] = bed_find(&bed, "/file");
+	assert_int_equal(tux3_read(nodes[0], got, sizeof(got), 0), sizeof(got));
+	assert_memory_equal(got, block, sizeof(got));
+	nodes[1] = bed_find(&bed, "/empty");
+	assert_int_equal(tux3_read(nodes[1], got, sizeof(got), 0), 0);
+	for (n = 0; n < 2; n++)
+		tux3_node_put(nodes[n], 1);
+	assert_ok(tux3_unlink(bed.root, NULL, "link"));		/* its target is lost, which reads as an error */
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -697,6 +791,8 @@ int main(void)
 		cmocka_unit_test(test_log_goes_on_anywhere),
 		cmocka_unit_test(test_merge_that_does_not_fit),
 		cmocka_unit_test(test_log_goes_on_in_the_tree),
+		cmocka_unit_test(test_named_directory_without_links),
+		cmocka_unit_test(test_inline_data_of_no_length),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
