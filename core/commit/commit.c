@@ -253,11 +253,8 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 		err = commit_data(inode, delta, &attr, io);
 	if (err)
 		return err;
-	if (vol->log.blocks_delta) {
-		spin_lock(&inode->lock);
-		inode->blocks += vol->log.blocks_delta;
-		spin_unlock(&inode->lock);
-	}
+	if (vol->log.blocks_delta)
+		inode_add_blocks(inode, vol->log.blocks_delta);
 	err = commit_attr(inode, &attr, dirs);
 	count_add(vol, TUX3_COUNT_INODES_COMMITTED, 1);
 	return err;

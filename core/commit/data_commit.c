@@ -425,9 +425,7 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 
 static void remap_count(struct tux3_inode *inode)
 {
-	spin_lock(&inode->lock);
-	inode->blocks += inode->vol->log.blocks_delta;
-	spin_unlock(&inode->lock);
+	inode_add_blocks(inode, inode->vol->log.blocks_delta);
 	inode->vol->log.blocks_delta = 0;
 	inode->goal = 0;
 }

@@ -22,6 +22,7 @@
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/inode/ialloc.h"
+#include "core/inode/inode.h"
 #include "core/data/data.h"
 #include "core/inode/inode_quota.h"
 #include "core/quota/quota.h"
@@ -201,18 +202,15 @@ static int slice_attr(struct volume *vol, struct delete_work *work)
 		return len < 0 ? len : -EIO;
 	if (unlikely(work->unknown))
 		delete_known(vol, work, &record.attr);
-	record.attr.blocks = cpu_to_le64(le64_to_cpu(record.attr.blocks) + vol->log.blocks_delta);
+	record.attr.blocks = cpu_to_le64(attr_blocks_after(vol, le64_to_cpu(record.attr.blocks), vol->log.blocks_delta));
 	if (work->left) {
 		work->left += vol->log.blocks_delta;
 		atomic64_add(vol->log.blocks_delta, &vol->space.deleting);
 	}
 	if (work->kind == TUX3_ORPHAN_DELETE)
 		record.attr.nlink = 0;		/* its names went in the commit that began this */
-	if (work->inode) {
-		spin_lock(&work->inode->lock);
-		work->inode->blocks += vol->log.blocks_delta;
-		spin_unlock(&work->inode->lock);
-	}
+	if (work->inode)
+		inode_add_blocks(work->inode, vol->log.blocks_delta);
 	return log_record(vol, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
 }
 

@@ -198,7 +198,22 @@ static bool mode_valid(u32 mode)
 	       S_ISFIFO(mode) || S_ISSOCK(mode);
 }
 
-int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk)
+u64 attr_blocks_after(const struct volume *vol, u64 blocks, s64 more)
+{
+	return clamp_t(s64, (s64)min(blocks, vol->total_blocks) + more, 0, vol->total_blocks);
+}
+
+u64 attr_entries_after(u64 entries, int more)
+{
+	return more < 0 && entries < -more ? 0 : min_t(u64, entries + more, TUX3_SIZE_MAX);
+}
+
+static bool links_valid(const struct tux3_attr *attr)
+{
+	return attr->nlink <= INODE_LINKS_MAX && !(S_ISDIR(attr->mode) && attr->nlink == 1);
+}
+
+int attr_from_disk(const struct volume *vol, struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk)
 {
 	attr->mode = le32_to_cpu(disk->mode);
 	attr->uid = le32_to_cpu(disk->uid);
@@ -217,6 +232,7 @@ int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *
 	attr->projid = le32_to_cpu(disk->projid);
 	attr->change = le64_to_cpu(disk->change);
 	if (!mode_valid(attr->mode) || attr->size > TUX3_SIZE_MAX || attr->flags & ~TUX3_ATTR_KNOWN ||
+	    *blocks > vol->total_blocks || !links_valid(attr) ||
 	    max(max(attr->atime.nsec, attr->mtime.nsec), max(attr->ctime.nsec, attr->btime.nsec)) > 999999999)
 		return -EIO;
 	return 0;
@@ -245,7 +261,7 @@ int inode_read(struct tux3_inode *inode)
 
 	if (len < 0)
 		return len;
-	if (len != sizeof(disk) || attr_from_disk(&inode->attr, &inode->blocks, &disk)) {
+	if (len != sizeof(disk) || attr_from_disk(vol, &inode->attr, &inode->blocks, &disk)) {
 		inode_warn(vol, "the attributes of inode", inode->ino, " are not valid");
 		return -EIO;
 	}
@@ -280,10 +296,17 @@ int inode_refresh_blocks(struct tux3_inode *inode)
 		return len;
 	spin_lock(&inode->lock);
 	if (len == sizeof(disk) && inode->blocks_epoch != epoch)
-		inode->blocks = le64_to_cpu(disk.blocks);
+		inode->blocks = attr_blocks_after(inode->vol, le64_to_cpu(disk.blocks), 0);
 	WRITE_ONCE(inode->blocks_epoch, epoch);
 	spin_unlock(&inode->lock);
 	return 0;
+}
+
+void inode_add_blocks(struct tux3_inode *inode, s64 more)
+{
+	spin_lock(&inode->lock);
+	inode->blocks = attr_blocks_after(inode->vol, inode->blocks, more);
+	spin_unlock(&inode->lock);
 }
 
 /*

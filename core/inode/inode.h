@@ -69,6 +69,8 @@ struct inode_slot {
 	bool untied;
 };
 
+#define INODE_LINKS_MAX	((u32)S32_MAX)
+
 #define INODE_DIRTY_ATTR	1u
 #define INODE_DIRTY_DATA	2u	/* ask the host for dirty blocks */
 #define INODE_DIRTY_NAMES	4u
@@ -162,6 +164,7 @@ void inode_verify_done(struct tux3_inode *inode, u64 delta);
 int inode_read(struct tux3_inode *inode);
 /* Outside tree edits: if the volume became writable with this object in memory, blocks becomes what the tree says. */
 int inode_refresh_blocks(struct tux3_inode *inode);
+void inode_add_blocks(struct tux3_inode *inode, s64 more);	/* by a commit */
 
 /*
  * For intents: inside a delta, with the lock of the file, these blocks are about to be changed, but not removed.  The next intent
@@ -230,6 +233,14 @@ static inline u64 attr_least_blocks(const struct tux3_attr *attr)
 }
 
 void attr_to_disk(struct disk_attr *disk, const struct tux3_attr *attr, u64 blocks);
-int attr_from_disk(struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk);
+/* -EIO: no inode can have these. */
+int attr_from_disk(const struct volume *vol, struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk);
+
+/*
+ * What is counted, after a change.  Where damage has made it wrong, it may come to less than nothing, or to more than there can be:
+ * then it stops there, so that what is written can be read again.
+ */
+u64 attr_blocks_after(const struct volume *vol, u64 blocks, s64 more);
+u64 attr_entries_after(u64 entries, int more);	/* of a directory */
 
 #endif

@@ -33,7 +33,7 @@ struct inode_walk {
 	u64 held_first, held_to;
 };
 
-static bool seen_from_disk(struct inode_seen *seen, u64 ino, const void *data, u32 len)
+static bool seen_from_disk(const struct volume *vol, struct inode_seen *seen, u64 ino, const void *data, u32 len)
 {
 	struct disk_attr disk;
 
@@ -41,7 +41,7 @@ static bool seen_from_disk(struct inode_seen *seen, u64 ino, const void *data, u
 		return false;
 	memcpy(&disk, data, sizeof(disk));
 	seen->ino = ino;
-	if (attr_from_disk(&seen->attr, &seen->blocks, &disk))
+	if (attr_from_disk(vol, &seen->attr, &seen->blocks, &disk))
 		return false;
 	seen->blocks = max(seen->blocks, attr_least_blocks(&seen->attr));
 	return true;
@@ -65,7 +65,7 @@ static int walk_item(void *ctx, const struct tree_key *key, const void *data, u3
 		walk->next = key->ino;
 		return 1;
 	}
-	if (!seen_from_disk(seen, key->ino, data, len)) {
+	if (!seen_from_disk(walk->vol, seen, key->ino, data, len)) {
 		walk->full = true;
 		walk->next = key->ino;
 		return -EUCLEAN;
@@ -92,7 +92,7 @@ static int walk_held(struct volume *vol, u64 ino, struct inode_seen *seen)
 		return 0;
 	if (len < 0)
 		return len;
-	return seen_from_disk(seen, ino, &disk, len) ? seen->attr.nlink != 0 : -EUCLEAN;
+	return seen_from_disk(vol, seen, ino, &disk, len) ? seen->attr.nlink != 0 : -EUCLEAN;
 }
 
 /* Put it where its number belongs, behind those of `begin`; what has no room any more is the next. */

@@ -442,7 +442,7 @@ static int recover_data(struct recovery *recovery, const struct intent_found *fo
 		addr += le32_to_cpu(run->count);
 		run = intent_next_run(run);
 	}
-	attr->blocks = cpu_to_le64(le64_to_cpu(attr->blocks) + vol->log.blocks_delta);
+	attr->blocks = cpu_to_le64(attr_blocks_after(vol, le64_to_cpu(attr->blocks), vol->log.blocks_delta));
 	return err;
 }
 

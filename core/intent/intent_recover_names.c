@@ -11,6 +11,7 @@
 #include "core/log/apply.h"
 #include "core/log/log.h"
 #include "core/data/delete.h"
+#include "core/inode/inode.h"
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
 
@@ -173,7 +174,7 @@ static void dir_times(struct disk_attr *dir, __le64 mtime_sec, __le32 mtime_nsec
 
 static void dir_entries(struct disk_attr *dir, s32 entries)
 {
-	dir->size = cpu_to_le64(le64_to_cpu(dir->size) + entries);
+	dir->size = cpu_to_le64(attr_entries_after(le64_to_cpu(dir->size), entries));
 	dir->change = cpu_to_le64(le64_to_cpu(dir->change) + 1);
 }
 

@@ -277,7 +277,8 @@ static void quota_ids(const struct disk_attr *attr, u32 *id)
  */
 static int quota_account(struct volume *vol, const struct disk_attr *old, const struct disk_attr *new)
 {
-	s64 was = old ? le64_to_cpu(old->blocks) : 0, is = new ? le64_to_cpu(new->blocks) : 0;
+	s64 was = old ? min(le64_to_cpu(old->blocks), vol->total_blocks) : 0;	/* of a damaged inode they may be anything */
+	s64 is = new ? min(le64_to_cpu(new->blocks), vol->total_blocks) : 0;
 	u32 from[QUOTA_KINDS], to[QUOTA_KINDS];
 	int i, err = 0;
 

@@ -37,8 +37,9 @@ static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries
 	attr = inode_attr(dir);
 	back = unlikely(time_is_before(now, &attr->mtime) || time_is_before(now, &attr->ctime));
 	inode_dirty_locked(op, dir, INODE_DIRTY_LISTING | (back ? INODE_DIRTY_ATTR : 0));
-	attr->size += entries;
-	WRITE_ONCE(attr->nlink, attr->nlink + subdirs);
+	attr->size = attr_entries_after(attr->size, entries);
+	if (subdirs)	/* never 0 while it has a name: what is wrong with a damaged one is not to take away all that is in it */
+		WRITE_ONCE(attr->nlink, clamp_t(s64, (s64)attr->nlink + subdirs, 2, INODE_LINKS_MAX));
 	attr->mtime = attr->ctime = *now;
 	inode_change_end(dir);
 }
@@ -49,7 +50,8 @@ static void link_changed(struct delta_op *op, struct tux3_inode *inode, int link
 {
 	struct tux3_attr *attr = inode_named_begin(op, inode);
 
-	WRITE_ONCE(attr->nlink, attr->nlink + links);
+	/* A directory goes once it is empty, however many it counts. */
+	WRITE_ONCE(attr->nlink, links < 0 && S_ISDIR(attr->mode) ? 0 : attr->nlink + links);
 	if (!attr->nlink)		/* and out of use soon, or already */
 		inode_quota_frees_locked(op, inode, true);
 	if (attr->nlink > 2)
@@ -338,7 +340,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 
 	if (is_dir(inode))
 		return -EPERM;
-	if (READ_ONCE(inode->attr.nlink) >= S32_MAX)
+	if (READ_ONCE(inode->attr.nlink) >= INODE_LINKS_MAX)
 		return -EMLINK;
 	err = name_prepare(dir, name, len, NAME_CHANGES, &prep);
 	if (err)

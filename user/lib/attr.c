@@ -385,7 +385,7 @@ void node_touch_atime(struct tux3_node *node)
 		return;
 	now = inode_now(vol);
 	if (later_than(&attr.atime, &attr.mtime) && later_than(&attr.atime, &attr.ctime) &&
-	    now.sec - attr.atime.sec < 24 * 60 * 60)
+	    attr.atime.sec > now.sec - 24 * 60 * 60)
 		return;
 	if (delta_would_wait(vol, cost) || delta_enter(vol, &op, cost, 0))
 		return;
