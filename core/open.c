@@ -280,6 +280,8 @@ static int volume_start_writing(struct volume *vol)
 	/* What was replayed may be in the device's cache only; from now on it counts as durable. */
 	int err = device_flush(vol->dev), n;
 
+	if (!err)
+		err = unify_complete_anchor(vol);
 	/* Once: what is found later is of inodes that are in use, but for those that were put off. */
 	if (!err)
 		err = intent_commit_recovered(vol);

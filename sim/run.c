@@ -407,12 +407,6 @@ void run_abandon(struct sim_run *run)
 
 /* ---- looking at it ---- */
 
-/* One copy of the anchor may be torn or older until another anchor is made: then the power was cut between the two. */
-static bool scrub_may_tell(struct sim_run *run, const struct tux3_ioc_scrub_problem *problem)
-{
-	return problem->kind == TUX3_SCRUB_ANCHOR && !atomic64_read(&tux3_core(run->volume)->counters[TUX3_COUNT_UNIFIES]);
-}
-
 /* Whatever state it is in, what is on the disk is as the volume in use believes. */
 static bool run_scrub(struct sim_run *run, const char *what)
 {
@@ -430,10 +424,9 @@ static bool run_scrub(struct sim_run *run, const char *what)
 		scrub->budget_bytes = budget;
 		err = volume_scrub(tux3_core(run->volume), scrub);
 		for (i = 0; !err && i < scrub->problem_count && !run->failed; i++)
-			if (!scrub_may_tell(run, &scrub->problem[i]))
-				sim_fail(run, "%s: a scrub tells of kind %u at block %llu of inode %llu: %s", what,
-					 scrub->problem[i].kind, (unsigned long long)scrub->problem[i].addr,
-					 (unsigned long long)scrub->problem[i].ino, scrub->problem[i].why);
+			sim_fail(run, "%s: a scrub tells of kind %u at block %llu of inode %llu: %s", what,
+				 scrub->problem[i].kind, (unsigned long long)scrub->problem[i].addr,
+				 (unsigned long long)scrub->problem[i].ino, scrub->problem[i].why);
 	}
 	free(scrub);
 	run->disk->read_passes = passes;	/* what the workload itself reads is measured */

@@ -239,7 +239,7 @@ static int check_totals(struct check *check)
 static int check_passes(struct check *check)
 {
 	static int (*const passes[])(struct check *check) = {
-		check_read_maps, check_tree, check_links, check_reachable, check_quotas, check_maps, check_totals,
+		check_read_maps, check_anchor, check_tree, check_links, check_reachable, check_quotas, check_maps, check_totals,
 	};
 	unsigned int i;
 	int err = 0;

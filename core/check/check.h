@@ -102,7 +102,9 @@ struct volume;
 	X(808, UNWRITTEN_TOTAL, "unwritten-total", "The volume counts %llu blocks that are preallocated and not written, but they are %llu") \
 	\
 	X(901, DATA_READ, "data-read", "File block %llu of inode %llu, at block %llu, cannot be read") \
-	X(902, DATA_CSUM, "data-checksum", "File block %llu of inode %llu has checksum 0x%llx instead of 0x%llx")
+	X(902, DATA_CSUM, "data-checksum", "File block %llu of inode %llu has checksum 0x%llx instead of 0x%llx") \
+	\
+	X(1001, ANCHOR_COPY, "anchor-copy", "The second copy of the newest anchor, at block %llu, cannot be used: if the other one is damaged as well, the volume is lost")
 
 enum check_code {
 #define X(number, NAME, name, sentence) CHECK_##NAME = number,
@@ -152,6 +154,7 @@ struct check_result {
 	u64 nodes, items, extents, data_blocks, unwritten_blocks, used_blocks, free_blocks, log_blocks;
 	u64 groups_read;
 	u64 groups_changed;	/* of a hold: their maps were written over since, and are not compared */
+	u64 anchor_copies;	/* of the newest one: 2; 1: or the power failed before the other was written, or that is damaged */
 	u32 tree_height;
 };
 

@@ -2,7 +2,7 @@
 /*
  * What the files of the checker share: check.c (the driver, problems, tables, the walk over all nodes),
  * check_items.c (items, inode by inode), check_chains.c (items in which entries are chained),
- * check_names.c (names and links), check_space.c (blocks and free maps), check_quota.c, check_data.c.
+ * check_names.c (names and links), check_space.c (blocks and free maps), check_anchor.c, check_quota.c, check_data.c.
  *
  * One walk over the tree sees each item once, in key order, so that all items of an inode come
  * together, attributes first.  What can be judged within an inode is judged there; the rest is
@@ -175,6 +175,9 @@ bool check_range_inside(struct check *check, u64 addr, u64 len);
 bool check_range_fixed(struct check *check, u64 addr, u64 len, u64 *fixed);
 int check_maps(struct check *check);
 int check_read_maps(struct check *check);	/* of a hold: before all else, for they are being written over */
+
+/* check_anchor.c */
+int check_anchor(struct check *check);		/* of a hold: early, for it is written over */
 
 /* check_quota.c */
 int check_quota_item(struct check *check, const struct tree_key *key, const void *data, u32 len);

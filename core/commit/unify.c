@@ -16,6 +16,7 @@
  *  5. What is written passes the checks that reading it will make.  If not, memory was damaged, or something here is
  *     wrong: the volume stops, and the anchor on the disk with the log behind it is whole.
  */
+#include "core/error.h"
 #include "core/volume.h"
 #include "core/device/device.h"
 #include "core/format/anchor.h"
@@ -284,6 +285,42 @@ static int unify_write_anchor(struct volume *vol)
 	device_kick(vol->dev);
 	unify->phase = UNIFY_ANCHORING;
 	return err;
+}
+
+/*
+ * Else another power cut, of the anchor after the next, would leave the same place empty again, and what never was written and
+ * what was lost look alike.  One that is damaged is left to fsck, which tells it.
+ */
+int unify_complete_anchor(struct volume *vol)
+{
+	struct disk_anchor anchor = vol->anchor;
+	u64 offset = anchor_slot_offset(vol->total_blocks << vol->block_shift, vol->anchor_slot ^ 2);
+	void *block = kvzalloc(vol->block_size, GFP_KERNEL);
+	struct io_wait wait;
+	char why[160];
+	int err;
+
+	if (!block)
+		return -ENOMEM;
+	err = device_read(vol->dev, offset >> vol->block_shift, 1, block);
+	if (err || anchor_check_copy(block, offset, vol->id, le64_to_cpu(anchor.generation), why, sizeof(why)) != -ESTALE) {
+		kvfree(block);
+		return 0;
+	}
+	anchor.slot_offset = cpu_to_le64(offset);
+	anchor_seal(&anchor);
+	memset(block, 0, vol->block_size);
+	memcpy(block, &anchor, sizeof(anchor));
+	io_wait_init(&wait);
+	device_write(vol->dev, offset >> vol->block_shift, block, 1, 0, &wait);
+	device_kick(vol->dev);
+	err = io_wait_finish(&wait);
+	kvfree(block);
+	if (!err)
+		return device_flush(vol->dev);
+	volume_warn(vol, "the second copy of the anchor, at block %llu, cannot be written (%s)",
+		    (unsigned long long)offset >> vol->block_shift, error_text(err));
+	return 0;
 }
 
 /* What each phase holds; the diagram is in unify.h. */

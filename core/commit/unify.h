@@ -47,6 +47,8 @@ bool unify_wanted(struct volume *vol);		/* by log length, dirty nodes, groups to
 int unify_start(struct volume *vol);		/* phase must be IDLE */
 int unify_poll(struct volume *vol);		/* 0 or error */
 int unify_finish(struct volume *vol);		/* wait until IDLE */
+/* Before anything else is written: the power failed before the newest anchor had its second copy.  It gets it, durably. */
+int unify_complete_anchor(struct volume *vol);
 /*
  * After a commit or a unify, with volume_options.verify: is everything as it is to be then, and was all that the commit looked
  * at?  If not, the volume stops.

@@ -50,9 +50,24 @@ int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t
 			 (unsigned long long)offset);
 	else
 		return 0;
-	if (le64_to_cpu(anchor->magic) != TUX3_ANCHOR_MAGIC)
-		return -EINVAL;
-	return le32_to_cpu(anchor->version) > TUX3_FORMAT_VERSION ? -EOPNOTSUPP : -EIO;
+	return le64_to_cpu(anchor->magic) != TUX3_ANCHOR_MAGIC ? -EINVAL : -EIO;
+}
+
+int anchor_check_copy(const struct disk_anchor *copy, u64 offset, u64 volume_id, u64 generation, char *why, size_t why_size)
+{
+	u64 found = le64_to_cpu(copy->generation);
+	int err;
+
+	if (generation <= 2 && !memchr_inv(copy, 0, sizeof(*copy)))	/* the first that is written there */
+		return -ESTALE;
+	err = anchor_check(copy, offset, why, why_size);
+	if (err)
+		return err;
+	if (le64_to_cpu(copy->volume_id) != volume_id) {
+		snprintf(why, why_size, "the anchor at byte %llu is of another volume", (unsigned long long)offset);
+		return -EIO;
+	}
+	return found > generation ? 1 : found < generation ? -ESTALE : 0;
 }
 
 /* An anchor at this byte; the device's block size is 4096 at this time, or that of the volume. */

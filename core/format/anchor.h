@@ -18,5 +18,10 @@ u64 anchor_slot_offset(u64 volume_bytes, unsigned int slot);	/* bytes */
 void anchor_seal(struct disk_anchor *anchor);			/* set its checksum */
 /* Is it whole, for this place, and possible?  0, or -EINVAL, -EOPNOTSUPP, -EIO and a sentence. */
 int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t why_size);
+/*
+ * What lies where a copy of the anchor with this generation belongs.  0: that; 1: a later one; -ESTALE: what was there before, so
+ * that the power failed before it was written; else damage, and a sentence.
+ */
+int anchor_check_copy(const struct disk_anchor *copy, u64 offset, u64 volume_id, u64 generation, char *why, size_t why_size);
 
 #endif

@@ -205,6 +205,13 @@ static int on_problem(void *ctx, const struct check_problem *problem)
 		look->space++;
 		return 0;
 	}
+	if (problem->code == CHECK_ANCHOR_COPY) {	/* written with all else, or alone if there is nothing else */
+		if (look->first)
+			repair_note(repair, REPAIR_MENDED, 0, "The second copy of the anchor is written to block %llu again",
+				    (unsigned long long)problem->args[0]);
+		repair->anchor_copy = problem->args[0];
+		return 0;
+	}
 	mine = repair_add(&repair->problems, sizeof(*mine));
 	if (!mine) {
 		look->err = -ENOMEM;
@@ -451,7 +458,7 @@ static int repair_volume(struct repair *repair, char *why, size_t why_size)
 		err = repair->err;
 	if (err)
 		return err;
-	if (!repair->changes && !space)
+	if (!repair->changes && !space && !repair->anchor_copy)
 		return 0;
 	if (space && !repair->changes)
 		repair_note(repair, REPAIR_MENDED, 0, "The free maps and totals were made anew");
@@ -460,7 +467,7 @@ static int repair_volume(struct repair *repair, char *why, size_t why_size)
 		return -ENOTRECOVERABLE;
 	}
 	repair->result->written = true;
-	return repair_write(repair, why, why_size);
+	return repair->changes || space ? repair_write(repair, why, why_size) : repair_write_anchor(repair, why, why_size);
 }
 
 /* As everybody will see it from now on. */

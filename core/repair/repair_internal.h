@@ -59,6 +59,7 @@ struct repair {
 	u64 named;			/* a directory that has a name, while only names and pointers are looked at; or 0 */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
+	u64 anchor_copy;		/* the block of a copy of the anchor that is damaged, or 0 */
 	u8 *item;			/* two of the largest there can be, for who edits one */
 	u8 *chain;
 };
@@ -104,6 +105,7 @@ int repair_set_maps(struct repair *repair, bool forget, bool tell);
 /* Of the anchor, before replay; cut: part of the tree is gone. */
 void repair_check_totals(struct repair *repair, bool cut);
 int repair_write(struct repair *repair, char *why, size_t why_size);
+int repair_write_anchor(struct repair *repair, char *why, size_t why_size);	/* the copy that is damaged, and nothing else */
 
 /* repair_inode.c: everything that can be judged within an inode. */
 int repair_inode(struct repair *repair, u64 ino);

@@ -137,7 +137,6 @@ static int anchor_look(struct scrub *scrub, u64 addr, u64 generation)
 {
 	struct volume *vol = scrub->vol;
 	struct disk_anchor anchor;
-	u64 found;
 	int err = scrub_read(scrub, addr, 1, scrub->again);
 
 	if (err) {
@@ -145,15 +144,13 @@ static int anchor_look(struct scrub *scrub, u64 addr, u64 generation)
 		return -EREMOTEIO;
 	}
 	memcpy(&anchor, scrub->again, sizeof(anchor));
-	err = anchor_check(&anchor, addr << vol->block_shift, scrub->why, sizeof(scrub->why));
-	if (err)
-		return err;
-	found = le64_to_cpu(anchor.generation);
-	if (le64_to_cpu(anchor.volume_id) == vol->id && (found == generation || (found < generation && !anchors_made(scrub))))
+	err = anchor_check_copy(&anchor, addr << vol->block_shift, vol->id, generation, scrub->why, sizeof(scrub->why));
+	if (!err || (err == -ESTALE && !anchors_made(scrub)))
 		return 0;
-	snprintf(scrub->why, sizeof(scrub->why), "it has generation %llu instead of %llu", (unsigned long long)found,
-		 (unsigned long long)generation);
-	return -EIO;
+	if (err == 1 || err == -ESTALE)
+		snprintf(scrub->why, sizeof(scrub->why), "it has generation %llu instead of %llu",
+			 le64_to_cpu(anchor.generation), (unsigned long long)generation);
+	return err < 0 ? err : -EIO;
 }
 
 /* One of the two copies: 0 at the beginning of the volume, 1 at its end. */

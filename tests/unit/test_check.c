@@ -682,6 +682,14 @@ static void map_rot_other(void)
 	((u8 *)image_block(image, map_addr() == first ? first + 1 : first))[2000] ^= 1;
 }
 
+static void anchor_copy(void)
+{
+	u64 slot = le64_to_cpu(image_anchor(image)->slot_offset) / TUX3_ANCHOR_STRIDE - 1;	/* the first copy is found first */
+
+	assert_in_range(slot, 0, 1);
+	((u8 *)image_block(image, anchor_slot_offset(IMAGE_BYTES, slot + 2) / 4096))[300] ^= 1;
+}
+
 /* A number of the anchor in use. */
 static void anchor_put(__le64 *field, u64 value, struct disk_anchor *anchor)
 {
@@ -852,6 +860,7 @@ static const struct damage {
 	{ CHECK_UNWRITTEN_TOTAL, unwritten_total, ON_BYTES },
 	{ CHECK_DATA_READ, data_read, ON_BYTES },
 	{ CHECK_DATA_CSUM, data_csum, ON_BYTES },
+	{ CHECK_ANCHOR_COPY, anchor_copy, ON_BYTES },
 };
 
 /* ---- tests ---- */
