@@ -387,6 +387,63 @@ static void test_a_file_that_became_shorter(void **state)
 	free(buf);
 }
 
+/* Calls of read(2) and its like by this process so far. */
+static u64 read_calls(void)
+{
+	FILE *file = fopen("/proc/self/io", "re");
+	char line[100];
+	unsigned long long calls = 0;
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		sscanf(line, "syscr: %llu", &calls);
+	fclose(file);
+	return calls;
+}
+
+#define FIVE 5u
+
+/* Three adjacent ones, out of five, with buffers anywhere; of those that the file does not have any more, only those fail. */
+static void test_adjacent_reads(void **state)
+{
+	static const u32 addr[FIVE] = { 200, 201, 204, 500, 100 }, blocks[FIVE] = { 1, 3, 2, 1, 1 };
+	void (*const ways[2])(struct tux3_device *, struct device_io *, u32) = { device_read_many, device_read_media };
+	u8 *data = malloc((size_t)1000 * BLOCK), *back = malloc((size_t)FIVE * 4 * BLOCK);
+	struct device_io reads[FIVE];
+	struct tux3_device *dev;
+	u32 way, size, i;
+	u64 before, own;
+
+	fill(data, (size_t)1000 * BLOCK, 5);
+	for (way = 0; way < 2; way++) {
+		for (size = 1000; size >= 199; size = size == 1000 ? 203 : size - 1) {
+			dev = open_device(RING);
+			assert_int_equal(write_sync(dev, 0, 1000, data), 0);
+			for (i = 0; i < FIVE; i++)
+				reads[i] = (struct device_io){ .addr = addr[i], .count = blocks[i], .err = 77,
+							       .data = back + (FIVE - 1 - i) * 4 * BLOCK + 8 * (i == 1) };
+			assert_int_equal(truncate(path, size == 1000 ? (off_t)BLOCKS * BLOCK : (off_t)size * BLOCK), 0);
+			own = read_calls();
+			before = read_calls();
+			own = before - own;
+			ways[way](dev, reads, FIVE);
+			if (size == 1000)
+				assert_int_equal(read_calls() - before - own, 3);
+			for (i = 0; i < FIVE; i++) {
+				bool there = addr[i] + blocks[i] <= size;
+
+				assert_int_equal(reads[i].err, there ? 0 : -EIO);
+				if (there)
+					assert_memory_equal(reads[i].data, data + (size_t)addr[i] * BLOCK, blocks[i] * BLOCK);
+			}
+			assert_int_equal(truncate(path, (off_t)BLOCKS * BLOCK), 0);
+			dev->ops->close(dev);
+		}
+	}
+	free(data);
+	free(back);
+}
+
 static void test_write_without_memory_for_the_queue(void **state)
 {
 	u8 *buf = calloc(100, BLOCK);
@@ -510,6 +567,7 @@ int main(void)
 		cmocka_unit_test(test_a_volume_has_one_writer),
 		cmocka_unit_test(test_refusals_are_explained),
 		cmocka_unit_test(test_a_file_that_became_shorter),
+		cmocka_unit_test(test_adjacent_reads),
 		cmocka_unit_test(test_write_without_memory_for_the_queue),
 		cmocka_unit_test(test_a_rate),
 		cmocka_unit_test(test_io_wait_may_be_freed_at_once),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Files and block devices as devices, through the page cache: reads by pread(), writes by
- * write_queue.c, flushes by fdatasync().  A completed write is in the page cache, which is
+ * Files and block devices as devices, through the page cache: reads by pread(), of adjacent blocks
+ * together, writes by write_queue.c, flushes by fdatasync().  A completed write is in the page cache, which is
  * the volatile cache that core/device/device.h speaks of.
  *
  * Two programs must not write one volume.  Open-file-description locks over the whole file say who uses
@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include "device_file.h"
 #include "device_use.h"
@@ -31,6 +32,7 @@
 #define DIRECT_NEVER	(-1)
 #define DIRECT_NOT_YET	(-2)
 #define DIRECT_ALIGNMENT 4096	/* as much as any device asks for, and a divisor of each block */
+#define DIRECT_BYTES	(1u << 20)	/* adjacent reads past the page cache are one, up to so much */
 #define SOFT_BLOCK_SIZE 4096	/* the kernel's name for the unit of a block device's page cache */
 
 struct device_file {
@@ -73,16 +75,52 @@ static int file_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	return 0;
 }
 
-/* The kernel is asked to bring all of it to the page cache, which it does in the background; then it is fetched. */
-static void file_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+/* How many of these reads, from the first on, are of blocks that follow each other, so that one call does. */
+static u32 adjacent_reads(const struct device_io *reads, u32 count, u32 blocks_max, u32 *blocks)
 {
+	u32 n;
+
+	*blocks = reads[0].count;
+	for (n = 1; n < count && reads[n].addr == reads[n - 1].addr + reads[n - 1].count &&
+	     reads[n].count <= blocks_max - min(blocks_max, *blocks); n++)
+		*blocks += reads[n].count;
+	return n;
+}
+
+/* What the one call did not bring is fetched read by read: each has its own error. */
+static void read_adjacent(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	struct iovec vec[DEVICE_READS_MAX];
+	ssize_t got = 0;
 	u32 i;
 
 	for (i = 0; i < count; i++)
-		posix_fadvise(device_file(dev)->fd, reads[i].addr * dev->block_size,
-			      (off_t)reads[i].count * dev->block_size, POSIX_FADV_WILLNEED);
-	for (i = 0; i < count; i++)
+		vec[i] = (struct iovec){ reads[i].data, (size_t)reads[i].count * dev->block_size };
+	if (count > 1)
+		got = preadv(device_file(dev)->fd, vec, count, reads[0].addr * dev->block_size);
+	for (i = 0; i < count && got >= (ssize_t)vec[i].iov_len; i++) {
+		got -= vec[i].iov_len;
+		reads[i].err = 0;
+	}
+	for (; i < count; i++)
 		reads[i].err = file_read(dev, reads[i].addr, reads[i].count, reads[i].data);
+}
+
+/* The kernel is asked to bring all of it to the page cache, which it does in the background; then it is fetched. */
+static void file_read_many(struct tux3_device *dev, struct device_io *reads, u32 count)
+{
+	u32 i, n, blocks;
+
+	for (i = 0; i < count; i += n) {
+		n = adjacent_reads(reads + i, count - i, U32_MAX, &blocks);
+		if (n < count)		/* else nothing goes on in the background */
+			posix_fadvise(device_file(dev)->fd, reads[i].addr * dev->block_size,
+				      (off_t)blocks * dev->block_size, POSIX_FADV_WILLNEED);
+	}
+	for (i = 0; i < count; i += n) {
+		n = adjacent_reads(reads + i, count - i, U32_MAX, &blocks);
+		read_adjacent(dev, reads + i, n);
+	}
 }
 
 /* The descriptor for reads past the page cache, made when it is first wanted; -1: there are none of this file. */
@@ -120,25 +158,54 @@ static int direct_read(int fd, off_t offset, size_t left, char *at)
 	return 0;
 }
 
+/* One read, through a buffer that is aligned; NULL: there is none.  What cannot be read like that is, from the page cache. */
+static void read_media_one(struct tux3_device *dev, int fd, struct device_io *read, void *data)
+{
+	size_t bytes = (size_t)read->count * dev->block_size;
+
+	read->err = data ? direct_read(fd, read->addr * dev->block_size, bytes, data) : -EINVAL;
+	if (!read->err)
+		memcpy(read->data, data, bytes);
+	else if (read->err == -EINVAL)
+		read->err = file_read(dev, read->addr, read->count, read->data);
+}
+
+/* The same of several, of adjacent blocks; if it fails, one by one: each has its own error. */
+static void read_media_adjacent(struct tux3_device *dev, int fd, struct device_io *reads, u32 count, u32 blocks, char *data)
+{
+	bool whole = data && count > 1 &&
+		     !direct_read(fd, reads[0].addr * dev->block_size, (size_t)blocks * dev->block_size, data);
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		size_t bytes = (size_t)reads[i].count * dev->block_size;
+
+		if (!whole) {
+			read_media_one(dev, fd, &reads[i], data);
+			continue;
+		}
+		reads[i].err = 0;
+		memcpy(reads[i].data, data, bytes);
+		data += bytes;
+	}
+}
+
 /* The kernel writes what is dirty of that range in the page cache before it reads. */
 static void file_read_media(struct tux3_device *dev, struct device_io *reads, u32 count)
 {
 	int fd = direct_fd(device_file(dev));
-	size_t bytes, most = 0;
+	u32 i, n, blocks, most = 0;
 	void *data = NULL;
-	u32 i;
 
-	for (i = 0; i < count; i++)
-		most = max(most, (size_t)reads[i].count * dev->block_size);
-	if (fd < 0 || posix_memalign(&data, DIRECT_ALIGNMENT, most))
+	for (i = 0; i < count; i += n) {
+		n = adjacent_reads(reads + i, count - i, DIRECT_BYTES / dev->block_size, &blocks);
+		most = max(most, blocks);
+	}
+	if (fd < 0 || posix_memalign(&data, DIRECT_ALIGNMENT, (size_t)most * dev->block_size))
 		data = NULL;
-	for (i = 0; i < count; i++) {
-		bytes = (size_t)reads[i].count * dev->block_size;
-		reads[i].err = data ? direct_read(fd, reads[i].addr * dev->block_size, bytes, data) : -EINVAL;
-		if (!reads[i].err)
-			memcpy(reads[i].data, data, bytes);
-		else if (reads[i].err == -EINVAL)
-			reads[i].err = file_read(dev, reads[i].addr, reads[i].count, reads[i].data);
+	for (i = 0; i < count; i += n) {
+		n = adjacent_reads(reads + i, count - i, DIRECT_BYTES / dev->block_size, &blocks);
+		read_media_adjacent(dev, fd, reads + i, n, blocks, data);
 	}
 	free(data);
 }
