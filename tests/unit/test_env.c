@@ -701,6 +701,8 @@ static void do_counted_work(struct work_struct *work)
 
 	if (__atomic_fetch_add(&counted->inside, 1, __ATOMIC_SEQ_CST))
 		abort();
+	if (__atomic_load_n(&counted->done, __ATOMIC_SEQ_CST) % 64 == 0)		/* somebody else has a look meanwhile */
+		sched_yield();
 	__atomic_fetch_add(&counted->done, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_sub(&counted->inside, 1, __ATOMIC_SEQ_CST);
 }
@@ -739,6 +741,35 @@ static void test_work_is_done_once(void **state)
 		assert_int_equal(desk.works[i].done, desk.works[i].queued);
 	}
 	destroy_workqueue(alloc_workqueue("never used", WQ_UNBOUND, 1));
+}
+
+static int queue_works_alone(void *data)
+{
+	static atomic_t here;
+
+	atomic_inc(&here);
+	while (atomic_read(&here) < THREADS)
+		cond_resched();
+	env_fail_threads(true);
+	return queue_works(data);
+}
+
+/* With no worker at all, who queues does it, also what others queue while he is at it. */
+static void test_work_is_done_without_threads(void **state)
+{
+	struct work_desk desk = { .queue = alloc_workqueue("alone", WQ_UNBOUND, 3) };
+	u32 i;
+
+	assert_non_null(desk.queue);
+	for (i = 0; i < WORKS; i++)
+		INIT_WORK(&desk.works[i].work, do_counted_work);
+	in_threads(queue_works_alone, &desk);
+	for (i = 0; i < WORKS; i++) {
+		assert_true(desk.works[i].queued > 0);
+		assert_int_equal(desk.works[i].done, desk.works[i].queued);
+	}
+	env_fail_threads(false);
+	destroy_workqueue(desk.queue);
 }
 
 static void test_percpu_sums(void **state)
@@ -1022,6 +1053,7 @@ int main(void)
 		cmocka_unit_test(test_kthread_stop_wakes_a_sleeper),
 		cmocka_unit_test(test_completion_may_be_freed_at_once),
 		cmocka_unit_test(test_work_is_done_once),
+		cmocka_unit_test(test_work_is_done_without_threads),
 		cmocka_unit_test(test_percpu_sums),
 		cmocka_unit_test(test_bitmaps_against_a_model),
 		cmocka_unit_test(test_crc32c),

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "core/env.h"
 #include "clock.h"
+#include "fault.h"
 
 #ifdef TUX3_ENV_TSAN
 int env_fence;
@@ -207,12 +208,21 @@ static void *kthread_main(void *arg)
 	return NULL;
 }
 
+static bool no_threads;		/* atomic */
+
+void env_fail_threads(bool on)
+{
+	__atomic_store_n(&no_threads, on, __ATOMIC_SEQ_CST);
+}
+
 /* Threads take no signals: these belong to the program. */
 static int kthread_start(struct task_struct *task)
 {
 	sigset_t all, old;
 	int err;
 
+	if (__atomic_load_n(&no_threads, __ATOMIC_RELAXED))
+		return -EAGAIN;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&task->thread, NULL, kthread_main, task);

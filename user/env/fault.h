@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Memory that runs out on purpose, for tests.  Counted are all allocations by the kernel's names, of
+ * Memory and threads that run out on purpose, for tests.  Counted are all allocations by the kernel's names, of
  * all threads.  When neither function was ever called it costs one predictable branch.
  */
 #ifndef TUX3_ENV_FAULT_H
@@ -20,6 +20,9 @@ void env_fail_alloc_pause(bool on);
 
 /* Allocations so far.  Counting begins with the first call of either: use differences. */
 long env_alloc_count(void);
+
+/* No thread is made by the kernel's names meanwhile, as where a limit is reached. */
+void env_fail_threads(bool on);
 
 /* Count bytes from here on, in allocations by the kernel's names.  peak: the most there were at a time. */
 void env_memory_count(bool on);

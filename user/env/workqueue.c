@@ -100,6 +100,15 @@ static void add_worker(struct workqueue_struct *queue)
 		queue->workers[queue->worker_count++] = task;
 }
 
+/* What somebody does just now and is queued again, he does: as here, he looks again afterwards.  With the lock. */
+static void do_without_workers(struct workqueue_struct *queue)
+{
+	struct work_struct *work;
+
+	while (!queue->worker_count && (work = work_next(queue)))
+		work_do(queue, work);
+}
+
 bool queue_work(struct workqueue_struct *queue, struct work_struct *work)
 {
 	struct work_struct *each;
@@ -116,8 +125,7 @@ bool queue_work(struct workqueue_struct *queue, struct work_struct *work)
 		waiting++;
 	if (waiting > queue->idle && queue->worker_count < queue->max)
 		add_worker(queue);
-	if (!queue->worker_count)
-		work_do(queue, work);
+	do_without_workers(queue);
 	mutex_unlock(&queue->lock);
 	wake_up(&queue->wait);
 	return true;
@@ -127,5 +135,6 @@ void destroy_workqueue(struct workqueue_struct *queue)
 {
 	while (queue->worker_count)
 		kthread_stop(queue->workers[--queue->worker_count]);
+	WARN_ON_ONCE(!list_empty(&queue->works));
 	kfree(queue);
 }

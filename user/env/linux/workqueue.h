@@ -3,7 +3,8 @@
  * User-space stand-in for the kernel's header: see core/env.h.
  *
  * Threads are made when there is more queued than there are threads waiting for it, up to max_active, and end with the queue.
- * If not even the first one can be made, who queues work does it himself: so it must hold no lock that the work takes.
+ * If not even the first one can be made, who queues work does it himself, and what others queue meanwhile: so he must hold no lock
+ * that any of it takes.
  * As in the kernel, work that is queued and was not begun is not queued a second time, one item is never done by two at
  * once, and its memory must outlive the queue.
  */
