@@ -93,6 +93,25 @@ mount -t fuse.tux3 $V $M && grep late $M/f && umount $M
 """)
 
 
+@pytest.mark.parametrize("force", ["", "-f"])
+def test_umount_says_what_is_mounted_elsewhere(script, force):
+    """And syncs what was written, so that a daemon that is killed then has lost nothing.  By force it asks no daemon, which may hang."""
+    said = script(f"""
+mkdir $T/else
+mount -t fuse.tux3 -o age=3600,dirty=1G $V $M && mount --bind $M $T/else
+echo safe >$M/f
+umount {force} $M
+! mountpoint -q $M
+pid=$(pgrep -f "fuse.tux3 $V $M ") && kill -9 $pid || true
+umount -i -l $T/else
+mount -t fuse.tux3 $V $M
+cat $M/f || echo lost
+umount $M
+""")
+    assert ("still mounted elsewhere" in said and "is synced" in said) == (not force), said
+    assert force or "safe" in said.split(), said
+
+
 GENERIC = ["defaults,nofail,x-systemd.automount,_netdev,users,noexec,nosuid,nodev", "user_xattr,acl,errors=remount-ro",
            "discard,snapshot=16M,noacl,names=1000", "noatime,nodiratime", "relatime", "strictatime,lazytime", "sync,dirsync",
            "nosymfollow", "ro", "age=1,dirty=8M,cache=16M,data_cache=8M,threads=2,io_uring=off", "auto_unmount"]

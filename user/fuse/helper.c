@@ -385,14 +385,36 @@ static ino_t superblock_id(const struct mount_entry *entry)
 	return stat(path, &st) ? 0 : st.st_ino;
 }
 
+/* Everything that was written so far, durably: 0 or errno. */
+static int sync_mount(const char *target)
+{
+	int fd = open(target, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return errno;
+	err = syncfs(fd) || fsync(fd) ? errno : 0;	/* the kernel's cache, and the daemon's */
+	close(fd);
+	return err;
+}
+
+static void tell_elsewhere(const struct mount_entry *entry, int err)
+{
+	if (err)
+		complain("%s is still mounted elsewhere, as in another namespace, and its daemon goes on; what was written could not be synced: %s.",
+			 entry->source, strerror(err));
+	else
+		complain("%s is still mounted elsewhere, as in another namespace, and its daemon goes on: do not copy it yet. What was written until now is synced.",
+			 entry->source);
+}
+
 static int umount_main(const char *program, int argc, char **argv)
 {
 	char *words[16] = { "umount", "-i" }, real[PATH_MAX];
 	unsigned int count = 2;
 	struct mount_entry *entry = malloc(sizeof(*entry));
-	bool lazy = false, wait;
+	bool lazy = false, force = false, wait;
+	int c, status, sync_err = 0;
 	ino_t id = 0;
-	int c, status;
 
 	while ((c = getopt(argc, argv, "flnrvt:N:")) != -1) {
 		static const struct {
@@ -401,6 +423,7 @@ static int umount_main(const char *program, int argc, char **argv)
 		} passed[] = { { 'f', "-f" }, { 'l', "-l" }, { 'n', "-n" }, { 'r', "-r" }, { 'v', "-v" } };
 
 		lazy |= c == 'l';
+		force |= c == 'f';
 		for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]) && count < 12; i++)
 			if (c == passed[i].letter)
 				words[count++] = passed[i].word;
@@ -415,11 +438,15 @@ static int umount_main(const char *program, int argc, char **argv)
 	wait = !lazy && (mount_entry_find(real, false, entry) || mount_entry_find(real, true, entry)) && is_fuse(entry);
 	if (wait)
 		id = superblock_id(entry);
+	/* Whether it is mounted elsewhere, too, is known only when it is too late for that.  By force: the daemon may hang. */
+	if (wait && !force)
+		sync_err = sync_mount(entry->target);
 	words[count++] = argv[optind];
 	status = run_program(words);
-	/* Mounted elsewhere too, the daemon goes on. */
 	if (!status && wait && !(id && superblock_id(entry) == id))
 		device_wait_complete(entry->source);
+	else if (!status && wait && !force)
+		tell_elsewhere(entry, sync_err);
 	free(entry);
 	return status;
 }
