@@ -75,6 +75,30 @@ def test_without(run, mkfs, mount):
         assert "-O quota" in done.stderr and done.stdout == ""
 
 
+def test_users_see_their_own(run, build, mkfs, mount):
+    """Through FUSE; what others use and limits are root's business, and who is refused is told so."""
+    path = mkfs("64M", "-O", "quota")
+    mounted = mount(path)
+    os.chmod(mounted.path, 0o777)
+    for who in (1000, 1001):
+        as_user(who, f"{mounted.path}/{who}", who - 997)
+    run("tux3", "quota", mounted.path, "user", 1000, "--hard", "1M")
+
+    def ask(*arguments, groups="1000,1001"):
+        return subprocess.run(["setpriv", "--reuid", "1000", "--regid", "1000", "--groups", groups, str(build / "tux3"), "quota",
+                               mounted.path, *arguments], capture_output=True, text=True)
+    lines = {(line["type"], line["id"]): line for line in json.loads(ask("--json").stdout)}
+    assert set(lines) == {("user", 1000), ("group", 1000), ("group", 1001)}
+    assert (lines["user", 1000]["bytes"], lines["user", 1000]["bytes_hard"]) == (3 * BLOCK, 1 << 20)
+    assert lines["group", 1001]["bytes"] == 4 * BLOCK
+    lines = json.loads(ask("--json", groups="1000").stdout)
+    assert [(line["type"], line["id"]) for line in lines] == [("user", 1000), ("group", 1000)]
+    done = ask("user", "1000", "--hard", "2M")
+    assert done.returncode == 1 and "only root" in done.stderr and "sudo" in done.stderr
+    assert told(run, mounted.path)["user", 1000]["bytes_hard"] == 1 << 20
+    mounted.unmount()
+
+
 def test_others_are_left_alone(run, build, tmp_path):
     """Other filesystems have quotactl(2), too: what they count is not told, and limits are not set there."""
     folder = tmp_path / "folder"

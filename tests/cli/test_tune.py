@@ -46,6 +46,7 @@ def test_quota_on_and_off(run, mkfs, mount, fsck):
     assert found["user", 0] == (0, 1)
     assert tuned(run, path, "-q", "on") == {"label": "", "quota": True}
     run("tux3", "quota", path, "user", 1001, "--inodes-hard", 20)
+    run("tux3", "quota", path, "user", "--grace", 60)
     mounted = mount(path)
     assert os.stat(f"{mounted.path}/file-59").st_size == 59000
     os.unlink(f"{mounted.path}/file-58")
@@ -57,6 +58,12 @@ def test_quota_on_and_off(run, mkfs, mount, fsck):
     fsck(path)
     done = run("tux3", "quota", path, status=1)
     assert "tune --quota on" in done.stderr
+    # Limits are forgotten, usage is counted anew.
+    assert tuned(run, path, "--quota", "on") == {"label": "", "quota": True}
+    fsck(path)
+    found = {(line["type"], line["id"]): line for line in json.loads(run("tux3", "quota", path, "--json").stdout)}
+    assert found["user", 1001]["inodes_hard"] == 0 and found["user", 1001]["inodes"] == 19
+    assert found["user", 0]["bytes_grace"] == 604800
 
 
 def test_mounted(run, mkfs, mount):

@@ -317,6 +317,30 @@ static int set_label(fuse_req_t req, struct tux3 *volume, const void *in)
 	return tux3_set_label(volume, label);
 }
 
+#define GROUPS_SEEN 256
+
+/* The next from *id on of those that anybody may see: himself, and the groups that he is in. */
+static int own_quota_next(fuse_req_t req, struct tux3 *volume, uint32_t type, uint32_t *id, struct tux3_quota *quota)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	uint32_t next = UINT32_MAX;
+	gid_t own[GROUPS_SEEN + 1];
+	int count = 0, i;
+
+	if (type == TUX3_QUOTA_GROUP)
+		count = fuse_req_getgroups(req, GROUPS_SEEN, own);
+	count = count < 0 ? 0 : count < GROUPS_SEEN ? count : GROUPS_SEEN;
+	if (type <= TUX3_QUOTA_GROUP)
+		own[count++] = type == TUX3_QUOTA_USER ? ctx->uid : ctx->gid;
+	for (i = 0; i < count; i++)
+		if (own[i] >= *id && own[i] < next)
+			next = own[i];
+	if (next == UINT32_MAX)
+		return -ENOENT;
+	*id = next;
+	return tux3_quota_get(volume, type, next, quota);
+}
+
 /* tux3 quota. */
 static void serve_quota(fuse_req_t req, struct tux3 *volume, const void *in)
 {
@@ -324,7 +348,9 @@ static void serve_quota(fuse_req_t req, struct tux3 *volume, const void *in)
 	int err = -EPERM;
 
 	memcpy(&request, in, sizeof(request));
-	if (fuse_req_ctx(req)->uid == 0)
+	if (fuse_req_ctx(req)->uid != 0 && !request.set)
+		err = own_quota_next(req, volume, request.type, &request.id, &request.quota);
+	else if (fuse_req_ctx(req)->uid == 0)
 		err = request.set ? tux3_quota_set(volume, request.type, request.id, &request.quota, request.set) :
 				    tux3_quota_next(volume, request.type, &request.id, &request.quota);
 	if (err)

@@ -35,6 +35,7 @@ const char quota_help[] =
 "tux3 quota IMAGE|DEVICE|MOUNTPOINT user|group|project --grace SECONDS\n"
 "\n"
 "Prints who uses how much of a volume, and the limits; or sets limits.  0 is no limit.\n"
+"Of a volume that tux3-fuse has mounted users see their own, and that of their groups; all else is for root.\n"
 "\n"
 "  --soft SIZE              space that may be exceeded for a while (the grace)\n"
 "  --hard SIZE              space that may never be exceeded; rounded up to blocks\n"
@@ -207,6 +208,9 @@ static int source_failed(const struct source *source, int err)
 		tool_error("%s has no quotas: those are made by mkfs.tux3 -O quota, or tux3 tune --quota on.", source->path);
 	else if (err == -EINVAL)
 		tool_error("Id 0 has no limits: it is the superuser, and what belongs to no project.");
+	else if (err == -EPERM)
+		tool_error("%s: only root may set limits%s: try it with sudo.", source->path,
+			   source->module ? ", or see here what others use (quota(1) tells what you use)" : "");
 	else
 		tool_error("%s: %s.", source->path, strerror(-err));
 	return EXIT_FAILED;
