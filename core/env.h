@@ -16,7 +16,7 @@
 				   round_down roundup BIT_ULL snprintf scnprintf
 				   vscnprintf va_list, S8..U64_MAX */
 #include <linux/build_bug.h>	/* static_assert BUILD_BUG_ON */
-#include <linux/compiler.h>	/* likely unlikely READ_ONCE WRITE_ONCE, __packed __printf __maybe_unused
+#include <linux/compiler.h>	/* likely unlikely READ_ONCE WRITE_ONCE data_race, __packed __printf __maybe_unused
 				   __must_check noinline fallthrough */
 #include <linux/bug.h>		/* WARN_ON_ONCE (prints once, returns the condition) */
 #include <linux/err.h>		/* ERR_PTR PTR_ERR IS_ERR IS_ERR_OR_NULL, and errno names */

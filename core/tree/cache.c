@@ -307,7 +307,8 @@ static struct node_buffer *cache_read(struct volume *vol, const struct node_link
 		return ERR_PTR(-ENOMEM);
 	}
 	atomic64_inc(&vol->cache.misses);
-	err = device_read(vol->dev, link->addr, 1, buffer->data);
+	/* Without tree->sem the block may be written anew meanwhile: it is not what link says then, and cache_check() sees that. */
+	err = data_race(device_read(vol->dev, link->addr, 1, buffer->data));
 	if (err)
 		snprintf(why, why_size, "the device failed to read it (%s)", error_text(err));
 	else
