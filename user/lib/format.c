@@ -181,10 +181,16 @@ static int write_volume(struct format *format, const struct format_options *core
 int tux3_format(const char *path, const struct tux3_format_options *opts, char *why, size_t why_size)
 {
 	static const struct tux3_format_options defaults;
-	struct format format = { .path = path, .opts = opts ? opts : &defaults, .why = why, .why_size = why_size };
+	struct format format = { .path = path, .opts = opts ? opts : &defaults, .why = why, .why_size = why ? why_size : 0 };
 	struct format_options core = {};
-	int err = core_options(&format, &core);
+	int err;
 
+	why_size = format.why_size;
+	if (!path) {
+		fail(why, why_size, "the name of a file or device is missing");
+		return -EINVAL;
+	}
+	err = core_options(&format, &core);
 	if (!err)
 		err = make_file(&format);
 	if (!err)

@@ -354,6 +354,8 @@ int tux3_readlink(struct tux3_node *node, char *target, size_t size)
 	len = symlink_read(&node->inode, target, min_t(size_t, size, UINT32_MAX));
 	if (len < 0)
 		return len;
+	if (!len)		/* symlink(2) makes none: it is damaged */
+		return -EIO;
 	node_touch_atime(node);
 	return min_t(size_t, len, size);
 }

@@ -26,6 +26,8 @@ static int walk_begin(struct walk *walk, struct tux3 *volume, const struct tux3_
 		      unsigned int flags)
 {
 	memset(walk, 0, sizeof(*walk));
+	if (!volume || !path)
+		return -EINVAL;
 	if (!*path)
 		return -ENOENT;
 	if (strlen(path) >= PATH_MAX)
@@ -175,7 +177,7 @@ int tux3_path(struct tux3 *volume, const struct tux3_cred *cred, const char *pat
 	struct walk walk;
 	int err;
 
-	if (flags & ~(TUX3_NOFOLLOW | TUX3_CREATE | TUX3_EXCL | TUX3_PARENTS))
+	if (!node || flags & ~(TUX3_NOFOLLOW | TUX3_CREATE | TUX3_EXCL | TUX3_PARENTS))
 		return -EINVAL;
 	err = walk_begin(&walk, volume, cred, path, flags);
 	if (err)

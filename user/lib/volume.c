@@ -105,6 +105,11 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	struct tux3_device *dev;
 	int err;
 
+	why_size = why ? why_size : 0;
+	if (!path || !volumep) {
+		fail(why, why_size, "the name of a file or device is missing, or where the volume is to be told");
+		return -EINVAL;
+	}
 	opts = opts ? opts : &defaults;
 	core.read_only = opts->read_only;
 	core.no_recovery = opts->no_recovery;

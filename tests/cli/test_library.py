@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""libtux3 as others see it: its header in their dialects, and what is passed wrongly."""
+import ctypes
+import errno
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+from tools_helpers import BLOCK, Volume, as_json, edit, seal
+
+
+@pytest.mark.parametrize("compiler", ["gcc -std=c99", "gcc -std=c11", "gcc -std=gnu17", "g++ -x c++ -std=c++98", "g++ -x c++ -std=c++20"])
+def test_header(compiler, tmp_path):
+    words = compiler.split()
+    if not shutil.which(words[0]):
+        pytest.skip(f"no {words[0]} here")
+    source = tmp_path / "user.c"
+    source.write_text('#include "tux3.h"\nint main(void) { struct tux3_stat stat; (void)stat; return 0; }\n')
+    subprocess.run([*words, "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "user/lib", "-fsyntax-only", source], check=True)
+
+
+def test_nothing_is_passed(build, mkfs):
+    path = mkfs("64M")
+    volume = Volume(build, path)
+    lib, node = volume.lib, ctypes.c_void_p()
+    why = ctypes.create_string_buffer(200)
+    assert lib.tux3_format(None, None, why, 200) == -errno.EINVAL and b"name" in why.value
+    assert lib.tux3_format(None, None, None, 0) == -errno.EINVAL
+    assert lib.tux3_format(str(path).encode(), None, None, 200) == -errno.EBUSY
+    for arguments in ((None, None, b"/", 0, 0, ctypes.byref(node)), (volume.handle, None, None, 0, 0, ctypes.byref(node)),
+                      (volume.handle, None, b"/", 0, 0, None)):
+        assert lib.tux3_path(*arguments) == -errno.EINVAL
+    other = ctypes.c_void_p()
+    assert lib.tux3_open(None, None, ctypes.byref(other), why, 200) == -errno.EINVAL and b"name" in why.value
+    assert lib.tux3_open(str(path).encode(), None, None, why, 200) == -errno.EINVAL
+    assert lib.tux3_path_mkdir(volume.handle, None, None, 0o755) == -errno.EINVAL
+    assert lib.tux3_path_unlink(volume.handle, None, None) == -errno.EINVAL
+    volume.close()
+
+
+def test_symlink_without_target(build, run, mkfs):
+    """Damaged: an error, and no link that leads nowhere."""
+    path = mkfs("64M")
+    volume = Volume(build, path)
+    volume.symlink("link", "target")
+    volume.close()
+    items = as_json(run("tux3", "show", "--json", path, "path", "/link"))
+    attr = next(item for item in items if item["type"] == "attr")
+    assert attr["size"] == 6
+    with open(path, "rb") as f:
+        data = f.read()
+    nodes = [at for at in range(0, len(data), BLOCK) if data[at:at + 4] == b"T3ND" and b"target" in data[at:at + BLOCK]]
+    assert nodes
+
+    def no_size(block):
+        """Its mode is that of a symlink; the size comes somewhere behind."""
+        at = block.index(struct.pack("<I", 0o120777))
+        size = block.index(struct.pack("<Q", 6), at)
+        block[size:size + 8] = bytes(8)
+        seal(block, 4)
+    for at in nodes:
+        edit(path, at, BLOCK, no_size)
+    volume = Volume(build, path, read_only=True)
+    node, target = ctypes.c_void_p(), ctypes.create_string_buffer(100)
+    assert volume.lib.tux3_path(volume.handle, None, b"/link", 1, 0, ctypes.byref(node)) == 0
+    assert volume.lib.tux3_readlink(node, target, ctypes.c_size_t(100)) == -errno.EIO
+    volume.lib.tux3_node_put(node, 1)
+    volume.close()
