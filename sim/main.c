@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "sim.h"
 #include "core/options.h"
+#include "user/env/streams.h"
 
 static const char help[] =
 "tux3-sim: runs a Tux3 volume on a modelled disk beside an oracle, cuts the power after every write,\n"
@@ -219,10 +220,10 @@ static void take_option(struct sim_config *config, int opt)
 		break;
 	case OPT_HELP:
 		print_help();
-		exit(0);
+		exit(finish_output("tux3-sim", 0, 1));
 	case OPT_VERSION:
 		puts("tux3-sim " TUX3_VERSION);
-		exit(0);
+		exit(finish_output("tux3-sim", 0, 1));
 	case '?':
 		fprintf(stderr, "tux3-sim: --help tells what may be given\n");
 		exit(2);

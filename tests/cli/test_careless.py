@@ -152,3 +152,17 @@ def test_a_limit_of_file_sizes_stops_the_volume(build, run, mkfs, mount_dir):
                               capture_output=True, text=True)
         assert done.returncode == 1 and "File too large" in done.stderr
         assert not os.path.exists(f"{path}.copy")
+
+
+ASKED = [["mkfs.tux3"], ["fsck.tux3"], ["tux3"], ["tux3-fuse"], ["tux3-sim"]] + [["tux3", name] for name in (
+    "show", "path", "ls-inodes", "stat", "graph", "image", "quota", "scrub", "defrag", "tune", "undo")]
+
+
+@pytest.mark.parametrize("words", ASKED, ids=" ".join)
+def test_help_that_nobody_gets(build, words):
+    """A disk that is full is no success."""
+    options = [["--help"]] if len(words) > 1 or words == ["tux3-sim"] else [["--help"], ["--version"]]
+    for option in options + [["help"], ["help", "counters"], ["help", "show"]] * (words == ["tux3"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([build / words[0], *words[1:], *option], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode and "could not be written: No space left" in done.stderr, (option, done)

@@ -208,3 +208,41 @@ def test_labels(run, image, label):
     path = image("16M")
     run("mkfs.tux3", "-L", label, path)
     assert run("tux3", "show", "--json", path).stdout
+
+
+@pytest.mark.parametrize("arguments,says", [
+    (["-U", "00000000-0000-0000-0000-000000000000"], "UUID of zeros"), (["-b", "4096", "-b", "8192"], "two block sizes"),
+])
+def test_contradictions(run, image, arguments, says):
+    path = image("16M")
+    before = digest(path)
+    assert says in sentence(run("mkfs.tux3", *arguments, path, status=USAGE))
+    assert digest(path) == before
+    run("mkfs.tux3", "-b", 8192, "-b", "8K", "-U", "00000000-0000-0000-0000-000000000001", "-U", "random", path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda n: n.name)
+@pytest.mark.parametrize("new", [True, False])
+def test_interrupted(run, build, tmp_path, number, new):
+    """At any write: a file that it made is gone; one that was there holds no volume, or a whole one."""
+    if not shutil.which("strace"):
+        pytest.skip("no strace here")
+    path, ends = tmp_path / "x.img", set()
+    for write in range(1, 20):
+        path.unlink(missing_ok=True)
+        if not new:
+            path.write_bytes(bytes(16 * MB))
+        done = subprocess.run(["strace", "-f", "-o", os.devnull, "-e", "trace=pwritev", "-e",
+                               f"inject=pwritev:signal={number.name[3:]}:when={write}", build / "mkfs.tux3", "-q", path, "16M"],
+                              capture_output=True, text=True)
+        if "strace: " in done.stderr:
+            pytest.skip("strace may not trace here")
+        ends.add(done.returncode)
+        if not done.returncode:
+            break
+        assert done.returncode in (-number, 128 + number)
+        assert path.exists() != (new and number != signal.SIGKILL)
+        if path.exists():
+            found = run("fsck.tux3", path, status=None)
+            assert not found.returncode or "no Tux3 volume" in found.stderr
+    assert 0 in ends and len(ends) > 1

@@ -3,7 +3,10 @@
 #ifndef TUX3_ENV_STREAMS_H
 #define TUX3_ENV_STREAMS_H
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /*
@@ -19,6 +22,15 @@ static inline void hold_standard_streams(void)
 	while (fd >= 0 && fd <= STDERR_FILENO);
 	if (fd > STDERR_FILENO)
 		close(fd);
+}
+
+/* Of a program whose whole work was to say something: status, or failed, with a message, if nobody can have got it. */
+static inline int finish_output(const char *program, int status, int failed)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	fprintf(stderr, "%s: The output could not be written: %s.\n", program, strerror(errno));
+	return failed;
 }
 
 #endif

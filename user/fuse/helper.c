@@ -30,6 +30,7 @@
 #include "options.h"
 #include "tux3_fuse.h"
 #include "user/env/device_wait.h"
+#include "user/env/streams.h"
 
 #define LIST_MAX 4096
 #define MODULE "tux3"
@@ -289,7 +290,7 @@ static int help_mount(const char *program)
 	       strcmp(program, "mount.tux3") ? "by FUSE" : "by the kernel module if this kernel has it, else by FUSE",
 	       program + 6, program + 6);
 	help();
-	return 0;
+	return finish_output(program, 0, EXIT_FAILED);
 }
 
 static int parse_mount(struct mounting *mounting, int argc, char **argv)
@@ -368,7 +369,7 @@ static int help_umount(const char *program)
 	       "%s is how umount(8) unmounts a Tux3 volume.  With FUSE the kernel does not wait for the daemon:\n"
 	       "this program does, so that the image is complete, and can be copied, when umount returns.\n"
 	       "It is called by umount(8), with DIRECTORY [-flnrv].\n", program);
-	return 0;
+	return finish_output(program, 0, EXIT_FAILED);
 }
 
 /*
@@ -539,7 +540,7 @@ bool helper_run(int argc, char **argv, int *status)
 	message_prefix = mounting.program;
 	if (argc > 1 && (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))) {
 		printf("%s %s\n", mounting.program, tux3_version());
-		*status = 0;
+		*status = finish_output(mounting.program, 0, EXIT_FAILED);
 		return true;
 	}
 	wants_help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));

@@ -156,10 +156,10 @@ static int parse_arguments(int argc, char **argv)
 			break;
 		case 'h':
 			help();
-			return 1;
+			return finish_output("tux3-fuse", 0, EXIT_FAILED) + 1;
 		case 'V':
 			printf("tux3-fuse %s, libfuse %s\n", tux3_version(), fuse_pkgversion());
-			return 1;
+			return finish_output("tux3-fuse", 0, EXIT_FAILED) + 1;
 		default:
 			complain("see tux3-fuse --help.");
 			return EXIT_USAGE + 1;

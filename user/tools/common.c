@@ -13,6 +13,7 @@
 #include "user/env/device_use.h"
 #include "user/env/device_wait.h"
 #include "user/env/log.h"
+#include "user/env/streams.h"
 #include "core/open.h"
 
 #define PROGRESS_AFTER_NS	2000000000ull
@@ -50,6 +51,12 @@ int tool_usage(const char *format, ...)
 	va_end(args);
 	fprintf(stderr, "Try '%s --help'.\n", tool_name);
 	return EXIT_USAGE;
+}
+
+int tool_tell(const char *text, int failed)
+{
+	fputs(text, stdout);
+	return finish_output(tool_name, EXIT_CLEAN, failed);
 }
 
 static void log_nowhere(int level, const char *message)

@@ -26,6 +26,8 @@ extern const char *tool_name;	/* for messages: set first thing in main() */
 __printf(1, 2) void tool_error(const char *format, ...);
 /* The same with "Try <tool> --help".  Returns EXIT_USAGE. */
 __printf(1, 2) int tool_usage(const char *format, ...);
+/* A help text, and what comes of that: EXIT_CLEAN, or failed, with a message, if it cannot be written. */
+int tool_tell(const char *text, int failed);
 /* What the core says: to stderr (true), or nowhere. */
 void tool_log(bool show);
 

@@ -504,13 +504,11 @@ int main(int argc, char **argv)
 	hold_standard_streams();
 	tool_name = "fsck.tux3";
 	while ((option = getopt_long(argc, argv, "npayfC::l:vVh", options, NULL)) != -1) {
-		if (option == 'h') {
-			fputs(help, stdout);
-			return 0;
-		}
+		if (option == 'h')
+			return tool_tell(help, EXIT_OPERATION);
 		if (option == 'V') {
 			printf("fsck.tux3 %s\n", tux3_version());
-			return 0;
+			return tool_tell("", EXIT_OPERATION);
 		}
 		ret = parse_option(&fsck, option, optarg);
 		if (ret)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "common.h"
 #include "core/format/label.h"
 #include "core/options.h"
@@ -146,6 +147,9 @@ static int parse_geometry(struct mkfs *mkfs, int option, const char *text)
 	if (value < 1u << TUX3_MIN_BLOCK_SHIFT || value > 1u << TUX3_MAX_BLOCK_SHIFT || !is_power_of_2(value))
 		return tool_usage("A block size of %llu is not possible: 4096, 8192, 16384, 32768 or 65536.",
 				  (unsigned long long)value);
+	if (mkfs->format.block_size && mkfs->format.block_size != value)
+		return tool_usage("There are two block sizes, %u and %llu bytes: which is meant?", mkfs->format.block_size,
+				  (unsigned long long)value);
 	mkfs->format.block_size = value;
 	return 0;
 }
@@ -161,8 +165,13 @@ static int parse_option(struct mkfs *mkfs, int option, char *value)
 		mkfs->format.label = value;
 		return 0;
 	case 'U':
-		if (strcmp(value, "random") && !parse_uuid(value, mkfs->format.uuid))
+		memset(mkfs->format.uuid, 0, sizeof(mkfs->format.uuid));
+		if (!strcmp(value, "random"))
+			return 0;
+		if (!parse_uuid(value, mkfs->format.uuid))
 			return tool_usage("\"%s\" is no UUID.", value);
+		if (!memchr_inv(mkfs->format.uuid, 0, sizeof(mkfs->format.uuid)))
+			return tool_usage("The UUID of zeros means that there is none: \"random\" makes one.");
 		return 0;
 	case 's':
 	case 'b':
@@ -240,6 +249,30 @@ static int parse_place(struct mkfs *mkfs, int argc, char **argv)
 	return tool_usage("%s does not exist; give a size to make it.", mkfs->path);
 }
 
+/* For the signal handler: a file that there was not.  What is half made is no volume, but takes its name. */
+static const char *volatile new_file;
+
+static void on_cancel(int number)
+{
+	if (new_file)
+		unlink(new_file);
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+static void catch_cancel(const char *path)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	unsigned int i;
+
+	if (!access(path, F_OK) || errno != ENOENT)
+		return;
+	new_file = path;
+	for (i = 0; i < ARRAY_SIZE(signals); i++)
+		if (signal(signals[i], on_cancel) == SIG_IGN)
+			signal(signals[i], SIG_IGN);
+}
+
 static int make(struct mkfs *mkfs)
 {
 	char why[1024] = "";
@@ -249,7 +282,9 @@ static int make(struct mkfs *mkfs)
 	mkfs->format.quota = mkfs->on[TUX3_RO_COMPAT] & TUX3_FEATURE_RO_COMPAT_QUOTA;
 	signal(SIGXFSZ, SIG_IGN);	/* a file size limit is an error like others */
 	device_wait_closed(mkfs->path, true);
+	catch_cancel(mkfs->path);
 	err = tux3_format(mkfs->path, &mkfs->format, why, sizeof(why));
+	new_file = NULL;
 	if (!err)
 		return mkfs->quiet ? EXIT_CLEAN : tell(mkfs);
 	if (err == -EEXIST && !mkfs->format.force)
@@ -270,13 +305,11 @@ int main(int argc, char **argv)
 	tool_name = "mkfs.tux3";
 	default_features(&mkfs);
 	while ((option = getopt_long(argc, argv, "L:U:s:b:O:fFKqVh", options, NULL)) != -1) {
-		if (option == 'h') {
-			fputs(help, stdout);
-			return 0;
-		}
+		if (option == 'h')
+			return tool_tell(help, EXIT_FAILED);
 		if (option == 'V') {
 			printf("mkfs.tux3 %s\n", tux3_version());
-			return 0;
+			return tool_tell("", EXIT_FAILED);
 		}
 		ret = parse_option(&mkfs, option == 'F' ? 'f' : option, optarg);
 		if (ret)

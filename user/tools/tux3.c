@@ -42,7 +42,7 @@ static int usage(FILE *to)
 		"  tux3 show disk.img path /etc/passwd\n"
 		"  tux3 stat ./mnt\n"
 		"  tux3 graph disk.img --svg -o disk.svg\n");
-	return to == stdout ? EXIT_CLEAN : EXIT_USAGE;
+	return to == stdout ? tool_tell("", EXIT_FAILED) : EXIT_USAGE;
 }
 
 static int help_counters(void)
@@ -53,7 +53,7 @@ static int help_counters(void)
 	printf("What tux3 stat tells of a mounted volume, and the module in /sys/fs/tux3/DEVICE:\n\n");
 	for (i = 0; statistics_name(i, &name, &unit, &what); i++)
 		printf("%-20s %-10s %s\n", name, unit, what);
-	return EXIT_CLEAN;
+	return tool_tell("", EXIT_FAILED);
 }
 
 static int help(const char *name)
@@ -64,12 +64,9 @@ static int help(const char *name)
 		return usage(stdout);
 	if (!strcmp(name, "counters"))
 		return help_counters();
-	for (i = 0; i < ARRAY_SIZE(commands); i++) {
-		if (strcmp(name, commands[i].name))
-			continue;
-		fputs(commands[i].help, stdout);
-		return EXIT_CLEAN;
-	}
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(name, commands[i].name))
+			return tool_tell(commands[i].help, EXIT_FAILED);
 	return tool_usage("There is no command \"%s\".", name);
 }
 
@@ -86,7 +83,7 @@ int main(int argc, char **argv)
 		return help(argv[2]);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		printf("tux3 %s\n", tux3_version());
-		return EXIT_CLEAN;
+		return tool_tell("", EXIT_FAILED);
 	}
 	for (i = 0; i < ARRAY_SIZE(commands); i++) {
 		if (strcmp(argv[1], commands[i].name))

@@ -251,8 +251,7 @@ int command_defrag(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "nvh", options, NULL)) >= 0) {
 		if (option == 'h') {
-			fputs(defrag_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(defrag_help, EXIT_FAILED);
 		}
 		if (option == '?')
 			return tool_usage("See tux3 help defrag.");

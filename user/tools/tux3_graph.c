@@ -495,8 +495,7 @@ int command_graph(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "so:l:h", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(graph_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(graph_help, EXIT_FAILED);
 		}
 		if (option == 's')
 			svg = true;

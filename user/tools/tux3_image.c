@@ -278,8 +278,7 @@ int command_image(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "sfh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(image_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(image_help, EXIT_FAILED);
 		}
 		if (option == 's')
 			scrambled = true;

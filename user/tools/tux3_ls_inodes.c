@@ -203,8 +203,7 @@ int command_ls_inodes(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(ls_inodes_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(ls_inodes_help, EXIT_FAILED);
 		}
 		if (option != 'j')
 			return tool_usage("See tux3 help ls-inodes.");

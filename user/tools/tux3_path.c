@@ -272,8 +272,7 @@ int command_path(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(path_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(path_help, EXIT_FAILED);
 		}
 		if (option != 'j')
 			return tool_usage("See tux3 help path.");

@@ -404,8 +404,7 @@ int command_quota(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(quota_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(quota_help, EXIT_FAILED);
 		}
 		if (option == '?')
 			return tool_usage("See tux3 help quota.");

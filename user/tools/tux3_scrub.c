@@ -535,8 +535,7 @@ int command_scrub(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "Cjh", options, NULL)) != -1) {
 		switch (option) {
 		case 'h':
-			fputs(scrub_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(scrub_help, EXIT_OPERATION);
 		case 'r':
 			if (size_parse(optarg, &run.rate) || !run.rate)
 				return tool_usage("\"%s\" is no rate.", optarg);

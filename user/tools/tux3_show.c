@@ -779,8 +779,7 @@ int command_show(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(show_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(show_help, EXIT_FAILED);
 		}
 		if (option != 'j')
 			return tool_usage("See tux3 help show.");

@@ -158,8 +158,7 @@ int command_stat(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(stat_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(stat_help, EXIT_FAILED);
 		}
 		if (option != 'j')
 			return tool_usage("See tux3 help stat.");

@@ -185,8 +185,7 @@ int command_tune(int argc, char **argv)
 			tune.json = true;
 			break;
 		case 'h':
-			fputs(tune_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(tune_help, EXIT_FAILED);
 		default:
 			return tool_usage("See tux3 help tune.");
 		}

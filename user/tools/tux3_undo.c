@@ -201,8 +201,7 @@ int command_undo(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "fjh", options, NULL)) != -1) {
 		if (option == 'h') {
-			fputs(undo_help, stdout);
-			return EXIT_CLEAN;
+			return tool_tell(undo_help, EXIT_FAILED);
 		}
 		if (option == 'f')
 			undo.force = true;
