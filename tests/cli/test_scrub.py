@@ -225,14 +225,24 @@ def test_interrupted_while_it_reads(build, filled):
         pytest.skip("no strace here")
     filled.unmount()
     ends = set()
-    for number in range(8, 24):
+    for number in range(8, 20):
         done = subprocess.run(["strace", "-o", os.devnull, "-e", f"inject=pread64:signal=TERM:when={number}", build / "tux3", "scrub",
                                filled.image, "--rate", "1"], capture_output=True, text=True, timeout=60)
         if "strace: " in done.stderr:
             pytest.skip("strace may not trace here")
         ends.add(done.returncode)
-    # Before it catches signals; after that; and where there are no more reads.
+    # Before it catches signals, and after that; all of these are there, or it would go on at that rate.
     assert 32 in ends and ends <= {-signal.SIGTERM, 32}, ends
+
+
+@pytest.mark.parametrize("place", ["no/such/folder/state", "/dev/null/state", "folder", "/proc/state"])
+def test_state_that_cannot_be_written(run, mkfs, tmp_path, place):
+    """Is told at once, and not after hours."""
+    path = mkfs("64M")
+    (tmp_path / "folder").mkdir()
+    done = run("tux3", "scrub", path, "--state", tmp_path / place, status=8)
+    assert f"{tmp_path / place} " in done.stderr
+    assert "clean" not in done.stdout and not list((tmp_path / "folder").iterdir()) and not (tmp_path / "folder.new").exists()
 
 
 def test_state_of_another(run, mkfs, tmp_path, build):
