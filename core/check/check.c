@@ -82,13 +82,13 @@ void check_name_text(char *text, size_t size, const void *name, u32 len)
 
 void check_progress(struct check *check, enum check_pass pass, u64 done, u64 total)
 {
+	if (check->opts->stopped && check->opts->stopped(check->opts->ctx))
+		check_fail(check, -ECANCELED);
 	if (check->ticks++ % PROGRESS_TICKS && done < total)
 		return;
 	cond_resched();
 	if (check->opts->progress)
 		check->opts->progress(check->opts->ctx, pass, done, total);
-	if (check->opts->stopped && check->opts->stopped(check->opts->ctx))
-		check_fail(check, -ECANCELED);
 }
 
 /* ---- tables ---- */

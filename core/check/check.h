@@ -141,7 +141,7 @@ struct check_options {
 	int (*problem)(void *ctx, const struct check_problem *problem);
 	/* Called now and then; done of total units of the pass.  May be NULL. */
 	void (*progress)(void *ctx, enum check_pass pass, u64 done, u64 total);
-	/* Is it to end, with -ECANCELED?  Asked after progress().  May be NULL. */
+	/* Is it to end, with -ECANCELED?  Asked more often than progress() is told.  May be NULL. */
 	bool (*stopped)(void *ctx);
 	void *ctx;
 };

@@ -353,6 +353,31 @@ def test_fsck_canceled(build, filled):
     assert process.returncode in (32, 0, -signal.SIGINT)	# canceled, or faster than us
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("mode", ["-n", "-y"])
+def test_fsck_canceled_as_json(build, run, filled, damaged, mode):
+    """What it has found until then is told, as JSON that can be read, and that it is not all; nothing is repaired."""
+    if not shutil.which("strace"):
+        pytest.skip("no strace here")
+    if damaged:
+        edit_anchors(filled, lambda data: struct.pack_into("<Q", data, 240, struct.unpack_from("<Q", data, 240)[0] + 1))
+    before, ends = digest(filled), set()
+    for number in range(1, 300, 7):
+        done = subprocess.run(["strace", "-f", "-o", os.devnull, "-P", filled, "-e", "trace=pread64", "-e",
+                               f"inject=pread64:signal=INT:when={number}", build / "fsck.tux3", mode, "--json", "--data", filled], capture_output=True, text=True)
+        if "strace: " in done.stderr:
+            pytest.skip("strace may not trace here")
+        if not done.returncode & 32:
+            break
+        report = json.loads(done.stdout)
+        assert report["summary"]["interrupted"] and not report["summary"]["clean"] and "interrupted" in done.stderr
+        assert report["summary"]["exit"] == done.returncode == 32 | 4 * bool(report["problems"]), done
+        assert digest(filled) == before
+        ends.add(done.returncode)
+    assert ends == ({32, 36} if damaged else {32})
+    assert not as_json(run("fsck.tux3", "--json", filled, status=None))["summary"]["interrupted"]
+
+
 # ---- show ----
 
 def test_show_objects(run, logged):

@@ -112,15 +112,25 @@ void fsck_on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 	progress_check(&fsck->progress, pass, done, total);
 }
 
+/* A report as JSON comes to an end: the check sees that it is to stop.  Who asks twice does not want that. */
+static volatile sig_atomic_t ends_report, interrupted;
+
+static bool is_interrupted(void *ctx)
+{
+	return interrupted;
+}
+
 static void on_cancel(int signal)
 {
 	int state = fsck_repair_cancel();
 	const char *text = state < 0 ? "\nfsck.tux3: the repair is being written, and is finished first.\n" :
 			   state ? "\nfsck.tux3: canceled; the repair was written.\n" : "\nfsck.tux3: canceled; nothing was changed.\n";
+	bool waits = ends_report && !interrupted;
 	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
 
 	(void)ignored;
-	if (state >= 0)
+	interrupted = 1;
+	if (state >= 0 && !waits)
 		_exit(EXIT_CANCELED | (state ? EXIT_CORRECTED : 0));
 }
 
@@ -306,6 +316,7 @@ static void json_end(const struct fsck *fsck, int code, const char *failure)
 	show_string(&out, "image", fsck->path);
 	show_bool(&out, "clean", code == EXIT_CLEAN || code == EXIT_CORRECTED);
 	show_u64(&out, "exit", code);
+	show_bool(&out, "interrupted", code & EXIT_CANCELED);
 	if (failure)
 		show_string(&out, "failure", failure);
 	if (fsck->tool.vol) {
@@ -376,7 +387,7 @@ static int check(struct fsck *fsck, char *why, size_t why_size)
 {
 	struct check_options opts = {
 		.data = fsck->data, .all_groups = fsck->force,
-		.problem = on_problem, .progress = fsck_on_progress, .ctx = fsck,
+		.problem = on_problem, .progress = fsck_on_progress, .stopped = is_interrupted, .ctx = fsck,
 	};
 	struct volume_options open_opts = { };
 	bool device;
@@ -392,6 +403,10 @@ static int check(struct fsck *fsck, char *why, size_t why_size)
 	progress_end(&fsck->progress);
 	fsck->problems += fsck->result.problems;
 	code = fsck->problems ? EXIT_PROBLEMS : EXIT_CLEAN;
+	if (err == -ECANCELED) {
+		snprintf(why, why_size, "%.100s: the check was interrupted.", fsck->path);
+		return code | EXIT_CANCELED;
+	}
 	if (err)
 		snprintf(why, why_size, "%.100s: the check could not be finished: %s.", fsck->path, strerror(-err));
 	return err ? code | EXIT_OPERATION : code;
@@ -402,6 +417,7 @@ static int run(struct fsck *fsck)
 	char why[1024] = "";
 	int code;
 
+	ends_report = fsck->json;
 	if (fsck->json)
 		printf("{\"problems\": [");
 	code = check(fsck, why, sizeof(why));
@@ -410,6 +426,7 @@ static int run(struct fsck *fsck)
 			printf("%s.\n", why);
 		why[0] = 0;
 		tool_close(&fsck->tool);
+		ends_report = false;
 		code = fsck_repair(fsck, why, sizeof(why));
 	}
 	if (code & EXIT_OPERATION || (why[0] && !fsck->tried)) {
