@@ -411,6 +411,22 @@ static bool state_is_taken(struct folio_state *state, unsigned int slot)
 	return state->detached || !pending;
 }
 
+/*
+ * With the folio locked and write-protected: may others hold a page of it, and write to it without a fault?  If not, nobody can
+ * before a fault announces it.
+ */
+static bool state_is_held(struct tux3_node *node, struct folio_state *state)
+{
+	if (likely(!state->announced))
+		return false;
+	if (folio_is_held(state, state->folio))
+		return true;
+	spin_lock(&node->data_lock);
+	state->announced = 0;
+	spin_unlock(&node->data_lock);
+	return false;
+}
+
 static void state_take(struct data_run *run, struct folio_state *state)
 {
 	struct tux3_node *node = run->node;
@@ -432,9 +448,10 @@ static void state_take(struct data_run *run, struct folio_state *state)
 	spin_unlock(&node->data_lock);
 	if (!taken) {
 		folio_find_strays(node, folio);
-		/* First nobody can pin it for stores any more, then who has is asked for: else one could come between the two. */
+		/* First nobody can get it for stores any more, then who has is asked for: else one could come between the two. */
 		if (folio_mapped(folio))
 			folio_mkclean(folio);
+		state_is_held(node, state);
 		if (folio_maybe_dma_pinned(folio))
 			taken = take_by_copy(run, state);
 		else
