@@ -116,7 +116,7 @@ void folio_copies_free(struct folio_copy *copies)
 /*
  * What a mapping may have stored beyond the end of the file is not written.  The size now is as good as that at the
  * end of the back delta, if this is the block in which the end is: who moves the end into or out of a block changes
- * the block, and would have made a copy before.
+ * the block, and would have made a copy before.  A detached folio has nothing to do with the size any more.
  */
 void folio_read_block(struct tux3_node *node, struct folio *folio, u32 index, void *to)
 {
@@ -125,7 +125,7 @@ void folio_read_block(struct tux3_node *node, struct folio *folio, u32 index, vo
 	u64 size = i_size_read(&node->vfs);
 
 	memcpy(to, folio_address(folio) + ((size_t)index << shift), block_size);
-	if (size >> shift == folio_block(node, folio) + index && size & (block_size - 1))
+	if (folio->mapping && size >> shift == folio_block(node, folio) + index && size & (block_size - 1))
 		memset(to + (size & (block_size - 1)), 0, block_size - (size & (block_size - 1)));
 }
 

@@ -37,7 +37,7 @@
  * announced, and committed, long ago.  He tells when he has (file_dirty_folio()), but of the folio only.  So blocks that were
  * *announced* remain so until the back end finds that the folio has no reference that it need not have (folio_is_held()): all its
  * pages are write-protected then, and who wants to hold one has to announce it.  Before that those of them that are not dirty
- * become strays when he tells.
+ * become strays when he tells, and nothing of the folio is written from where it is.
  *
  * Locking: node->data_lock for everything in the state.  Who changes contents keeps the folio from leaving the page
  * cache (i_rwsem exclusively, or the folio lock), and has called folio_change_begin() in his delta: then it stays there.

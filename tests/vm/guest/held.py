@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-Pages of mapped files are held by /dev/holder (tests/vm/module/holder.c), and written to after a commit has taken them.
+Pages of mapped files are held by /dev/holder (tests/vm/module/holder.c), and written to after a commit has taken them, or while
+it does.
 
 	held.py CASE DIR		what is done, up to the crash or the umount
 	held.py CASE DIR --check	what must be there after it
@@ -12,12 +13,17 @@ import mmap
 import os
 import struct
 import sys
+import threading
+import time
 
 BLOCK = 4096
-GET, FILL, PUT = (ord("H") << 8 | number for number in (1, 2, 3))
+GET, FILL, PUT, CHANGE = (ord("H") << 8 | number for number in (1, 2, 3, 4))
 PAGEOUT = 21		# madvise
 LATE, OTHER = 4, 9	# blocks of one folio
 LATE_BLOCKS = 16
+CHANGED = 300		# a block that is not written at once when it is taken
+FILES, FILE_BLOCKS = 8, 512	# no more than a commit writes together with its log, which has the checksums
+LARGE_BYTES = 48 << 20
 
 
 class Held:
@@ -31,9 +37,30 @@ class Held:
     def fill(self, byte):
         fcntl.ioctl(self.fd, FILL, byte)
 
+    def change(self):
+        """For some ms, all the time."""
+        fcntl.ioctl(self.fd, CHANGE, 5)
+
     def put(self):
         fcntl.ioctl(self.fd, PUT)
         os.close(self.fd)
+
+
+class Changing(threading.Thread):
+    """Somebody who writes to the page all the time."""
+
+    def __init__(self, held):
+        super().__init__()
+        self.held, self.over = held, False
+        self.start()
+
+    def run(self):
+        while not self.over:
+            self.held.change()
+
+    def stop(self):
+        self.over = True
+        self.join()
 
 
 def old_file(path, blocks):
@@ -81,11 +108,97 @@ def page_out(file, memory):
     memory.madvise(PAGEOUT)
 
 
+def meanwhile(told):
+    """The page changes while the commit writes all of the file.  Whether or not the holder tells of that in time, others are safe."""
+    def act(path):
+        for number in range(FILES):
+            file, memory = old_file(f"{path}.{number}", FILE_BLOCKS)
+            held = Held(memory, CHANGED)
+            assert os.pwrite(file.fileno(), b"n" * (FILE_BLOCKS * BLOCK), 0) == FILE_BLOCKS * BLOCK
+            changing = Changing(held)
+            os.fsync(file.fileno())
+            changing.stop()
+            if told:
+                held.fill(ord("l"))
+                held.put()
+                os.fsync(file.fileno())
+
+    def check(path):
+        for number in range(FILES):
+            with open(f"{path}.{number}", "rb") as file:
+                data = file.read()
+            held = data[CHANGED * BLOCK:(CHANGED + 1) * BLOCK]
+            rest = data[:CHANGED * BLOCK] + data[(CHANGED + 1) * BLOCK:]
+            assert rest == b"n" * len(rest) and len(data) == FILE_BLOCKS * BLOCK, f"file {number} is old"
+            assert not told or held == b"l" * BLOCK, f"the held page has {held[:8]}"
+            os.unlink(file.name)
+
+    return act, check
+
+
+def cut_off(after_s):
+    """The page has left its file, perhaps, when the commit of the delta before that comes to it: a larger file is before it."""
+    def act(path):
+        file, memory = old_file(path, LATE_BLOCKS)
+        held = Held(memory, LATE)
+        with open(f"{path}.large", "wb", buffering=0) as large:
+            large.write(b"n" * LARGE_BYTES)
+            os.pwrite(file.fileno(), b"n" * (LATE_BLOCKS * BLOCK), 0)
+            changing = Changing(held)
+            syncing = threading.Thread(target=os.fsync, args=(large.fileno(),))
+            syncing.start()
+            time.sleep(after_s)
+            os.ftruncate(file.fileno(), 0)
+            syncing.join()
+            changing.stop()
+
+    def check(path):
+        with open(f"{path}.large", "rb") as large:
+            assert large.read() == b"n" * LARGE_BYTES, "what was synced is old"
+        with open(path, "rb") as file:
+            data = file.read()
+        rest = data[:LATE * BLOCK] + data[(LATE + 1) * BLOCK:]
+        assert rest in (b"", b"n" * len(rest)), "neither what was synced nor what came then"
+        os.unlink(f"{path}.large")
+
+    return act, check
+
+
+def nobody(path):
+    """Nothing is copied because somebody might hold what a program has stored to, as long as nobody does."""
+    name = os.environ.get("DEVICE", "/dev/vda").rsplit("/", 1)[1]
+
+    def copies():
+        with open(f"/sys/fs/tux3/{name}/private_copies") as file:
+            return int(file.read())
+
+    file, memory = old_file(path, LARGE_BYTES // BLOCK)
+    for turn in range(2):
+        before = copies()
+        for at in range(0, LARGE_BYTES, BLOCK):
+            memory[at] = turn
+        os.fsync(file.fileno())
+        assert copies() - before < 128, f"{copies() - before} blocks were copied"
+    held = Held(memory, LATE)
+    os.pwrite(file.fileno(), b"n" * BLOCK * LATE_BLOCKS, 0)
+    before = copies()
+    os.fsync(file.fileno())
+    assert copies() - before >= LATE_BLOCKS, "nothing was copied of what is held"
+    held.put()
+    os.unlink(path)
+
+
 CASES = {
     "late-write": late(write),
     "late-store": late(store),
     "late-unmapped": late(write, lambda file, memory: memory.close()),
     "late-paged-out": late(write, page_out),
+    "meanwhile": meanwhile(False),
+    "meanwhile-told": meanwhile(True),
+    "nobody": (nobody, None),
+    "cut-off-soon": cut_off(0.02),
+    "cut-off": cut_off(0.1),
+    "cut-off-late": cut_off(0.3),
 }
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # Somebody in the kernel holds pages of a mapped file, not pinned, and writes to them when he likes: what he has told of before an
-# fsync is durable.  Needs the module holder: tests/vm/held.sh.
+# fsync is durable, and what he does during a commit makes no block of it wrong.  Needs the module holder: tests/vm/held.sh.
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
 HELD=tests/vm/guest/held.py
 
@@ -31,6 +31,16 @@ for options in fsync=full,age=600 fsync=ahead,age=600 fsync=full,age=600,snapsho
 		held $name crash
 	done
 	held late-write remount
+	if [ "$options" != fsync=ahead,age=600 ]; then
+		held meanwhile crash
+		held meanwhile-told crash
+		held cut-off-soon crash
+		held cut-off crash
+		held cut-off-late crash
+	fi
+	case $options in
+	*snapshot=4K) check "what nobody holds is not copied" python3 $HELD nobody "$MNT" ;;
+	esac
 	checked_umount "$options: clean"
 done
 rmmod holder

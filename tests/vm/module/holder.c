@@ -15,6 +15,7 @@
 #define HOLDER_GET	_IO('H', 1)	/* the page at the address that this u64 is */
 #define HOLDER_FILL	_IO('H', 2)	/* each byte of it becomes this one; nobody is told */
 #define HOLDER_PUT	_IO('H', 3)	/* it was changed, and is let go */
+#define HOLDER_CHANGE	_IO('H', 4)	/* fill it with one byte after the other, for so many ms */
 
 static long holder_get(struct file *file, u64 __user *at)
 {
@@ -41,6 +42,17 @@ static void holder_fill(struct page *page, int value)
 	kunmap_local(to);
 }
 
+static void holder_change(struct page *page, unsigned int ms)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(ms);
+	int value = 0;
+
+	do {
+		holder_fill(page, value++);
+		cond_resched();
+	} while (time_before(jiffies, end));
+}
+
 static void holder_put(struct file *file)
 {
 	struct folio *folio = page_folio((struct page *)file->private_data);
@@ -61,6 +73,9 @@ static long holder_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	switch (cmd) {
 	case HOLDER_FILL:
 		holder_fill(file->private_data, arg);
+		return 0;
+	case HOLDER_CHANGE:
+		holder_change(file->private_data, arg);
 		return 0;
 	case HOLDER_PUT:
 		holder_put(file);
