@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What fsync costs a program: 4 KiB written and fsynced, again and again.  bench/run fsync runs it.
+ * What fsync costs a program: mostly 4 KiB written and fsynced, again and again.  bench/run fsync runs it.
  *
  *	fsync DIRECTORY new COUNT PROCESSES		each time a new file: open, write, fsync, close
  *	fsync DIRECTORY labelled COUNT PROCESSES	the same, with an xattr of 40 bytes, such as SELinux gives each file
+ *	fsync DIRECTORY large-1M COUNT PROCESSES	a new file of 1 MiB, written in one piece; the one before it is removed
+ *	fsync DIRECTORY large-8M COUNT PROCESSES	the same of 8 MiB
  *	fsync DIRECTORY rewritten COUNT PROCESSES	the same with O_TRUNC, over one of the files made for that
  *	fsync DIRECTORY saved COUNT PROCESSES		the same under another name, renamed over one of those; then the directory
  *	fsync DIRECTORY overwrite COUNT PROCESSES	each time another block of a file, which has all its blocks
@@ -99,6 +101,42 @@ static void rewrite_files(unsigned int process, unsigned int count, struct resul
 	write_files(process, count, result, O_TRUNC, 0);
 }
 
+static void create_large(unsigned int process, unsigned int count, struct result *result, size_t bytes)
+{
+	char *data = malloc(bytes), name[64], before[64] = "";
+	int fd;
+
+	if (!data)
+		die("no memory");
+	memset(data, 'x', bytes);
+	for (unsigned int n = 0; n < count && now_ns() < end_ns; n++) {
+		uint64_t begun_ns = now_ns();
+
+		snprintf(name, sizeof(name), "file-%u-%u", process, n);
+		fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0644);
+		must_errno(fd, name);
+		if (write(fd, data, bytes) != (ssize_t)bytes)
+			die("write: %s", strerror(errno));
+		must_errno(fsync(fd), "fsync");
+		must_errno(close(fd), "close");
+		add_time(result, begun_ns);
+		if (*before)
+			must_errno(unlink(before), before);
+		strcpy(before, name);
+	}
+	free(data);
+}
+
+static void create_1m(unsigned int process, unsigned int count, struct result *result)
+{
+	create_large(process, count, result, 1 << 20);
+}
+
+static void create_8m(unsigned int process, unsigned int count, struct result *result)
+{
+	create_large(process, count, result, 8 << 20);
+}
+
 static void save_files(unsigned int process, unsigned int count, struct result *result)
 {
 	int dir = open(".", O_RDONLY | O_DIRECTORY), fd;
@@ -175,7 +213,7 @@ static const struct kind {
 	void (*work)(unsigned int process, unsigned int count, struct result *result);
 } kinds[] = {
 	{ "new", create_files }, { "labelled", create_labelled }, { "rewritten", rewrite_files }, { "saved", save_files },
-	{ "overwrite", overwrite }, { "prepare-rewritten", prepare_files }, { "prepare-saved", prepare_files }, { "prepare-overwrite", prepare },
+	{ "overwrite", overwrite }, { "large-1M", create_1m }, { "large-8M", create_8m }, { "prepare-rewritten", prepare_files }, { "prepare-saved", prepare_files }, { "prepare-overwrite", prepare },
 };
 
 static const struct kind *find_kind(const char *name)
