@@ -293,33 +293,24 @@ static int unify_write_anchor(struct volume *vol)
  */
 int unify_complete_anchor(struct volume *vol)
 {
-	struct disk_anchor anchor = vol->anchor;
 	u64 offset = anchor_slot_offset(vol->total_blocks << vol->block_shift, vol->anchor_slot ^ 2);
-	void *block = kvzalloc(vol->block_size, GFP_KERNEL);
-	struct io_wait wait;
+	u64 addr = offset >> vol->block_shift, generation = le64_to_cpu(vol->anchor.generation);
+	void *block = kvmalloc(vol->block_size, GFP_KERNEL);
 	char why[160];
 	int err;
 
 	if (!block)
 		return -ENOMEM;
-	err = device_read(vol->dev, offset >> vol->block_shift, 1, block);
-	if (err || anchor_check_copy(block, offset, vol->id, le64_to_cpu(anchor.generation), why, sizeof(why)) != -ESTALE) {
-		kvfree(block);
-		return 0;
-	}
-	anchor.slot_offset = cpu_to_le64(offset);
-	anchor_seal(&anchor);
-	memset(block, 0, vol->block_size);
-	memcpy(block, &anchor, sizeof(anchor));
-	io_wait_init(&wait);
-	device_write(vol->dev, offset >> vol->block_shift, block, 1, 0, &wait);
-	device_kick(vol->dev);
-	err = io_wait_finish(&wait);
+	err = device_read(vol->dev, addr, 1, block);
+	if (!err)
+		err = anchor_check_copy(block, offset, vol->id, generation, why, sizeof(why));
 	kvfree(block);
+	if (err != -ESTALE)
+		return 0;
+	err = anchor_write_copy(vol->dev, &vol->anchor, addr);
 	if (!err)
 		return device_flush(vol->dev);
-	volume_warn(vol, "the second copy of the anchor, at block %llu, cannot be written (%s)",
-		    (unsigned long long)offset >> vol->block_shift, error_text(err));
+	volume_warn(vol, "the second copy of the anchor, at block %llu, cannot be written (%s)", (unsigned long long)addr, error_text(err));
 	return 0;
 }
 

@@ -70,6 +70,25 @@ int anchor_check_copy(const struct disk_anchor *copy, u64 offset, u64 volume_id,
 	return found > generation ? 1 : found < generation ? -ESTALE : 0;
 }
 
+int anchor_write_copy(struct tux3_device *dev, const struct disk_anchor *anchor, u64 addr)
+{
+	struct disk_anchor *copy = kvzalloc(dev->block_size, GFP_KERNEL);
+	struct io_wait wait;
+	int err;
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *anchor;
+	copy->slot_offset = cpu_to_le64(addr * dev->block_size);
+	anchor_seal(copy);
+	io_wait_init(&wait);
+	device_write(dev, addr, copy, 1, 0, &wait);
+	device_kick(dev);
+	err = io_wait_finish(&wait);
+	kvfree(copy);
+	return err;
+}
+
 /* An anchor at this byte; the device's block size is 4096 at this time, or that of the volume. */
 static int anchor_read_at(struct tux3_device *dev, u64 offset, struct disk_anchor *anchor, char *why, size_t why_size)
 {

@@ -23,5 +23,7 @@ int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t
  * that the power failed before it was written; else damage, and a sentence.
  */
 int anchor_check_copy(const struct disk_anchor *copy, u64 offset, u64 volume_id, u64 generation, char *why, size_t why_size);
+/* The same anchor at another of its places, which is this block; without a flush.  0 or an error of the device, -ENOMEM. */
+int anchor_write_copy(struct tux3_device *dev, const struct disk_anchor *anchor, u64 addr);
 
 #endif

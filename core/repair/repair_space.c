@@ -351,22 +351,8 @@ int repair_write(struct repair *repair, char *why, size_t why_size)
 /* The log goes on behind the anchor, so all else stays as it is. */
 int repair_write_anchor(struct repair *repair, char *why, size_t why_size)
 {
-	struct volume *vol = repair->vol;
-	struct disk_anchor anchor = vol->anchor;
-	void *block = kvzalloc(vol->block_size, GFP_KERNEL);
-	struct io_wait wait;
-	int err;
+	int err = anchor_write_copy(repair->vol->dev, &repair->vol->anchor, repair->anchor_copy);
 
 	snprintf(why, why_size, "the copy of the anchor cannot be written: see the messages");
-	if (!block)
-		return -ENOMEM;
-	anchor.slot_offset = cpu_to_le64(repair->anchor_copy << vol->block_shift);
-	anchor_seal(&anchor);
-	memcpy(block, &anchor, sizeof(anchor));
-	io_wait_init(&wait);
-	device_write(vol->dev, repair->anchor_copy, block, 1, 0, &wait);
-	device_kick(vol->dev);
-	err = io_wait_finish(&wait);
-	kvfree(block);
-	return err ? err : device_flush(vol->dev);
+	return err ? err : device_flush(repair->vol->dev);
 }
