@@ -615,6 +615,8 @@ static const char *put_names(struct m_state *state, const struct m_state *then, 
 		for (at = 0; at < state->count || at < then->count; at++)
 			put_dir(&put, at, put.ids[i]);
 	why = put_all(&put, id, born);
+	if (dir != M_NONE && !why)
+		put_times(&put, dir, 0);
 	for (i = 0; i < put.name_count; i++)
 		free((char *)put.names[i].name);
 	return why;

@@ -3,7 +3,8 @@
  * Names in intents, at open: the one of a new file, and those that were changed otherwise (core/names/name_closure.h).
  *
  * A record says what a name leads to.  Where it does already, as on top of the delta in which it was changed, nothing
- * is done: and then nothing of the inodes and the directory that it is about either, unless another name was.
+ * is done: and then nothing of the inodes and the directory that it is about either, unless another name was, or the
+ * intent is of that directory.
  */
 #include "core/format/chain.h"
 #include "core/format/name_hash.h"
@@ -248,6 +249,9 @@ int intent_recover_names(struct volume *vol, const struct disk_intent *intent, c
 		else if (type == TUX3_INTENT_NAMED ? le32_to_cpu(record->len) != sizeof(struct intent_named) : is_dir)
 			err = intent_bad(vol, intent, "one of its records is not valid");
 	}
+	/* Its times, whether or not a name changes by this. */
+	if (!err && is_dir && find_named(intent, records, intent->ino))
+		err = touch(touched, intent->ino, 0);
 	for (i = 0; i < touched->count && !err; i++)
 		if (touched->inode[i].ino != intent->ino || is_dir)
 			err = settle(touched, records, i);

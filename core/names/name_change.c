@@ -312,6 +312,8 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 		change->durable = false;
 		dir->open[op->delta & 1]++;
 	}
+	if (!change->flying)
+		change->said = 0;
 	change->ino = entry->ino = to ? to->ino : 0;
 	change->type = entry->type = to ? (READ_ONCE(to->attr.mode) & S_IFMT) >> 12 : 0;
 	/* What is new is not looked at by way of its name before it went ahead itself, so this need not wait for the rest. */

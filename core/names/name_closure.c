@@ -13,6 +13,7 @@
 #include "core/names/name_closure.h"
 #include "core/names/name_internal.h"
 
+#define CHANGES_LOOKED_AT (16 * CLOSURE_NAMES)
 #define DIRENT_HEAD (offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
 
 static_assert(CLOSURE_BYTES >= CLOSURE_NAMES * (sizeof(struct disk_record) + DIRENT_HEAD + TUX3_NAME_MAX + 7) +
@@ -126,25 +127,28 @@ static bool is_holder(const struct holders *holders, const struct tux3_inode *in
 
 /* ---- putting it together ---- */
 
-/*
- * If that is to be said: a crash can leave the name as it is not now; and of holder, unless it is NULL, it is
- * one.  The lock of the directory's names held.
- */
-static int add_name(struct name_closure *closure, struct tux3_inode *dir, struct name_entry *entry, const struct tux3_inode *holder)
+static int put_name(struct name_closure *closure, struct tux3_inode *dir, struct name_entry *entry)
 {
-	struct holders holders;
 	u32 i;
 
 	for (i = 0; i < closure->names; i++)
 		if (closure->name[i].entry == entry)
 			return 0;
-	find_holders(closure, entry, &holders);
-	if (!holders.differs || (holder && !holders.unknown && !is_holder(&holders, holder)))
-		return 0;
 	if (closure->names == CLOSURE_NAMES || READ_ONCE(dir->born_delta) > closure->durable)
 		return -EAGAIN;
 	closure->name[closure->names++] = (struct closure_name){ .dir = dir, .entry = entry };
 	return 0;
+}
+
+/* If that is to be said: a crash can leave the name as it is not now; and holder is one of it.  The lock of the names held. */
+static int add_name(struct name_closure *closure, struct tux3_inode *dir, struct name_entry *entry, const struct tux3_inode *holder)
+{
+	struct holders holders;
+
+	find_holders(closure, entry, &holders);
+	if (!holders.differs || (!holders.unknown && !is_holder(&holders, holder)))
+		return 0;
+	return put_name(closure, dir, entry);
 }
 
 static int add_inode(struct name_closure *closure, struct tux3_inode *inode)
@@ -348,8 +352,21 @@ int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 
 	return err ? err : closure_check(closure);
 }
 
-/* Those that are not durable, from the newest on: mostly the others are older. */
-static int look_at_changes(struct name_closure *closure, struct tux3_inode *inode, struct name_dir *dir, u32 slot)
+/*
+ * Changes of a directory of which nothing is to be said, since a crash leaves the name as it is: it was made and removed again,
+ * or moved there and back.  But for the directory's times, and they come with any name of it.
+ */
+static bool says_nothing(const struct name_closure *closure, const struct name_change *change)
+{
+	struct holders holders;
+
+	find_holders(closure, change->entry, &holders);
+	return !holders.differs;
+}
+
+/* Those that are not durable, from the newest on: mostly the others are older.  *idle: one of which nothing is to be said. */
+static int look_at_changes(struct name_closure *closure, struct tux3_inode *inode, struct name_dir *dir, u32 slot,
+			   struct name_entry **idle)
 {
 	u32 open = dir->open[slot], n = 0;
 	struct name_change *change;
@@ -360,10 +377,14 @@ static int look_at_changes(struct name_closure *closure, struct tux3_inode *inod
 		if (!open || err)
 			break;
 		open -= !change->durable;
-		if (n++ == 16 * CLOSURE_NAMES)		/* it is not to take long */
+		if (n++ == CHANGES_LOOKED_AT) {		/* it is not to take long */
 			err = -EAGAIN;
-		else if (!change->durable)
-			err = add_name(closure, inode, change->entry, NULL);
+		} else if (!change->durable && says_nothing(closure, change)) {
+			change->said = closure->said;
+			*idle = change->entry;
+		} else if (!change->durable) {
+			err = put_name(closure, inode, change->entry);
+		}
 	}
 	return err;
 }
@@ -371,14 +392,21 @@ static int look_at_changes(struct name_closure *closure, struct tux3_inode *inod
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said)
 {
 	struct name_dir *dir = name_dir_of(inode);
+	struct name_entry *idle = NULL;
 	int err = dir ? 0 : -EAGAIN;
 	u32 slot;
 
 	closure_begin(closure, inode, delta, retired, said);
+	closure->of_dir = inode;
 	for (slot = 0; slot < 2 && !err; slot++) {
 		spin_lock(&dir->lock);
 		if (slot_is_held(closure, slot))
-			err = look_at_changes(closure, inode, dir, slot);
+			err = look_at_changes(closure, inode, dir, slot, &idle);
+		spin_unlock(&dir->lock);
+	}
+	if (!err && !closure->names && idle) {
+		spin_lock(&dir->lock);
+		err = put_name(closure, inode, idle);
 		spin_unlock(&dir->lock);
 	}
 	if (!err)
@@ -485,10 +513,39 @@ static void name_is_durable(const struct name_closure *closure, const struct clo
 	spin_unlock(&dir->lock);
 }
 
+/* The times that came with what is said of the directory are those after these changes. */
+static void idle_are_durable(const struct name_closure *closure, struct name_dir *dir, u32 slot)
+{
+	u32 open = dir->open[slot], n = 0;
+	struct name_change *change;
+
+	lockdep_assert_held(&dir->lock);
+	list_for_each_entry_reverse(change, &dir->changed[slot], link) {
+		if (!open || n++ == CHANGES_LOOKED_AT)
+			break;
+		if (change->durable)
+			continue;
+		open--;
+		if (change->said == closure->said && !change->flying) {
+			change->durable = true;
+			dir->open[slot]--;
+		}
+	}
+}
+
 void closure_is_durable(const struct name_closure *closure, u64 retired)
 {
-	u32 i;
+	struct name_dir *dir;
+	u32 i, slot;
 
 	for (i = 0; i < closure->names && closure->delta > retired; i++)
 		name_is_durable(closure, &closure->name[i], retired);
+	if (!closure->of_dir || closure->delta <= retired)
+		return;
+	dir = name_dir_of(closure->of_dir);
+	spin_lock(&dir->lock);
+	for (slot = 0; slot < 2; slot++)
+		if (slot == (closure->delta & 1) || closure->delta - 1 > retired)
+			idle_are_durable(closure, dir, slot);
+	spin_unlock(&dir->lock);
 }

@@ -36,7 +36,7 @@ struct name_change {
 	u64 ino;			/* 0: absent */
 	struct tux3_inode *holder;	/* the first one */
 	struct name_ties *ties;		/* or NULL */
-	u32 said;			/* the number of the newest intent of this delta that says what the name leads to */
+	u32 said;			/* the newest intent of this delta that says what the name leads to, or need not; 0: none */
 	u8 type;
 	u8 tied : 2;			/* bits: the holder knows of it, by a tie; else that was made with the name, born_entry */
 	u8 began : 2;			/* which of them had it when the delta began, or NAME_ABSENT */

@@ -243,6 +243,55 @@ static void test_closures_do_not_grow(void **state)
 	bed_free(&bed);
 }
 
+static struct tux3_stat stat_of(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	struct tux3_stat stat;
+
+	assert_ok(tux3_stat_node(node, &stat));
+	tux3_node_put(node, 1);
+	return stat;
+}
+
+/* Locks and the like, which a crash cannot bring back: but for its times nothing of the directory has changed. */
+static void test_names_made_and_removed(void **state)
+{
+	struct bed bed = {};
+	struct tux3_stat before, after;
+	struct tux3_node *dir;
+	char name[20];
+	u64 ahead;
+	u32 i;
+
+	begin(&bed);
+	dir = bed_find(&bed, "dir");
+	for (i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "dir/lock%u", i);
+		new_and_gone(&bed, name, 40, false);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, name));
+	}
+	rename_path(&bed, "dir/a", "dir/lock", 0);
+	rename_path(&bed, "dir/lock", "dir/a", 0);
+	assert_true(synced_ahead(&bed, dir));
+	/* Nothing is left to say, until there is another one. */
+	ahead = counted(&bed, TUX3_COUNT_FSYNCS_AHEAD);
+	assert_ok(tux3_fsync(dir, false));
+	assert_int_equal(counted(&bed, TUX3_COUNT_FSYNCS_AHEAD), ahead);
+	new_and_gone(&bed, "dir/lock0", 40, false);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/lock0"));
+	assert_true(synced_ahead(&bed, dir));
+	before = stat_of(&bed, "dir");
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 2);
+	after = stat_of(&bed, "dir");
+	assert_int_equal(after.mtime.tv_sec, before.mtime.tv_sec);
+	assert_int_equal(after.mtime.tv_nsec, before.mtime.tv_nsec);
+	assert_file(&bed, "dir/lock0", 0, 0);
+	assert_file(&bed, "dir/a", 1, 1);
+	bed_free(&bed);
+}
+
 /* ---- what does not ---- */
 
 /* A crash would lose the old file and the new one. */
@@ -711,6 +760,7 @@ int main(void)
 		cmocka_unit_test(test_nameless_files_get_names),
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_closures_do_not_grow),
+		cmocka_unit_test(test_names_made_and_removed),
 		cmocka_unit_test(test_a_new_file_that_was_never_synced),
 		cmocka_unit_test(test_a_file_that_was_changed_gets_a_name),
 		cmocka_unit_test(test_a_file_that_was_synced_gets_a_name),
