@@ -642,9 +642,9 @@ bool folio_state_release(struct folio *folio, gfp_t gfp)
 		return true;
 	node = state->node;
 	spin_lock(&node->data_lock);
-	/* Reclaim asks before it looks whether anybody else holds the folio. */
+	/* Reclaim asks before it looks whether anybody else holds the folio.  Who moves the contents drops it all the same. */
 	busy = folio_state_busy(state) || state->stray || folio_test_dirty(folio) || folio_test_writeback(folio) ||
-	       (state->announced && folio_is_held(state, folio));
+	       (state->announced && READ_ONCE(node->mover) != current && folio_is_held(state, folio));
 	if (!busy)
 		folio_detach_private(folio);
 	spin_unlock(&node->data_lock);

@@ -19,6 +19,7 @@ import time
 BLOCK = 4096
 GET, FILL, PUT, CHANGE = (ord("H") << 8 | number for number in (1, 2, 3, 4))
 PAGEOUT = 21		# madvise
+COLLAPSE = 8		# fallocate
 LATE, OTHER = 4, 9	# blocks of one folio
 LATE_BLOCKS = 16
 CHANGED = 300		# a block that is not written at once when it is taken
@@ -189,6 +190,26 @@ def nobody(path):
     os.unlink(path)
 
 
+def moved(path):
+    """Blocks before and behind a page that somebody holds can be taken out of the file, and the page, too."""
+    file, memory = old_file(path, LATE_BLOCKS)
+    memory[LATE * BLOCK] = memory[OTHER * BLOCK] = ord("n")
+    held = Held(memory, LATE)
+    os.fsync(file.fileno())
+    fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    for block in LATE + 1, LATE - 1, LATE - 1:
+        if fallocate(file.fileno(), COLLAPSE, ctypes.c_long(block * BLOCK), ctypes.c_long(BLOCK)):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), f"collapse of block {block}")
+    held.put()
+    os.fsync(file.fileno())
+    with open(path, "rb") as again:
+        data = again.read()
+    assert len(data) == (LATE_BLOCKS - 3) * BLOCK, f"{len(data)} bytes"
+    changed = {at for at in range(len(data)) if data[at:at + 1] != b"o"}
+    assert changed == {(OTHER - 3) * BLOCK}, f"other bytes at {sorted(changed)[:4]}"
+    os.unlink(path)
+
+
 CASES = {
     "late-write": late(write),
     "late-store": late(store),
@@ -197,6 +218,7 @@ CASES = {
     "meanwhile": meanwhile(False),
     "meanwhile-told": meanwhile(True),
     "nobody": (nobody, None),
+    "moved": (moved, None),
     "cut-off-soon": cut_off(0.02),
     "cut-off": cut_off(0.1),
     "cut-off-late": cut_off(0.3),

@@ -31,6 +31,7 @@ for options in fsync=full,age=600 fsync=ahead,age=600 fsync=full,age=600,snapsho
 		held $name crash
 	done
 	held late-write remount
+	check "blocks of a file that is held are taken out of it" python3 $HELD moved "$MNT"
 	if [ "$options" != fsync=ahead,age=600 ]; then
 		held meanwhile crash
 		held meanwhile-told crash
