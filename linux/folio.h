@@ -100,8 +100,11 @@ static inline u64 folio_state_pending(const struct folio_state *state, unsigned 
 static inline bool folio_is_held(const struct folio_state *state, struct folio *folio)
 {
 	int mapped = folio_mapcount(folio), known = state->detached ? 1 : folio_nr_pages(folio) + 2;
-	int references = folio_ref_count(folio);
+	int references;
 
+	smp_rmb();	/* who unmaps a page takes its entry, then the mapping, then the reference away, each with a barrier */
+	references = folio_ref_count(folio);
+	smp_rmb();
 	return references > known + min(mapped, folio_mapcount(folio));
 }
 
