@@ -77,7 +77,7 @@ static int state_attach(struct tux3_node *node, struct folio *folio, gfp_t gfp)
 	if (!folio_get_private(folio)) {
 		/* Somebody dirtied it when there was no state to note that. */
 		if (folio_test_dirty(folio))
-			state->stray = state->announced = folio_mask(0, state->blocks);
+			state->stray = folio_mask(0, state->blocks);
 		folio_attach_private(folio, state);
 		state = NULL;
 	}
@@ -116,7 +116,7 @@ void folio_copies_free(struct folio_copy *copies)
 /*
  * What a mapping may have stored beyond the end of the file is not written.  The size now is as good as that at the
  * end of the back delta, if this is the block in which the end is: who moves the end into or out of a block changes
- * the block, and would have made a copy before.  A detached folio has nothing to do with the size any more.
+ * the block, and would have made a copy before.
  */
 void folio_read_block(struct tux3_node *node, struct folio *folio, u32 index, void *to)
 {
@@ -125,7 +125,7 @@ void folio_read_block(struct tux3_node *node, struct folio *folio, u32 index, vo
 	u64 size = i_size_read(&node->vfs);
 
 	memcpy(to, folio_address(folio) + ((size_t)index << shift), block_size);
-	if (folio->mapping && size >> shift == folio_block(node, folio) + index && size & (block_size - 1))
+	if (size >> shift == folio_block(node, folio) + index && size & (block_size - 1))
 		memset(to + (size & (block_size - 1)), 0, block_size - (size & (block_size - 1)));
 }
 
@@ -329,8 +329,6 @@ int folio_change_begin(struct delta_op *op, struct tux3_node *node, struct folio
 		folio_copies_install(parts[i].state, !slot, parts[i].made, &parts[i].spare);
 		newly += part_mark(node, &parts[i], slot);
 	}
-	if (stored)
-		parts->state->announced |= parts->mask;		/* others are edges */
 	node->dirty_blocks[slot] += newly;
 	spin_unlock(&node->data_lock);
 	if (newly) {		/* else whoever made them dirty has told */
@@ -642,9 +640,7 @@ bool folio_state_release(struct folio *folio, gfp_t gfp)
 		return true;
 	node = state->node;
 	spin_lock(&node->data_lock);
-	/* Reclaim asks before it looks whether anybody else holds the folio.  Who moves the contents drops it all the same. */
-	busy = folio_state_busy(state) || state->stray || folio_test_dirty(folio) || folio_test_writeback(folio) ||
-	       (state->announced && READ_ONCE(node->mover) != current && folio_is_held(state, folio));
+	busy = folio_state_busy(state) || state->stray || folio_test_dirty(folio) || folio_test_writeback(folio);
 	if (!busy)
 		folio_detach_private(folio);
 	spin_unlock(&node->data_lock);
@@ -655,11 +651,10 @@ bool folio_state_release(struct folio *folio, gfp_t gfp)
 
 /*
  * Dirtied by others than folio_change_end(): page tables that are taken down, whose stores page_mkwrite has
- * announced; or devices and debuggers that have written to the page, announced too, but perhaps taken by the back end since.
- * That the folio is PG_dirty says nothing: the back end leaves one so that it has taken a snapshot of, or of which the front delta
- * has changed something, which may be another block.  What is dirty in the front delta will be taken, whatever happened to it in
- * the back one.  If stores may come unannounced (NODE_UNTOLD), or nothing is dirty, any block that the back end will not take as it
- * is now may have got one.
+ * announced; or devices and debuggers that have written to the page, announced too, but perhaps taken by the back end since:
+ * it leaves a folio PG_dirty that it has taken a snapshot of, or that the front delta has changed, too.  What is dirty in the front
+ * delta will be taken, whatever happened to it in the back one.  If stores may come unannounced (NODE_UNTOLD), any block that the
+ * back end will not take as it is now may have got one.
  */
 static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 {
@@ -667,19 +662,20 @@ static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 	bool untold = unlikely(test_bit(NODE_UNTOLD, &node->flags));
 	struct folio_state *state;
 	unsigned int front;
-	u64 told = 0, strays = 0;
+	u64 told;
 
 	inode_note_all(&node->core);
+	if (folio_test_dirty(folio) && !READ_ONCE(node->sorted) && !untold)
+		return false;
 	spin_lock(&node->data_lock);
 	state = folio_get_private(folio);
 	front = front_slot(node);
-	if (state) {
-		told = state->dirty[front] | folio_state_pending(state, !front);
-		strays = (told && !untold ? state->announced : folio_mask(0, state->blocks)) & ~told;
-		state->stray |= strays;
-	}
-	if (!told || strays)
+	told = state ? state->dirty[front] | folio_state_pending(state, !front) : 0;
+	if (!told || untold) {
+		if (state)
+			state->stray |= folio_mask(0, state->blocks) & ~told;
 		set_bit(NODE_STRAYS, &node->flags);
+	}
 	spin_unlock(&node->data_lock);
 	return filemap_dirty_folio(mapping, folio);
 }

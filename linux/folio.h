@@ -33,12 +33,6 @@
  * (get_user_pages) may do so when the back end has long taken it, and the kernel may have made a page writable without a
  * fault (mmap.c).  Such a folio stays PG_dirty; file_redirty_strays() brings it into a delta.
  *
- * Who has got a page by a fault for writing may hold it by a reference alone, without a pin, and write to it when its block was
- * announced, and committed, long ago.  He tells when he has (file_dirty_folio()), but of the folio only.  So blocks that were
- * *announced* remain so until the back end finds that the folio has no reference that it need not have (folio_is_held()): all its
- * pages are write-protected then, and who wants to hold one has to announce it.  Before that those of them that are not dirty
- * become strays when he tells, and nothing of the folio is written from where it is.
- *
  * Locking: node->data_lock for everything in the state.  Who changes contents keeps the folio from leaving the page
  * cache (i_rwsem exclusively, or the folio lock), and has called folio_change_begin() in his delta: then it stays there.
  * The back end takes a folio's contents with the folio lock held.
@@ -72,7 +66,6 @@ struct folio_state {
 	u64 sent, copied;
 	u64 left;			/* back end: taken blocks not submitted yet */
 	u64 stray;			/* changed behind our back */
-	u64 announced;			/* for stores; and since then the folio was always held by others, perhaps */
 	struct folio_copy *copies;
 	struct folio *snapshot;		/* back end: what it took of the folio, if not the folio itself */
 	u32 snapshot_first;		/* the block that its first one is of */
@@ -90,22 +83,6 @@ static inline bool folio_state_busy(const struct folio_state *state)
 static inline u64 folio_state_pending(const struct folio_state *state, unsigned int slot)
 {
 	return state->dirty[slot] & ~state->sent & ~state->copied;
-}
-
-/*
- * With the folio locked, and one reference of the caller's, or of the state if it is busy: are there more than those of the page
- * cache and of page tables?  Meanwhile these only get fewer, which shows in the mappings first; but for fork, of whose private
- * mappings there are not both a new one and an old one less at this moment.  A reference in passing is taken for a holder's.
- */
-static inline bool folio_is_held(const struct folio_state *state, struct folio *folio)
-{
-	int mapped = folio_mapcount(folio), known = state->detached ? 1 : folio_nr_pages(folio) + 2;
-	int references;
-
-	smp_rmb();	/* who unmaps a page takes its entry, then the mapping, then the reference away, each with a barrier */
-	references = folio_ref_count(folio);
-	smp_rmb();
-	return references > known + min(mapped, folio_mapcount(folio));
 }
 
 /* ---- front end ---- */

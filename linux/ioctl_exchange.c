@@ -42,14 +42,11 @@ static int remap_drop(struct tux3_inode *inode, u64 block, u64 count)
 	u32 more = inode->vol->block_shift - PAGE_SHIFT;
 	u64 end = block + count;
 	pgoff_t last = end > TUX3_SIZE_MAX >> inode->vol->block_shift ? ULONG_MAX : (end << more) - 1;
-	struct tux3_node *node = core_node(inode);
 	int err;
 
 	if (block > TUX3_SIZE_MAX >> inode->vol->block_shift)
 		return 0;
-	WRITE_ONCE(node->mover, current);
-	err = invalidate_inode_pages2_range(node->vfs.i_mapping, block << more, last);
-	WRITE_ONCE(node->mover, NULL);
+	err = invalidate_inode_pages2_range(vfs_of(inode)->i_mapping, block << more, last);
 	return err == -EBUSY ? -EAGAIN : err;
 }
 

@@ -230,7 +230,6 @@ void folio_find_strays(struct tux3_node *node, struct folio *folio)
 	if (!found)
 		return;
 	spin_lock(&node->data_lock);
-	state->announced |= found;
 	state->stray |= found & ~(state->dirty[0] | state->dirty[1]);	/* by write(2) since we looked */
 	set_bit(NODE_UNTOLD, &node->flags);
 	set_bit(NODE_STRAYS, &node->flags);

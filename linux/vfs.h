@@ -121,7 +121,6 @@ struct tux3_node {
 	atomic_t cleaning;		/* so many take PG_dirty from folios that are dirty in no delta */
 	struct folio_state *cursor;	/* back end: where data_next() or data_write() was */
 	struct folio_state *unsettled;	/* back end: from here to the cursor the last data_write() has sent blocks */
-	struct task_struct *mover;	/* he takes folios out of the cache whoever holds them (ioctl_exchange.c) */
 
 	atomic_t pins;			/* references of deltas; grab: core.lock */
 	unsigned long flags;		/* NODE_... */

@@ -37,8 +37,7 @@
  * that is not free is not waited for with a bio in hand or kept for the next piece, and data_done() does not wait for
  * any.
  *
- * A page that a device may be writing to (pinned) is never constant: it is copied and goes on as a stray (folio.h).  Where somebody
- * may hold one by a reference, it is copied, too, but is no stray: the holder tells when he has written to it.
+ * A page that a device may be writing to (pinned) is never constant: it is copied and goes on as a stray (folio.h).
  *
  * Who frees what: a state on the back delta's list, and its folio, stay until data_done(), which comes after all I/O
  * of the commit has ended.  So the end of a bio may use them.
@@ -283,17 +282,15 @@ static struct folio_copy *get_copies(struct tux3_node *node, u32 count)
 }
 
 /* With the folio locked: what is pending gets copied.  false: not all of it, for want of memory. */
-static bool take_by_copy(struct data_run *run, struct folio_state *state, bool pinned)
+static bool take_by_copy(struct data_run *run, struct folio_state *state)
 {
 	struct tux3_node *node = run->node;
 	struct folio_copy *copies = get_copies(node, hweight64(state->dirty[run->slot]));
 	u64 pending;
 
 	spin_lock(&node->data_lock);
-	if (pinned) {
-		state->stray |= state->dirty[run->slot];
-		set_bit(NODE_STRAYS, &node->flags);
-	}
+	state->stray |= state->dirty[run->slot];
+	set_bit(NODE_STRAYS, &node->flags);
 	pending = folio_state_pending(state, run->slot);
 	spin_unlock(&node->data_lock);
 	folio_copies_fill(node, state->folio, pending, copies);
@@ -404,81 +401,46 @@ static void take_in_place(struct data_run *run, struct folio_state *state)
 	zero_beyond_end(state, size);
 }
 
-/* Are all blocks of the delta that are needed from the folio taken?  One that is detached need not be, unless it may be held. */
-static bool state_is_taken(struct tux3_node *node, struct folio_state *state, unsigned int slot)
+/* Are all blocks of the delta that are needed from the folio taken?  data_lock held. */
+static bool state_is_taken(struct folio_state *state, unsigned int slot)
 {
-	u64 pending;
+	u64 pending = folio_state_pending(state, slot);
 
-	spin_lock(&node->data_lock);
-	pending = folio_state_pending(state, slot);
-	if (state->detached && !state->announced) {
+	if (state->detached)
 		state->sent |= pending;
-		pending = 0;
-	}
-	spin_unlock(&node->data_lock);
-	return !pending;
-}
-
-/*
- * With the folio locked and write-protected: may others hold a page of it, and write to it without a fault?  If not, nobody can
- * before a fault announces it.
- */
-static bool state_is_held(struct tux3_node *node, struct folio_state *state)
-{
-	if (likely(!state->announced))
-		return false;
-	if (folio_is_held(state, state->folio))
-		return true;
-	spin_lock(&node->data_lock);
-	state->announced = 0;
-	spin_unlock(&node->data_lock);
-	return false;
-}
-
-static void take_detached(struct data_run *run, struct folio_state *state)
-{
-	if (state_is_held(run->node, state) && take_by_copy(run, state, false))
-		return;
-	spin_lock(&run->node->data_lock);
-	state->sent |= folio_state_pending(state, run->slot);
-	spin_unlock(&run->node->data_lock);
-}
-
-static void take_attached(struct data_run *run, struct folio_state *state)
-{
-	struct tux3_node *node = run->node;
-	struct folio *folio = state->folio;
-	bool held, taken;
-
-	folio_find_strays(node, folio);
-	/* First nobody can get it for stores any more, then who has is asked for: else one could come between the two. */
-	if (folio_mapped(folio))
-		folio_mkclean(folio);
-	held = state_is_held(node, state);
-	if (folio_maybe_dma_pinned(folio))
-		taken = take_by_copy(run, state, true);
-	else
-		taken = take_snapshot(run, state) || (held && take_by_copy(run, state, false));
-	if (!taken)
-		take_in_place(run, state);
+	return state->detached || !pending;
 }
 
 static void state_take(struct data_run *run, struct folio_state *state)
 {
+	struct tux3_node *node = run->node;
 	struct folio *folio = state->folio;
+	bool taken;
 
-	if (state_is_taken(run->node, state, run->slot))
+	spin_lock(&node->data_lock);
+	taken = state_is_taken(state, run->slot);
+	spin_unlock(&node->data_lock);
+	if (taken)
 		return;
 	if (!folio_trylock(folio)) {
 		run_submit(run);
 		folio_lock(folio);
 	}
 	/* It may have been truncated meanwhile.  With the lock held it stays attached, or detached. */
-	if (!state_is_taken(run->node, state, run->slot)) {
-		if (state->detached)
-			take_detached(run, state);
+	spin_lock(&node->data_lock);
+	taken = state_is_taken(state, run->slot);
+	spin_unlock(&node->data_lock);
+	if (!taken) {
+		folio_find_strays(node, folio);
+		/* First nobody can pin it for stores any more, then who has is asked for: else one could come between the two. */
+		if (folio_mapped(folio))
+			folio_mkclean(folio);
+		if (folio_maybe_dma_pinned(folio))
+			taken = take_by_copy(run, state);
 		else
-			take_attached(run, state);
+			taken = take_snapshot(run, state);
+		if (!taken)
+			take_in_place(run, state);
 	}
 	folio_unlock(folio);
 }

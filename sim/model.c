@@ -557,7 +557,7 @@ static bool same_file(const struct m_inode *a, const struct m_inode *b)
 {
 	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->size == b->size && a->mtime == b->mtime &&
 	       a->extent_count == b->extent_count &&
-	       !memcmp(a->extents, b->extents, a->extent_count * sizeof(*a->extents)) && same_xattrs(a, b);
+	       (!a->extent_count || !memcmp(a->extents, b->extents, a->extent_count * sizeof(*a->extents))) && same_xattrs(a, b);
 }
 
 static const char *put_inode(struct put_names *put, u32 id)

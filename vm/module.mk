@@ -8,7 +8,6 @@
 #	make module W=1 V=1		as for any kernel module
 #	make module-check		sparse, if it is installed
 #	make module-install		into /lib/modules of the KDIR's kernel
-#	make module-holder		another one, for tests/vm/held.sh
 #	make vm				a shell in a virtual machine, in a mounted volume
 #
 # Kbuild works in MODULE_OUT, where it finds a Kbuild file that names the sources where they are.  So messages have the
@@ -53,7 +52,7 @@ endef
 KBUILD = $(MAKE) --no-print-directory -C $(abspath $(KDIR)) M=$(abspath $(MODULE_OUT)) CONFIG_DEBUG_INFO_BTF_MODULES= \
 	'PAHOLE_VERSION=$$(CONFIG_PAHOLE_VERSION)'
 
-.PHONY: module module-list module-check module-install module-holder vm
+.PHONY: module module-list module-check module-install vm
 module: $(MODULE_OUT)/tux3.ko
 
 $(VM_BUILD):
@@ -77,12 +76,6 @@ module-check: $(MODULE_OUT)/Kbuild | $(filter $(VM_BUILD),$(KDIR))
 
 module-install: module
 	+@$(KBUILD) modules_install
-
-# Of one file, so it is copied to where Kbuild works.
-module-holder: MODULE_OUT := $(MODULE_OUT)-holder
-module-holder: | $(filter $(VM_BUILD),$(KDIR))
-	@mkdir -p $(MODULE_OUT) && cp -u tests/vm/module/holder.c $(MODULE_OUT)/ && echo 'obj-m := holder.o' >$(MODULE_OUT)/Kbuild
-	+@flock $(MODULE_OUT)/lock $(KBUILD) modules
 
 # Leave it with "exit".
 vm:
