@@ -94,6 +94,8 @@ int repair_item_blocks(struct repair *repair, const struct tree_key *key, const 
 
 	if (key->type == TUX3_ITEM_EXTENT && len >= sizeof(extent)) {
 		memcpy(&extent, data, sizeof(extent));
+		/* Other flags may be wrong, and are mended: the blocks are its own all the same. */
+		extent.flags &= cpu_to_le32(TUX3_EXTENT_CSUM);
 		if (!extent_check(repair->vol, &extent, len))
 			return fn(repair, key, data, le64_to_cpu(extent.addr), le32_to_cpu(extent.len));
 	} else if (key->type == TUX3_ITEM_XATTR) {

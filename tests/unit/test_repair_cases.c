@@ -774,6 +774,61 @@ static void test_inline_data_of_no_length(void **state)
 	bed_free(&bed);
 }
 
+/* An extent without checksums has flags that nobody knows: the blocks are its own, and are not given to what others have lost. */
+static void test_extent_with_odd_flags_keeps_its_blocks(void **state)
+{
+	static u8 data[64 * 4096], got[64 * 4096];
+	u8 item[sizeof(struct disk_extent) + 64 * sizeof(__le32)];
+	static const u32 size[] = { 16 * 4096, 64 * 4096 };	/* lost is more than is free in front of /odd */
+	struct disk_extent *extent = (void *)item;
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct tree_key key;
+	struct volume *vol;
+	struct told told;
+	u64 ino[2];
+	u32 n;
+	int len;
+
+	memset(data, 'd', sizeof(data));
+	bed_make(&bed, BYTES, 4096);
+	for (n = 0; n < 2; n++) {
+		node = bed_file(&bed, n ? "/lost" : "/odd");
+		ino[n] = tux3_node_ino(node);
+		assert_int_equal(tux3_write(node, data, size[n], 0), size[n]);
+		tux3_node_put(node, 1);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	bed_close(&bed);
+	vol = image_edit_begin(&(struct image){ .dev = bed.dev });
+	assert_non_null(vol);
+	for (n = 0; n < 2; n++) {
+		key = tree_key(ino[n], TUX3_ITEM_EXTENT, 0);
+		len = tree_edit_lookup(vol, &key, item, sizeof(item));
+		assert_true(len > 0);
+		if (n) {
+			extent->addr = cpu_to_le64(U64_MAX);
+		} else {
+			extent->flags = cpu_to_le32(TUX3_EXTENT_UNCHECKED | (TUX3_EXTENT_KNOWN + 1));
+			len = sizeof(*extent);
+		}
+		set_item(vol, ino[n], TUX3_ITEM_EXTENT, item, len);
+	}
+	assert_ok(image_edit_end(vol));
+	repair(&bed, &told);
+	assert_int_equal(told.ino, ino[1]);
+	bed_open(&bed);
+	node = bed_find(&bed, "/odd");
+	assert_int_equal(tux3_read(node, got, size[0], 0), size[0]);
+	assert_memory_equal(got, data, size[0]);
+	tux3_node_put(node, 1);
+	node = bed_find(&bed, "/lost");
+	assert_int_equal(tux3_read(node, got, 4096, 0), -EIO);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	bed.dev->ops->close(bed.dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -793,6 +848,7 @@ int main(void)
 		cmocka_unit_test(test_log_goes_on_in_the_tree),
 		cmocka_unit_test(test_named_directory_without_links),
 		cmocka_unit_test(test_inline_data_of_no_length),
+		cmocka_unit_test(test_extent_with_odd_flags_keeps_its_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
