@@ -558,12 +558,15 @@ int balloc_release(struct volume *vol, struct range_list *list)
 
 /* ---- replay ---- */
 
-/* Of what replay has found: busy, but in use by neither the tree nor data. */
+/*
+ * Of what replay has found: busy, but in use by neither the tree nor data, nor by anything else of that: nodes of the anchor's tree
+ * that the log has freed, its own blocks, where it goes on, intents.  A block that is two of these would be written over.
+ */
 static int range_reserve(struct volume *vol, u64 addr, u64 len)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group;
-	u32 from;
+	u32 from, count;
 	int err;
 
 	lockdep_assert_held(&vol->balloc.lock);
@@ -572,9 +575,10 @@ static int range_reserve(struct volume *vol, u64 addr, u64 len)
 		return err;
 	if (!bits_all_clear(group->disk, from, len))
 		return range_error(vol, "reserve", addr, len, "some are in use by the tree or by data");
-	group->extra += group_set_busy(balloc, group, from, len);
+	count = group_set_busy(balloc, group, from, len);
+	group->extra += count;
 	group_place(balloc, group);
-	return 0;
+	return count == len ? 0 : range_error(vol, "reserve", addr, len, "some are kept for something else already");
 }
 
 int balloc_take(struct volume *vol, u64 addr, u64 len)

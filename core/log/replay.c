@@ -430,7 +430,7 @@ static int replay_run(struct replay *replay)
 	if (likely(!err || !vol->opts.mend || err == -ENOMEM))
 		return err;
 	/* The free maps are made anew afterwards; the log must not stay where it is. */
-	vol->opts.mend->log_odd(vol->opts.mend, "The log, which claims blocks that the tree or data have, was begun anew");
+	vol->opts.mend->log_odd(vol->opts.mend, "The log, which claims blocks that something else has, was begun anew");
 	return 0;
 }
 

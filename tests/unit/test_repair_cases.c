@@ -680,6 +680,48 @@ static void test_log_goes_on_in_the_tree(void **state)
 	}
 }
 
+/*
+ * The last block of the log says that it goes on in a node that the log has replaced, which the anchor needs until there is
+ * another, or in the log itself: what is committed next would write over that.
+ */
+static void test_log_goes_on_in_what_is_kept(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_stat stat = { .mode = 0640 };
+	struct tux3_node *node;
+	struct disk_log *log;
+	struct told told;
+	u32 what;
+
+	for (what = 0; what < 5; what++) {
+		__le64 root;
+
+		bed_make(&bed, BYTES, 4096);
+		tux3_node_put(bed_file(&bed, "/file"), 1);
+		bed_reopen(&bed);
+		root = cpu_to_le64(tux3_core(bed.volume)->tree.root_addr);
+		node = bed_find(&bed, "/file");
+		assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+		tux3_node_put(node, 1);
+		assert_ok(tux3_sync(bed.volume));
+		tux3_node_put(bed.root, 1);
+		tux3_abandon(bed.volume);
+		log = (void *)log_block(&bed, 0);
+		*(what & 1 ? &log->after : &log->next) = what < 2 ? root : what < 4 ? log->addr : log->after;
+		log->crc = 0;
+		log->crc = cpu_to_le32(crc32c(~0u, log, 4096));
+		assert_false(opens(&bed));
+		repair(&bed, &told);
+		assert_int_equal(told.lost, 0);
+		bed_open(&bed);
+		node = bed_find(&bed, "/file");
+		assert_ok(tux3_stat_node(node, &stat));
+		assert_int_equal(stat.mode & 07777, 0640);
+		tux3_node_put(node, 1);
+		bed_free(&bed);
+	}
+}
+
 /* ---- attributes and items that do not agree ---- */
 
 static void set_item(struct volume *vol, u64 ino, u8 type, const void *data, u32 len)
@@ -846,6 +888,7 @@ int main(void)
 		cmocka_unit_test(test_log_goes_on_anywhere),
 		cmocka_unit_test(test_merge_that_does_not_fit),
 		cmocka_unit_test(test_log_goes_on_in_the_tree),
+		cmocka_unit_test(test_log_goes_on_in_what_is_kept),
 		cmocka_unit_test(test_named_directory_without_links),
 		cmocka_unit_test(test_inline_data_of_no_length),
 		cmocka_unit_test(test_extent_with_odd_flags_keeps_its_blocks),
