@@ -378,6 +378,24 @@ def test_fsck_canceled_as_json(build, run, filled, damaged, mode):
     assert not as_json(run("fsck.tux3", "--json", filled, status=None))["summary"]["interrupted"]
 
 
+def test_fsck_canceled_between(build, filled, tmp_path):
+    """After the check, and before the repair: who is told that nothing was changed can rely on it."""
+    if not shutil.which("strace"):
+        pytest.skip("no strace here")
+    edit_anchors(filled, lambda data: struct.pack_into("<Q", data, 240, struct.unpack_from("<Q", data, 240)[0] + 1))
+    path, before, told = tmp_path / "x.img", digest(filled), 0
+    for number in range(1, 20):
+        shutil.copy(filled, path)
+        done = subprocess.run(["strace", "-f", "-o", os.devnull, "-P", path, "-e", "trace=close", "-e",
+                               f"inject=close:signal=INT:when={number}", build / "fsck.tux3", "-y", "--json", path], capture_output=True, text=True)
+        if "strace: " in done.stderr:
+            pytest.skip("strace may not trace here")
+        if "nothing was changed" in done.stderr:
+            told += 1
+            assert digest(path) == before and done.returncode & 32, done
+    assert told
+
+
 # ---- show ----
 
 def test_show_objects(run, logged):

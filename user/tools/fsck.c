@@ -412,6 +412,17 @@ static int check(struct fsck *fsck, char *why, size_t why_size)
 	return err ? code | EXIT_OPERATION : code;
 }
 
+/* After the check.  It may have been interrupted where nobody asked any more. */
+static int repair(struct fsck *fsck, char *why, size_t why_size)
+{
+	tool_close(&fsck->tool);
+	ends_report = false;
+	if (!interrupted)
+		return fsck_repair(fsck, why, why_size);
+	snprintf(why, why_size, "%.100s: the repair was not begun", fsck->path);
+	return EXIT_PROBLEMS | EXIT_CANCELED;
+}
+
 static int run(struct fsck *fsck)
 {
 	char why[1024] = "";
@@ -425,9 +436,7 @@ static int run(struct fsck *fsck)
 		if (why[0] && !fsck->json)
 			printf("%s.\n", why);
 		why[0] = 0;
-		tool_close(&fsck->tool);
-		ends_report = false;
-		code = fsck_repair(fsck, why, sizeof(why));
+		code = repair(fsck, why, sizeof(why));
 	}
 	if (code & EXIT_OPERATION || (why[0] && !fsck->tried)) {
 		if (fsck->repair.written && !fsck->json)
