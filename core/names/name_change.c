@@ -312,10 +312,9 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 		change->durable = false;
 		dir->open[op->delta & 1]++;
 	}
-	if (!change->flying)
-		change->said = 0;
 	change->ino = entry->ino = to ? to->ino : 0;
 	change->type = entry->type = to ? (READ_ONCE(to->attr.mode) & S_IFMT) >> 12 : 0;
+	change->since = true;
 	/* What is new is not looked at by way of its name before it went ahead itself, so this need not wait for the rest. */
 	over = prep->will == NAME_IS_MADE && prep->fresh;
 	if (over)
@@ -331,6 +330,7 @@ void name_change_said(struct name_change *change, u32 said)
 {
 	change->said = said;
 	change->flying = true;
+	change->since = false;
 }
 
 void name_change_told(struct name_dir *dir, struct name_change *change, u32 slot, u32 said, u64 ino)
@@ -341,7 +341,8 @@ void name_change_told(struct name_dir *dir, struct name_change *change, u32 slot
 	change->flying = false;
 	change->was_told = true;
 	change->told = name_holder_index(change, ino);
-	if (change->ino == ino && !change->durable) {
+	/* Who has lost it since and got it again may have been changed in between. */
+	if (change->ino == ino && !change->since && !change->durable) {
 		change->durable = true;
 		dir->open[slot]--;
 	}

@@ -127,7 +127,7 @@ static bool is_holder(const struct holders *holders, const struct tux3_inode *in
 
 /* ---- putting it together ---- */
 
-static int put_name(struct name_closure *closure, struct tux3_inode *dir, struct name_entry *entry)
+static int put_name(struct name_closure *closure, struct tux3_inode *dir, struct name_entry *entry, bool again)
 {
 	u32 i;
 
@@ -136,7 +136,7 @@ static int put_name(struct name_closure *closure, struct tux3_inode *dir, struct
 			return 0;
 	if (closure->names == CLOSURE_NAMES || READ_ONCE(dir->born_delta) > closure->durable)
 		return -EAGAIN;
-	closure->name[closure->names++] = (struct closure_name){ .dir = dir, .entry = entry };
+	closure->name[closure->names++] = (struct closure_name){ .dir = dir, .entry = entry, .again = again };
 	return 0;
 }
 
@@ -148,7 +148,7 @@ static int add_name(struct name_closure *closure, struct tux3_inode *dir, struct
 	find_holders(closure, entry, &holders);
 	if (!holders.differs || (!holders.unknown && !is_holder(&holders, holder)))
 		return 0;
-	return put_name(closure, dir, entry);
+	return put_name(closure, dir, entry, false);
 }
 
 static int add_inode(struct name_closure *closure, struct tux3_inode *inode)
@@ -308,8 +308,8 @@ static bool name_is_filled(struct name_closure *closure, const struct closure_na
 	for (i = 0; i < closure->inodes; i++) {
 		if (closure->inode[i].inode->ino != seen->ino)
 			continue;
-		closure->lacks = closure->inode[i].told ? NULL : closure->inode[i].inode;
-		return !closure->lacks;
+		closure->lacks = closure->inode[i].told || seen->again ? NULL : closure->inode[i].inode;
+		return closure->inode[i].told;
 	}
 	return !seen->ino;
 }
@@ -353,20 +353,25 @@ int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 
 }
 
 /*
- * Changes of a directory of which nothing is to be said, since a crash leaves the name as it is: it was made and removed again,
- * or moved there and back.  But for the directory's times, and they come with any name of it.
+ * One that is not durable.  Where a crash leaves the name as it is there is nothing to be said of it: of one that was made and
+ * removed again, the change is idle.  But who has lost a name and got it again may have been changed in between, and that comes
+ * before it: so it is of the closure, and must be what he is after a crash.
  */
-static bool says_nothing(const struct name_closure *closure, const struct name_change *change)
+static int look_at_change(struct name_closure *closure, struct tux3_inode *inode, struct name_change *change)
 {
 	struct holders holders;
 
 	find_holders(closure, change->entry, &holders);
-	return !holders.differs;
+	if (holders.differs || change->entry->ino)
+		return put_name(closure, inode, change->entry, !holders.differs);
+	change->said = closure->said;
+	change->since = false;
+	closure->idle = change->entry;
+	return 0;
 }
 
-/* Those that are not durable, from the newest on: mostly the others are older.  *idle: one of which nothing is to be said. */
-static int look_at_changes(struct name_closure *closure, struct tux3_inode *inode, struct name_dir *dir, u32 slot,
-			   struct name_entry **idle)
+/* From the newest on: mostly the others are older. */
+static int look_at_changes(struct name_closure *closure, struct tux3_inode *inode, struct name_dir *dir, u32 slot)
 {
 	u32 open = dir->open[slot], n = 0;
 	struct name_change *change;
@@ -377,14 +382,10 @@ static int look_at_changes(struct name_closure *closure, struct tux3_inode *inod
 		if (!open || err)
 			break;
 		open -= !change->durable;
-		if (n++ == CHANGES_LOOKED_AT) {		/* it is not to take long */
+		if (n++ == CHANGES_LOOKED_AT)		/* it is not to take long */
 			err = -EAGAIN;
-		} else if (!change->durable && says_nothing(closure, change)) {
-			change->said = closure->said;
-			*idle = change->entry;
-		} else if (!change->durable) {
-			err = put_name(closure, inode, change->entry);
-		}
+		else if (!change->durable)
+			err = look_at_change(closure, inode, change);
 	}
 	return err;
 }
@@ -392,23 +393,19 @@ static int look_at_changes(struct name_closure *closure, struct tux3_inode *inod
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said)
 {
 	struct name_dir *dir = name_dir_of(inode);
-	struct name_entry *idle = NULL;
 	int err = dir ? 0 : -EAGAIN;
 	u32 slot;
 
 	closure_begin(closure, inode, delta, retired, said);
-	closure->of_dir = inode;
 	for (slot = 0; slot < 2 && !err; slot++) {
 		spin_lock(&dir->lock);
 		if (slot_is_held(closure, slot))
-			err = look_at_changes(closure, inode, dir, slot, &idle);
+			err = look_at_changes(closure, inode, dir, slot);
 		spin_unlock(&dir->lock);
 	}
-	if (!err && !closure->names && idle) {
-		spin_lock(&dir->lock);
-		err = put_name(closure, inode, idle);
-		spin_unlock(&dir->lock);
-	}
+	/* With any name of it the directory's times are said. */
+	if (!err && !closure->names && closure->idle)
+		err = put_name(closure, inode, closure->idle, false);
 	if (!err)
 		err = closure->names ? look_at_all(closure) : -EAGAIN;
 	return err ? err : closure_check(closure);
@@ -526,7 +523,7 @@ static void idle_are_durable(const struct name_closure *closure, struct name_dir
 		if (change->durable)
 			continue;
 		open--;
-		if (change->said == closure->said && !change->flying) {
+		if (change->said == closure->said && !change->since) {
 			change->durable = true;
 			dir->open[slot]--;
 		}
@@ -540,9 +537,9 @@ void closure_is_durable(const struct name_closure *closure, u64 retired)
 
 	for (i = 0; i < closure->names && closure->delta > retired; i++)
 		name_is_durable(closure, &closure->name[i], retired);
-	if (!closure->of_dir || closure->delta <= retired)
+	if (!closure->idle || closure->delta <= retired)
 		return;
-	dir = name_dir_of(closure->of_dir);
+	dir = name_dir_of(closure->name[0].dir);	/* of a directory the first name is its own */
 	spin_lock(&dir->lock);
 	for (slot = 0; slot < 2; slot++)
 		if (slot == (closure->delta & 1) || closure->delta - 1 > retired)

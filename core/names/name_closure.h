@@ -27,7 +27,7 @@ struct name_closure {
 	struct volume *vol;
 	u64 delta, retired, durable;	/* the front delta; the newest whose inodes are let go; and that is durable */
 	u64 subject;			/* the inode that the intent is of */
-	struct tux3_inode *of_dir;	/* that, if it is a directory */
+	struct name_entry *idle;	/* of a directory: a name that was made and removed again; or NULL */
 	u32 said;			/* its number */
 	u32 names, inodes;
 	struct closure_name {
@@ -36,6 +36,7 @@ struct name_closure {
 		u64 ino;		/* 0: absent */
 		u8 type;
 		bool front;		/* it was changed in the front delta, not only in the one before */
+		bool again;		/* whoever has it lost it and got it again, and no crash leaves it to another */
 	} name[CLOSURE_NAMES];
 	struct closure_inode {
 		struct tux3_inode *inode;
@@ -57,8 +58,8 @@ struct name_closure {
  * Inside the front delta, with what keeps others from being retired (intent.capture).  Of a file, or of what has
  * changed in a directory; subject is it.  0; -EAGAIN: it is too large, a directory is part of it, it is being changed
  * just now, or a file of it may not be there after a crash.  Of a file whose names are as a crash leaves them there are no names,
- * but it: so it is after a save, when it is synced again.  Of a directory with such
- * changes alone there is one name all the same, since its times have changed; if none have that is -EAGAIN.
+ * but it: so it is after a save, when it is synced again.  Of a directory with such changes alone there is one name all the same,
+ * since its times have changed; if none have that is -EAGAIN.
  */
 int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said);
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *dir, u64 delta, u64 retired, u32 said);

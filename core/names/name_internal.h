@@ -36,7 +36,7 @@ struct name_change {
 	u64 ino;			/* 0: absent */
 	struct tux3_inode *holder;	/* the first one */
 	struct name_ties *ties;		/* or NULL */
-	u32 said;			/* the newest intent of this delta that says what the name leads to, or need not; 0: none */
+	u32 said;			/* the newest intent of this delta that says what the name leads to, or need not */
 	u8 type;
 	u8 tied : 2;			/* bits: the holder knows of it, by a tie; else that was made with the name, born_entry */
 	u8 began : 2;			/* which of them had it when the delta began, or NAME_ABSENT */
@@ -44,7 +44,8 @@ struct name_change {
 	u8 many : 1;			/* there was no room for another one */
 	u8 flying : 1;			/* an intent of this delta says what it led to, and the newest is not known to be durable */
 	u8 was_told : 1;		/* one of them is */
-	u8 durable : 1;			/* was_told, and so it is now: not counted in dir->open[] */
+	u8 since : 1;			/* it was changed again since the intent of number said */
+	u8 durable : 1;			/* an intent that is durable says so, or need not: not counted in dir->open[] */
 };
 
 struct name_entry {

@@ -451,6 +451,55 @@ static void test_a_file_that_was_synced_gets_a_name(void **state)
 	}
 }
 
+/*
+ * A name that a file has lost and got again in the delta leads to it after any crash, and so no intent says it; but what was
+ * written in between comes before it.
+ */
+static void test_a_name_that_was_lost_and_got_again(void **state)
+{
+	struct bed bed = {};
+	u32 way;
+
+	for (way = 0; way < 4; way++) {
+		begin(&bed);
+		if (way & 1) {			/* it was synced in the same delta */
+			write_path(&bed, "dir/a", 15);
+			assert_true(path_ahead(&bed, "dir/a"));
+		}
+		rename_path(&bed, "dir/a", "other/m", 0);
+		write_path(&bed, "other/m", 20);
+		rename_path(&bed, "other/m", "dir/a", 0);
+		if (way & 2)
+			rename_path(&bed, "dir/b", "dir/b.1", 0);
+		assert_false(path_ahead(&bed, "dir"));
+		bed_crash(&bed);
+		assert_file(&bed, "dir/a", 20, 1);
+		assert_file(&bed, way & 2 ? "dir/b.1" : "dir/b", 2, 1);
+		bed_free(&bed);
+		memset(&bed, 0, sizeof(bed));
+	}
+}
+
+/* It is a symlink, or another that has no data, whose attributes were changed. */
+static void test_what_is_no_file_was_changed(void **state)
+{
+	struct tux3_stat stat = { .uid = 7 };
+	struct tux3_node *node, *dir;
+	struct bed bed = {};
+
+	begin(&bed);
+	dir = bed_find(&bed, "dir");
+	assert_ok(tux3_symlink(dir, NULL, "link", "target", &node));
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_UID));
+	rename_path(&bed, "dir/link", "dir/moved", 0);
+	assert_false(synced_ahead(&bed, dir));
+	tux3_node_put(node, 1);
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	bed_free(&bed);
+}
+
 static void test_too_many(void **state)
 {
 	struct bed bed = {};
@@ -578,6 +627,35 @@ static void test_an_intent_under_way(void **state)
 		bed_free(&bed);
 		memset(&bed, 0, sizeof(bed));
 	}
+}
+
+/* The same while the intent by which it had the name before is being written. */
+static void test_got_again_beside_its_intent(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	struct intent *intent;
+	pthread_t first;
+
+	begin(&bed);
+	intent = &bed.volume->vol->intent;
+	node = new_file(&bed, "dir/x", 50);
+	mutex_lock(&intent->write);
+	assert_int_equal(pthread_create(&first, NULL, fsync_path, node), 0);
+	while (!is_queued(intent))
+		usleep(1000);
+	rename_path(&bed, "dir/x", "other/m", 0);
+	fill(node, 0, 5000, 51);
+	rename_path(&bed, "other/m", "dir/x", 0);
+	mutex_unlock(&intent->write);
+	pthread_join(first, NULL);
+	tux3_node_put(node, 1);
+	node = bed_find(&bed, "dir");
+	assert_ok(tux3_fsync(node, false));
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/x", 51, 1);
+	bed_free(&bed);
 }
 
 /* ---- a commit under way, that is not durable ---- */
@@ -765,10 +843,13 @@ int main(void)
 		cmocka_unit_test(test_a_file_that_was_changed_gets_a_name),
 		cmocka_unit_test(test_a_file_that_was_synced_gets_a_name),
 		cmocka_unit_test(test_files_that_were_changed_change_places),
+		cmocka_unit_test(test_a_name_that_was_lost_and_got_again),
+		cmocka_unit_test(test_what_is_no_file_was_changed),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_directories_take_a_commit),
 		cmocka_unit_test(test_a_pinned_name),
 		cmocka_unit_test(test_an_intent_under_way),
+		cmocka_unit_test(test_got_again_beside_its_intent),
 		cmocka_unit_test(test_beside_a_commit),
 		cmocka_unit_test(test_a_new_file_of_the_commit),
 		cmocka_unit_test(test_a_record_that_is_of_no_name),
