@@ -245,6 +245,24 @@ def test_state_that_cannot_be_written(run, mkfs, tmp_path, place):
     assert "clean" not in done.stdout and not list((tmp_path / "folder").iterdir()) and not (tmp_path / "folder.new").exists()
 
 
+def test_state_that_is_no_file(run, mkfs, tmp_path):
+    """Nobody is told to remove it, and nothing waits for who would write to a pipe."""
+    path = mkfs("64M")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for place in ("/dev/null", tmp_path / "folder", tmp_path / "pipe"):
+        done = run("tux3", "scrub", path, "--state", place, status=8)
+        assert f"{place} " in done.stderr and "regular file" in done.stderr and "remove" not in done.stderr
+
+
+def test_what_is_beside_the_state_stays(run, mkfs, tmp_path):
+    """Whether it can be saved is tried under the name it is saved by at first, which may be another's file."""
+    path, state, new = mkfs("64M"), tmp_path / "state", tmp_path / "state.new"
+    new.write_text("mine")
+    assert "clean" in run("tux3", "scrub", path, "--state", state).stdout
+    assert new.read_text() == "mine" and not state.exists()
+
+
 def test_state_of_another(run, mkfs, tmp_path, build):
     one, two, state = mkfs("64M"), mkfs("64M"), tmp_path / "state"
     # At a rate that it cannot end with.

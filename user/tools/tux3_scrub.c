@@ -143,51 +143,57 @@ static bool write_state(const struct run *run, FILE *file)
 	return !fflush(file) && !ferror(file) && !fsync(fileno(file));
 }
 
+/* To a new file beside it, which is path then; mode: of fopen(3).  false: errno. */
+static bool write_beside(const struct run *run, const char *mode, char *path, size_t size)
+{
+	FILE *file;
+	bool good;
+
+	snprintf(path, size, "%.4090s.new", run->state_path);
+	file = fopen(path, mode);
+	good = file && write_state(run, file);
+	if (file && fclose(file))
+		good = false;
+	return good;
+}
+
 /* 0, or an exit code: it was said why. */
 static int save_state(struct run *run)
 {
 	char path[4096];
-	FILE *file;
-	bool good;
 
 	if (!run->state_path)
 		return 0;
 	run->saved_ns = ktime_get_ns();
-	snprintf(path, sizeof(path), "%.4090s.new", run->state_path);
-	file = fopen(path, "we");
-	good = file && write_state(run, file);
-	if (file && fclose(file))
-		good = false;
-	if (good && !rename(path, run->state_path))
+	if (write_beside(run, "we", path, sizeof(path)) && !rename(path, run->state_path))
 		return 0;
 	tool_error("%s cannot be written: %s.", run->state_path, strerror(errno));
 	return EXIT_OPERATION;
 }
 
-/* Before hours of work: can it be saved?  The file itself is left as it is.  0, or an exit code. */
+/* Before hours of work: can it be saved?  What is there is left as it is.  0, or an exit code. */
 static int try_state(const struct run *run)
 {
+	const char *why = NULL;
 	char path[4096];
 	struct stat st;
-	FILE *file;
-	bool good;
 
 	if (!run->state_path)
 		return 0;
-	snprintf(path, sizeof(path), "%.4090s.new", run->state_path);
-	file = fopen(path, "we");
-	good = file && write_state(run, file);
-	if (file && fclose(file))
-		good = false;
-	if (good && !stat(run->state_path, &st) && !S_ISREG(st.st_mode)) {
-		good = false;
-		errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-	}
-	if (!good)
-		tool_error("%s cannot be written: %s. Nothing was verified.", run->state_path, strerror(errno));
-	if (file)
+	if (!stat(run->state_path, &st) && !S_ISREG(st.st_mode)) {
+		why = "it is no regular file";
+	} else if (write_beside(run, "wxe", path, sizeof(path))) {
 		unlink(path);
-	return good ? 0 : EXIT_OPERATION;
+	} else if (errno != EEXIST) {
+		why = strerror(errno);
+		unlink(path);
+	} else if (access(path, W_OK)) {		/* of a run that was killed: saving writes over it */
+		why = strerror(errno);
+	}
+	if (!why)
+		return 0;
+	tool_error("%s cannot be written: %s. Nothing was verified.", run->state_path, why);
+	return EXIT_OPERATION;
 }
 
 /* ---- opening ---- */
@@ -526,9 +532,9 @@ static int scrub_command(struct run *run)
 		tool_error("Out of memory.");
 		return EXIT_OPERATION;
 	}
-	code = load_state(run);
+	code = try_state(run);
 	if (!code)
-		code = try_state(run);
+		code = load_state(run);
 	if (!code)
 		code = open_source(run);
 	if (!code) {
