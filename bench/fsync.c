@@ -213,7 +213,8 @@ static const struct kind {
 	void (*work)(unsigned int process, unsigned int count, struct result *result);
 } kinds[] = {
 	{ "new", create_files }, { "labelled", create_labelled }, { "rewritten", rewrite_files }, { "saved", save_files },
-	{ "overwrite", overwrite }, { "large-1M", create_1m }, { "large-8M", create_8m }, { "prepare-rewritten", prepare_files }, { "prepare-saved", prepare_files }, { "prepare-overwrite", prepare },
+	{ "overwrite", overwrite }, { "large-1M", create_1m }, { "large-8M", create_8m },
+	{ "prepare-rewritten", prepare_files }, { "prepare-saved", prepare_files }, { "prepare-overwrite", prepare },
 };
 
 static const struct kind *find_kind(const char *name)

@@ -262,7 +262,6 @@ static void span_begin(struct tux3_inode *inode, struct span *span)
 	spin_unlock(&inode->lock);
 }
 
-
 /* How many blocks are dirty, if they are no more than an intent has room for. */
 static int count_dirty(struct tux3_inode *inode, const struct span *span, u32 *blocks)
 {
@@ -537,11 +536,9 @@ static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
 	WRITE_ONCE(intent->ahead_delta, delta);
 }
 
-/* The closure lacks this one, or NULL: it is grabbed as long as its change is not released, which intent.capture prevents. */
-static struct tux3_inode *grab_lacking(const struct intent_request *request)
+/* It is in memory as long as its change is not released, which intent.capture prevents; from here on because it is grabbed. */
+static struct tux3_inode *grab_lacking(struct tux3_inode *lacking)
 {
-	struct tux3_inode *lacking = request->closure.lacks;
-
 	lockdep_assert_held(&lacking->vol->intent.capture);
 	lacking->vol->host->inode_grab(lacking);
 	return lacking;
@@ -569,7 +566,7 @@ static int capture_and_queue(struct volume *vol, struct intent_request *request,
 		if (!err)
 			note_ahead(intent, op.delta, request->blocks + 1);
 		else if (request->closure.lacks)
-			*lacking = grab_lacking(request);
+			*lacking = grab_lacking(request->closure.lacks);
 		delta_leave(&op);
 	}
 	if (!err) {

@@ -599,6 +599,32 @@ static bool opens(struct bed *bed)
 	return true;
 }
 
+/* A volume that was cut off, with /file, whose mode a commit in the log has set to 0640.  The root of the anchor's tree. */
+static u64 make_with_log(struct bed *bed)
+{
+	struct tux3_stat stat = { .mode = 0640 };
+	struct tux3_node *node;
+	u64 root;
+
+	bed_make(bed, BYTES, 4096);
+	tux3_node_put(bed_file(bed, "/file"), 1);
+	bed_reopen(bed);
+	root = tux3_core(bed->volume)->tree.root_addr;
+	node = bed_find(bed, "/file");
+	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed->volume));
+	tux3_node_put(bed->root, 1);
+	tux3_abandon(bed->volume);
+	return root;
+}
+
+static void seal_log(struct disk_log *log)
+{
+	log->crc = 0;
+	log->crc = cpu_to_le32(crc32c(~0u, log, 4096));
+}
+
 /* The record of the one commit in the log that sets attributes becomes one that merges nodes: not those that there are. */
 static void forge_merge(u8 *block)
 {
@@ -616,8 +642,7 @@ static void forge_merge(u8 *block)
 		record->type = cpu_to_le16(TUX3_RECORD_TREE_MERGE);
 		((struct record_merge *)(record + 1))->level = cpu_to_le32(7);
 		commit->crc = cpu_to_le32(crc32c(~0u, records, bytes));
-		log->crc = 0;
-		log->crc = cpu_to_le32(crc32c(~0u, log, 4096));
+		seal_log(log);
 		return;
 	}
 	fail();
@@ -626,20 +651,10 @@ static void forge_merge(u8 *block)
 /* Which nodes were merged matters to none but the log, which is made anew. */
 static void test_merge_that_does_not_fit(void **state)
 {
-	struct tux3_stat stat = { .mode = 0640 };
 	struct bed bed = { .opts.manual = true };
-	struct tux3_node *node;
 	struct told told;
 
-	bed_make(&bed, BYTES, 4096);
-	tux3_node_put(bed_file(&bed, "/file"), 1);
-	bed_reopen(&bed);
-	node = bed_find(&bed, "/file");
-	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
-	tux3_node_put(node, 1);
-	assert_ok(tux3_sync(bed.volume));
-	tux3_node_put(bed.root, 1);
-	tux3_abandon(bed.volume);
+	make_with_log(&bed);
 	forge_merge(log_block(&bed, 0));
 	assert_false(opens(&bed));
 	repair(&bed, &told);
@@ -687,29 +702,18 @@ static void test_log_goes_on_in_the_tree(void **state)
 static void test_log_goes_on_in_what_is_kept(void **state)
 {
 	struct bed bed = { .opts.manual = true };
-	struct tux3_stat stat = { .mode = 0640 };
 	struct tux3_node *node;
+	struct tux3_stat stat;
 	struct disk_log *log;
 	struct told told;
 	u32 what;
 
 	for (what = 0; what < 5; what++) {
-		__le64 root;
+		__le64 root = cpu_to_le64(make_with_log(&bed));
 
-		bed_make(&bed, BYTES, 4096);
-		tux3_node_put(bed_file(&bed, "/file"), 1);
-		bed_reopen(&bed);
-		root = cpu_to_le64(tux3_core(bed.volume)->tree.root_addr);
-		node = bed_find(&bed, "/file");
-		assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
-		tux3_node_put(node, 1);
-		assert_ok(tux3_sync(bed.volume));
-		tux3_node_put(bed.root, 1);
-		tux3_abandon(bed.volume);
 		log = (void *)log_block(&bed, 0);
 		*(what & 1 ? &log->after : &log->next) = what < 2 ? root : what < 4 ? log->addr : log->after;
-		log->crc = 0;
-		log->crc = cpu_to_le32(crc32c(~0u, log, 4096));
+		seal_log(log);
 		assert_false(opens(&bed));
 		repair(&bed, &told);
 		assert_int_equal(told.lost, 0);

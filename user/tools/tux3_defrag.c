@@ -250,9 +250,8 @@ int command_defrag(int argc, char **argv)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "nvh", options, NULL)) >= 0) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(defrag_help, EXIT_FAILED);
-		}
 		if (option == '?')
 			return tool_usage("See tux3 help defrag.");
 		run.dry_run |= option == 'n';

@@ -494,9 +494,8 @@ int command_graph(int argc, char **argv)
 	int option, ret;
 
 	while ((option = getopt_long(argc, argv, "so:l:h", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(graph_help, EXIT_FAILED);
-		}
 		if (option == 's')
 			svg = true;
 		else if (option == 'o')

@@ -277,9 +277,8 @@ int command_image(int argc, char **argv)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "sfh", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(image_help, EXIT_FAILED);
-		}
 		if (option == 's')
 			scrambled = true;
 		else if (option == 'f')

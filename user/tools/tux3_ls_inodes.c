@@ -202,9 +202,8 @@ int command_ls_inodes(int argc, char **argv)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(ls_inodes_help, EXIT_FAILED);
-		}
 		if (option != 'j')
 			return tool_usage("See tux3 help ls-inodes.");
 		json = true;

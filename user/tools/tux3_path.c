@@ -271,9 +271,8 @@ int command_path(int argc, char **argv)
 	u64 ino;
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(path_help, EXIT_FAILED);
-		}
 		if (option != 'j')
 			return tool_usage("See tux3 help path.");
 		json = true;

@@ -403,9 +403,8 @@ int command_quota(int argc, char **argv)
 	int option, status;
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(quota_help, EXIT_FAILED);
-		}
 		if (option == '?')
 			return tool_usage("See tux3 help quota.");
 		if (option == 'j')

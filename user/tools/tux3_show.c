@@ -778,9 +778,8 @@ int command_show(int argc, char **argv)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(show_help, EXIT_FAILED);
-		}
 		if (option != 'j')
 			return tool_usage("See tux3 help show.");
 		show.stream.out.json = true;

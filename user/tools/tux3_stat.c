@@ -157,9 +157,8 @@ int command_stat(int argc, char **argv)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(stat_help, EXIT_FAILED);
-		}
 		if (option != 'j')
 			return tool_usage("See tux3 help stat.");
 		json = true;

@@ -200,9 +200,8 @@ int command_undo(int argc, char **argv)
 	int option;
 
 	while ((option = getopt_long(argc, argv, "fjh", options, NULL)) != -1) {
-		if (option == 'h') {
+		if (option == 'h')
 			return tool_tell(undo_help, EXIT_FAILED);
-		}
 		if (option == 'f')
 			undo.force = true;
 		else if (option == 'j')
