@@ -5,6 +5,7 @@ import errno
 import shutil
 import struct
 import subprocess
+import sys
 
 import pytest
 
@@ -38,7 +39,23 @@ def test_nothing_is_passed(build, mkfs):
     assert lib.tux3_open(str(path).encode(), None, None, why, 200) == -errno.EINVAL
     assert lib.tux3_path_mkdir(volume.handle, None, None, 0o755) == -errno.EINVAL
     assert lib.tux3_path_unlink(volume.handle, None, None) == -errno.EINVAL
+    assert lib.tux3_set_label(volume.handle, None) == -errno.EINVAL
     volume.close()
+
+
+@pytest.mark.parametrize("call", ["close", "sync", "statfs", "set_label", "counter", "node_get", "path_of", "bulkstat", "path",
+                                  "path_mkdir", "path_unlink", "path_rename", "quota_get", "quota_next", "quota_set", "scrub", "check"])
+def test_no_volume(build, call):
+    """In a process of its own: what is wrong here crashes."""
+    room = "ctypes.create_string_buffer(4096)"
+    arguments = {"set_label": 'b"x"', "counter": f"0, {room}", "node_get": f"2, 0, {room}", "path_of": f"2, 0, {room}, {room}, 100",
+                 "bulkstat": f"{room}, {room}, 1", "path": f'None, b"/", 0, 0, {room}', "path_mkdir": 'None, b"/x", 0o755',
+                 "path_unlink": 'None, b"/x"', "path_rename": 'None, b"/x", b"/y", 0', "quota_get": f"0, 1, {room}",
+                 "quota_next": f"0, {room}, {room}", "quota_set": f"0, 1, {room}, 0", "scrub": f"{room}, None, None",
+                 "check": "None, None", "statfs": room}.get(call, "")
+    code = f"import ctypes\nprint(ctypes.CDLL({str(build / 'libtux3.so')!r}).tux3_{call}(None, {arguments}))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, f"{-errno.EINVAL}\n"), result.stderr
 
 
 def test_symlink_without_target(build, run, mkfs):

@@ -553,6 +553,8 @@ int tux3_node_get(struct tux3 *volume, uint64_t ino, uint32_t generation, struct
 {
 	int err;
 
+	if (!volume)
+		return -EINVAL;
 	if (ino != TUX3_INO_ROOT && (ino < TUX3_INO_FIRST || ino > TUX3_INO_MAX))
 		return -ESTALE;
 	err = icache_get(volume, ino, node);

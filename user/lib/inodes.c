@@ -13,6 +13,8 @@ int tux3_bulkstat(struct tux3 *volume, uint64_t *ino, struct tux3_stat *stats, u
 	struct inode_seen seen[PORTION];
 	unsigned int told = 0;
 
+	if (!volume)
+		return -EINVAL;
 	while (told < count) {
 		u64 next = *ino;
 		int n = inode_walk(volume->vol, &next, seen, min(count - told, PORTION)), i;

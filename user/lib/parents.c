@@ -38,6 +38,8 @@ int tux3_path_of(struct tux3 *volume, uint64_t ino, uint32_t generation, struct 
 	struct parent_cursor at;
 	int ret;
 
+	if (!volume || !cursor)
+		return -EINVAL;
 	if (size < 2)
 		return -ENAMETOOLONG;
 	memcpy(&at, cursor, sizeof(at));

@@ -53,6 +53,8 @@ int tux3_statfs_node(struct tux3_node *node, struct tux3_statfs *stat)
 
 static int quota_check(struct tux3 *volume, enum tux3_quota_type type)
 {
+	if (!volume)
+		return -EINVAL;
 	if (!quota_kept(&volume->vol->quota))
 		return -EOPNOTSUPP;
 	return (u32)type < QUOTA_KINDS ? 0 : -EINVAL;
@@ -84,7 +86,7 @@ int tux3_quota_next(struct tux3 *volume, enum tux3_quota_type type, uint32_t *id
 
 int tux3_quota_set(struct tux3 *volume, enum tux3_quota_type type, uint32_t id, const struct tux3_quota *quota, uint32_t set)
 {
-	u32 size = volume->block_size;
+	u32 size = volume ? volume->block_size : 1;
 	struct quota_limits limits = {
 		.blocks_soft = quota->bytes_soft / size + !!(quota->bytes_soft % size),
 		.blocks_hard = quota->bytes_hard / size + !!(quota->bytes_hard % size),

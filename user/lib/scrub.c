@@ -21,11 +21,14 @@ static void tell(const struct tux3_ioc_scrub_problem *from, tux3_scrub_fn fn, vo
 
 int tux3_scrub(struct tux3 *volume, struct tux3_scrub *scrub, tux3_scrub_fn fn, void *ctx)
 {
-	struct tux3_ioc_scrub *portion = kzalloc(sizeof(*portion), GFP_KERNEL);
+	struct tux3_ioc_scrub *portion;
 	u32 i;
 	int err;
 
 	static_assert(sizeof(scrub->cursor) == sizeof(portion->cursor));
+	if (!volume || !scrub)
+		return -EINVAL;
+	portion = kzalloc(sizeof(*portion), GFP_KERNEL);
 	if (!portion)
 		return -ENOMEM;
 	memcpy(portion->cursor, scrub->cursor, sizeof(portion->cursor));

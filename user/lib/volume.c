@@ -154,9 +154,12 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
  */
 int tux3_close(struct tux3 *volume)
 {
-	u64 users = icache_users(volume);
+	u64 users;
 	int err;
 
+	if (!volume)
+		return -EINVAL;
+	users = icache_users(volume);
 	if (users) {
 		volume_warn(volume->vol, "%llu inodes are still in use; the volume stays open",
 			    (unsigned long long)users);
@@ -211,7 +214,7 @@ int tux3_let_mount(struct tux3 *volume)
 
 int tux3_sync(struct tux3 *volume)
 {
-	return delta_commit(volume->vol);
+	return volume ? delta_commit(volume->vol) : -EINVAL;
 }
 
 /* ---- asking ---- */
@@ -234,9 +237,12 @@ struct tux3_inode *tux3_node_core(struct tux3_node *node)
 
 int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat)
 {
-	struct volume *vol = volume->vol;
+	struct volume *vol;
 	u64 total, free, available;
 
+	if (!volume)
+		return -EINVAL;
+	vol = volume->vol;
 	space_stat(vol, &total, &free, &available);
 	memset(stat, 0, sizeof(*stat));
 	stat->block_size = vol->block_size;
@@ -254,9 +260,9 @@ int tux3_statfs(struct tux3 *volume, struct tux3_statfs *stat)
 int tux3_set_label(struct tux3 *volume, const char *label)
 {
 	u8 padded[TUX3_LABEL_MAX] = { 0 };
-	size_t len = strlen(label);
+	size_t len = label ? strlen(label) : 0;
 
-	if (len > sizeof(padded))
+	if (!volume || !label || len > sizeof(padded))
 		return -EINVAL;
 	memcpy(padded, label, len);
 	return volume_set_label(volume->vol, padded);
@@ -272,6 +278,8 @@ int tux3_counter(struct tux3 *volume, unsigned int i, struct tux3_counter_info *
 #undef X
 	};
 
+	if (!volume)
+		return -EINVAL;
 	if (i >= TUX3_COUNTER_COUNT)
 		return -ENOENT;
 	counter->name = names[i].name;
