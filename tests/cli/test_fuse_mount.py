@@ -136,7 +136,7 @@ def test_read_only_after_crash_leaves_the_image(mount, volume):
         assert read_file(volume) == before
 
 
-def test_write_protected_image(mount, volume):
+def test_write_protected_image(run, mount, volume):
     m = mount(volume)
     write_file(m / "f", b"x")
     m.unmount()
@@ -144,6 +144,8 @@ def test_write_protected_image(mount, volume):
     loop = subprocess.run(["losetup", "-r", "-f", "--show", str(volume)], check=True, capture_output=True,
                           text=True).stdout.strip()
     try:
+        result = run("tux3-fuse", loop, m.path, status=32)
+        assert result.stderr == f"tux3-fuse: {loop} is a read-only device: mount it with -o ro.\n"
         m = mount(loop, "ro")
         assert read_file(m / "f") == b"x"
         m.unmount()

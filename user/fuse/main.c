@@ -637,12 +637,15 @@ static void leave_terminal(void)
 }
 
 /* What the library says, with the image in it and a full stop after it. */
-static void complain_why(const char *why)
+static void complain_why(const char *why, int err)
 {
 	size_t len = strlen(why);
 	bool named = strstr(why, place.image);
+	const char *end = len && why[len - 1] == '.' ? "" : ".";
 
-	complain("%s%s%s%s", named ? "" : place.image, named ? "" : ": ", why, len && why[len - 1] == '.' ? "" : ".");
+	if (err == -EROFS && !options.volume.read_only)
+		end = ": mount it with -o ro.";
+	complain("%s%s%s%s", named ? "" : place.image, named ? "" : ": ", why, end);
 }
 
 /* ready_fd: where to write that the mount stands, or -1. */
@@ -660,7 +663,7 @@ static int run(int ready_fd)
 	device_wait_closed(place.image, !options.volume.read_only);
 	err = tux3_open(place.image, &options.volume, &mount_state.volume, why, sizeof(why));
 	if (err) {
-		complain_why(why[0] ? why : strerror(-err));
+		complain_why(why[0] ? why : strerror(-err), err);
 		return EXIT_FAILED;
 	}
 	mount_state.root = tux3_root(mount_state.volume);
