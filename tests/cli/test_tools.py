@@ -486,6 +486,22 @@ def test_path_of_a_mounted_volume(run, mounted):
     assert "not on a mounted Tux3 volume" in sentence(run("tux3", "path", "/proc", 1, status=1))
 
 
+def test_long_path_of_a_mounted_volume(run, mounted, volume):
+    """There is no room for it in the answer; nothing is wrong with it, and of the image it is told."""
+    at = os.open(mounted.path, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=at)
+        below = os.open("d" * 250, os.O_RDONLY | os.O_DIRECTORY, dir_fd=at)
+        os.close(at)
+        at = below
+    number = os.fstat(at).st_ino
+    os.close(at)
+    assert "longer than 4095 bytes, and can be told once the volume is not mounted" in sentence(
+        run("tux3", "path", mounted.path, number, status=1))
+    mounted.unmount()
+    assert run("tux3", "path", volume, number).stdout == f"/{'d' * 250}" * 20 + "\n"
+
+
 def listed(run, where):
     return {one["inode"]: one for one in as_json(run("tux3", "ls-inodes", "--json", where))}
 

@@ -175,13 +175,13 @@ static int print_paths(struct path *path)
 
 static int tell_failed(const struct path *path, const char *dir, int err)
 {
-		if (err == ENOTTY)
+	if (err == ENOTTY)
 		tool_error("%s is not on a mounted Tux3 volume.", dir);
 	else if (err == ESTALE)
 		tool_error("There is no inode %llu with a name.", (unsigned long long)path->ino);
 	else if (err == ENAMETOOLONG)
-		tool_error("Inode %llu: its path is longer than %u bytes, or leads round in a circle: see fsck.tux3.",
-			   (unsigned long long)path->ino, TUX3_IOC_PATH_MAX);
+		tool_error("Inode %llu: its path is longer than %u bytes, and can be told once the volume is not mounted, or leads round in a circle: see fsck.tux3.",
+			   (unsigned long long)path->ino, TUX3_IOC_PATH_MAX - 1);
 	else
 		tool_error("Inode %llu: its path cannot be told: %s.", (unsigned long long)path->ino, strerror(err));
 	return EXIT_FAILED;
