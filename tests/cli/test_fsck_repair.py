@@ -62,6 +62,17 @@ def test_repaired_and_undone(run, damaged, tmp_path):
     assert "put back already" in run("tux3", "undo", undo, damaged).stdout
 
 
+def test_undo_file_that_cannot_be_made(run, filled, tmp_path):
+    """Told before the check, which may take hours, and not only if that finds something."""
+    for place, said in ((tmp_path / "none" / "undo", "No such file"), (tmp_path / ("u" * 300), "File name too long")):
+        done = run("fsck.tux3", "-y", "--undo", place, filled, status=OPERATION)
+        assert f"the undo file {place} cannot be made: {said}" in done.stderr and not done.stdout
+        summary = as_json(run("fsck.tux3", "-y", "--json", "--undo", place, filled, status=OPERATION))["summary"]
+        assert "cannot be made" in summary["failure"] and summary["exit"] == OPERATION
+    run("fsck.tux3", "-y", "--undo", tmp_path / "undo", filled)
+    assert not (tmp_path / "undo").exists()
+
+
 def test_undo_refuses_what_was_changed_since(run, build, damaged, tmp_path):
     undo = tmp_path / "undo"
     run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
@@ -106,7 +117,7 @@ def test_no_undo_file_if_nothing_is_written(run, filled, tmp_path):
 def test_undo_file_that_must_not_be(run, damaged, tmp_path):
     before, other = digest(damaged), tmp_path / "other"
     other.write_text("mine")
-    for path, status in ((other, USAGE), (damaged, USAGE), (tmp_path, OPERATION), (tmp_path / "no" / "such", 12)):
+    for path, status in ((other, USAGE), (damaged, USAGE), (tmp_path, OPERATION), (tmp_path / "no" / "such", OPERATION)):
         sentence(run("fsck.tux3", "-y", "--undo", path, damaged, status=status))
     for args in ([], ["-n"]):
         assert "--undo goes with" in sentence(run("fsck.tux3", *args, "--undo", tmp_path / "undo", damaged, status=USAGE))

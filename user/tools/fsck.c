@@ -7,10 +7,12 @@
  * call clean.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "fsck.h"
 #include "core/format/anchor.h"
@@ -423,6 +425,23 @@ static int repair(struct fsck *fsck, char *why, size_t why_size)
 	return EXIT_PROBLEMS | EXIT_CANCELED;
 }
 
+/* Can it be made?  Better told now than after the check, which may take hours. */
+static int try_undo(const struct fsck *fsck, char *why, size_t why_size)
+{
+	int fd;
+
+	if (!fsck->undo_path)
+		return 0;
+	fd = open(fsck->undo_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		snprintf(why, why_size, "the undo file %s cannot be made: %s; nothing was checked", fsck->undo_path, strerror(errno));
+		return EXIT_OPERATION;
+	}
+	close(fd);
+	unlink(fsck->undo_path);
+	return 0;
+}
+
 static int run(struct fsck *fsck)
 {
 	char why[1024] = "";
@@ -431,7 +450,9 @@ static int run(struct fsck *fsck)
 	ends_report = fsck->json;
 	if (fsck->json)
 		printf("{\"problems\": [");
-	code = check(fsck, why, sizeof(why));
+	code = try_undo(fsck, why, sizeof(why));
+	if (!code)
+		code = check(fsck, why, sizeof(why));
 	if (code == EXIT_PROBLEMS && fsck->mode != FSCK_CHECK) {
 		if (why[0] && !fsck->json)
 			printf("%s.\n", why);
