@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from conftest import ROOT
-from tools_helpers import BLOCK, Volume, as_json, edit, seal
+from tools_helpers import BLOCK, Options, Volume, as_json, edit, seal
 
 
 @pytest.mark.parametrize("compiler", ["gcc -std=c99", "gcc -std=c11", "gcc -std=gnu17", "g++ -x c++ -std=c++98", "g++ -x c++ -std=c++20"])
@@ -41,6 +41,15 @@ def test_nothing_is_passed(build, mkfs):
     assert lib.tux3_path_unlink(volume.handle, None, None) == -errno.EINVAL
     assert lib.tux3_set_label(volume.handle, None) == -errno.EINVAL
     volume.close()
+
+
+@pytest.mark.parametrize("options,said", [({"no_recovery": True}, b"needs read_only"), ({"fsync": 4}, b"fsync is"), ({"atime": 4}, b"atime is")])
+def test_wrong_options(build, mkfs, options, said):
+    """As tux3-fuse refuses them: what is passed over here would be missed when it counts."""
+    path, handle, why = mkfs("64M"), ctypes.c_void_p(), ctypes.create_string_buffer(200)
+    lib = ctypes.CDLL(str(build / "libtux3.so"))
+    assert lib.tux3_open(str(path).encode(), ctypes.byref(Options(**options)), ctypes.byref(handle), why, 200) == -errno.EINVAL
+    assert said in why.value and handle.value is None
 
 
 @pytest.mark.parametrize("call", ["close", "sync", "statfs", "set_label", "counter", "node_get", "path_of", "bulkstat", "path",

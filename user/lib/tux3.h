@@ -71,7 +71,10 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	bool costs;		/* for tests: compare what commits took with what was charged, kind by kind */
 	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
 };
-/* opts NULL: all defaults.  Starts threads unless opts say otherwise: not before a fork(). */
+/*
+ * opts NULL: all defaults; -EINVAL: a value that is not listed, or no_recovery without read_only.  Starts threads unless opts say
+ * otherwise: not before a fork().
+ */
 TUX3_API int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **volume,
 		       char *why, size_t why_size);
 /*

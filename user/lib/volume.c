@@ -95,6 +95,18 @@ int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_opti
 	return 0;
 }
 
+/* What is wrong with them, or NULL. */
+static const char *options_wrong(const struct tux3_options *opts)
+{
+	if (opts->no_recovery && !opts->read_only)
+		return "no_recovery needs read_only: changes on top of a log that was not replayed would destroy data";
+	if (opts->fsync > 3)
+		return "fsync is 0 to 3";
+	if (opts->atime > 3)
+		return "atime is 0 to 3";
+	return NULL;
+}
+
 int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **volumep, char *why,
 	      size_t why_size)
 {
@@ -103,6 +115,7 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	char reason[384] = "";
 	unsigned int flags = 0;
 	struct tux3_device *dev;
+	const char *wrong;
 	int err;
 
 	why_size = why ? why_size : 0;
@@ -111,6 +124,11 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 		return -EINVAL;
 	}
 	opts = opts ? opts : &defaults;
+	wrong = options_wrong(opts);
+	if (wrong) {
+		fail(why, why_size, "%s: %s", path, wrong);
+		return -EINVAL;
+	}
 	core.read_only = opts->read_only;
 	core.no_recovery = opts->no_recovery;
 	core.accept_last = opts->accept_last;
