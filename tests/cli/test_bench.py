@@ -86,6 +86,15 @@ def test_ignored_signals_are_not_inherited(monkeypatch):
         signal.signal(signal.SIGINT, before)
 
 
+def test_list_for_a_reader_that_goes():
+    """As with | head: no traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([ROOT / "tests/run", "--list"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.stderr == "" and done.returncode == -signal.SIGPIPE
+
+
 # ---- bench/run repair ----
 
 def test_blocks_of_a_sparse_file(tmp_path):
