@@ -19,6 +19,8 @@
  *     which what was read does not know.
  *  4. A number given back while its window is being filled does not stay set: it is noted, and overrides what was read.
  *     Nobody gets it before the window is filled.
+ *  5. Numbers whose leaf cannot be read are set: nobody gets one that could not be committed.  A volume with some bad blocks
+ *     so still takes new inodes, wherever else the tree has room for them.
  *
  * A directory holds some numbers for its next files (ialloc_new()), and takes them without a lock.  It is in the list of their
  * window, so that who wants to know about inodes that are not in the tree yet can leave these out (ialloc_held()).
@@ -45,6 +47,7 @@ struct ialloc_window {
 	struct list_head lru;
 	u64 index;
 	u64 skip;		/* a search that found this window full went on there; 0: nothing is known */
+	u64 unread;		/* its last number is in a leaf that cannot be read, which ends in this window; 0: it can be read */
 	u32 free;
 	u32 held_count;
 	u32 fillers;		/* threads that read the tree for it, without the lock: it stays */
@@ -208,27 +211,42 @@ static int window_fill_item(void *ctx, const struct tree_key *key, const void *d
 	return ++fill->items >= FILL_ITEMS;
 }
 
-/* All inodes of the window in one scan, but for those with many items, which are skipped by a new scan. */
+/* The leaf of this key cannot be read: no number whose items may be there is free.  end: where the next leaf begins, or NULL. */
+static void window_fill_unread(struct ialloc_window *window, const struct tree_key *from, const struct tree_key *end)
+{
+	u64 first = window->index << WINDOW_SHIFT, last = first + WINDOW_NUMBERS - 1, upto = TUX3_INO_MAX;
+
+	if (end)	/* the number that it begins at may have items before it */
+		upto = end->type || end->offset ? end->ino : end->ino - 1;
+	if (upto > last)
+		window->unread = (upto >> WINDOW_SHIFT) + (upto == TUX3_INO_MAX);
+	upto = min(upto, last);
+	if (upto >= from->ino)
+		bitmap_set(window->bits, from->ino - first, upto - from->ino + 1);
+}
+
+/* All inodes of the window leaf by leaf; those with many items are skipped. */
 static int window_fill(struct volume *vol, struct ialloc_window *window)
 {
 	u64 first = window->index << WINDOW_SHIFT;
 	u64 last = first + WINDOW_NUMBERS - 1;
 	struct window_fill fill = { .window = window };
-	u64 from = max_t(u64, first, TUX3_INO_FIRST);
-	int more;
+	struct tree_key at = tree_key(max_t(u64, first, TUX3_INO_FIRST), 0, 0), next;
+	struct tree_key high = tree_key(last, U8_MAX, U64_MAX);
+	bool more;
+	int ret;
 
 	bitmap_zero(window->bits, WINDOW_NUMBERS);
 	if (first < TUX3_INO_FIRST)
 		bitmap_set(window->bits, first, TUX3_INO_FIRST - first);
 	do {
-		struct tree_key low = tree_key(from, 0, 0);
-		struct tree_key high = tree_key(last, U8_MAX, U64_MAX);
-
-		more = tree_scan(vol, &low, &high, window_fill_item, &fill);
-		if (more < 0)
-			return more;
-		from = fill.ino + 1;
-	} while (more && from <= last);
+		ret = tree_scan_leaf(vol, &at, &high, window_fill_item, &fill, &more, &next);
+		if (ret == -EIO)
+			window_fill_unread(window, &at, more ? &next : NULL);
+		else if (ret < 0)
+			return ret;
+		at = ret > 0 ? tree_key(fill.ino + 1, 0, 0) : next;
+	} while ((more || ret > 0) && tree_key_compare(&at, &high) <= 0);
 	window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
 	return 0;
 }
@@ -243,6 +261,7 @@ static void window_take(struct ialloc *ialloc, struct ialloc_window *window, con
 		for (i = 0; i < ARRAY_SIZE(window->bits); i++)
 			window->bits[i] = (found->bits[i] & ~window->bits[i]) | window->held[i];
 		window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
+		window->unread = found->unread;
 	}
 	window->filled = true;
 	windows_limit(ialloc, window);
@@ -327,11 +346,20 @@ static u32 window_search(struct ialloc_window *window, u32 from, u32 stretch)
 	return WINDOW_NUMBERS;
 }
 
+/* Where a search goes on that has found nothing in this window; may be behind the last one. */
+static u64 window_after(const struct ialloc_window *window, u32 stretch)
+{
+	if (window->unread)
+		return window->unread;
+	return stretch == 1 && !window->free && window->skip > window->index ? window->skip : window->index + 1;
+}
+
 /* From this number on to the highest, and then from the first. */
 static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 {
 	struct ialloc_window *window;
-	u64 index, turn, full = U64_MAX;
+	u64 index, full = U64_MAX;
+	bool again = false, unread = false;
 	u32 at;
 	int err;
 
@@ -339,7 +367,7 @@ static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 	from = clamp_t(u64, from, TUX3_INO_FIRST, TUX3_INO_MAX);
 	index = from >> WINDOW_SHIFT;
 	at = from % WINDOW_NUMBERS;
-	for (turn = 0; turn <= WINDOW_LAST + 1; turn++) {
+	while (!again || index <= from >> WINDOW_SHIFT) {
 		err = window_load(vol, index, &window);
 		if (err)
 			return err;
@@ -356,22 +384,27 @@ static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 		}
 		if (!window->free && full == U64_MAX)
 			full = index;
-		index = stretch == 1 && !window->free && window->skip > index ? window->skip : index + 1;
-		if (index > WINDOW_LAST)
+		unread = unread || window->unread;
+		index = window_after(window, stretch);
+		if (index > WINDOW_LAST) {
+			if (again)
+				break;
+			again = true;
 			index = 0;
+		}
 		at = 0;
 	}
-	return -ENOSPC;
+	return unread ? -EIO : -ENOSPC;
 }
 
-/* Where directories begin after a mount: behind the highest number of the tree. */
+/* Where directories begin after a mount: behind the highest number of the tree; where that cannot be read, where there is room. */
 static int ialloc_find_next_dir(struct volume *vol, u64 *next)
 {
 	struct tree_key at = tree_key(TUX3_INO_MAX, U8_MAX, U64_MAX);
 	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), found;
 	int len = tree_lookup_before(vol, &at, &from, &found, NULL, 0);
 
-	if (len < 0 && len != -ENOENT)
+	if (len < 0 && len != -ENOENT && len != -EIO)
 		return len;
 	*next = roundup(len < 0 ? TUX3_INO_FIRST : found.ino + 1, DIR_STRETCH);
 	if (*next > TUX3_INO_MAX)
@@ -399,7 +432,7 @@ static int ialloc_new_dir(struct volume *vol, u64 parent, u64 *ino)
 	err = ialloc_search(vol, ialloc->next_dir, DIR_STRETCH, ino);
 	if (!err)	/* behind the last number it begins anew */
 		ialloc->next_dir = *ino + DIR_STRETCH > TUX3_INO_MAX ? TUX3_INO_FIRST : *ino + DIR_STRETCH;
-	else if (err == -ENOSPC)
+	else if (err == -ENOSPC || err == -EIO)
 		err = ialloc_search(vol, parent + 1, 1, ino);
 out:
 	mutex_unlock(&ialloc->lock);

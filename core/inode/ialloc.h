@@ -34,7 +34,8 @@ void ialloc_exit(struct volume *vol);
 /*
  * A free number for a child of dir.  Files: the next after dir, or after the last file of dir.  From the second file on dir takes
  * some numbers at once: those of its next files cost no lock that others take.  Directories: the start of a free stretch of 32,
- * so that their files get numbers next to them.  -ENOSPC when all 2^56 are used; -EIO.
+ * so that their files get numbers next to them.  Numbers whose leaf cannot be read are passed over.  -ENOSPC when all 2^56 are
+ * used; -EIO: all but such; -ENOMEM.
  */
 int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino);
 /* What is left of these may be used again: nobody uses dir any more. */

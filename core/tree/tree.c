@@ -510,13 +510,13 @@ int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct
 
 	read_begin(&read, vol, false);
 	ret = read_leaf(&read, &first);
+	*more = read.path.has_high;
+	*next = node_key_unpack(&read.path.high);
 	if (ret) {
 		read_end(&read);
 		return ret;
 	}
 	ret = scan_leaf(path_node(&read.path, 0), &first, &last, fn, ctx);
-	*more = read.path.has_high;
-	*next = node_key_unpack(&read.path.high);
 	read_leaf_done(&read);
 	cond_resched();
 	return ret;

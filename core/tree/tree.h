@@ -264,7 +264,7 @@ int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree
 bool tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low);
 /*
  * The same within one leaf, that of from: returns what fn did, or 0.  more: there are leaves behind it, and what is there begins
- * at next or behind it.
+ * at next or behind it; also with -EIO, behind what cannot be read.
  */
 int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,
 		   bool *more, struct tree_key *next);

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "support_tree.h"
+#include "user/env/device_memory.h"
 #include "user/env/fault.h"
+#include "user/env/log.h"
 #include "core/inode/ialloc.h"
 
 #define BLOCKS		32000u
@@ -303,6 +305,91 @@ static void test_memory_faults(void **unused)
 		check(ialloc_test(vol, 5000) == 1);
 	}
 	check(n > 2 && n < 100 && ino == 5001);
+	close_volume(fixture);
+}
+
+/* ---- bad blocks ---- */
+
+#define BAD_FIRST	3900u
+#define BAD_LAST	8200u
+
+struct nth_node {
+	u32 n, count;		/* below the root */
+	u64 addr;		/* of the nth */
+};
+
+static int see_node(void *ctx, const struct tree_visit *visit)
+{
+	struct nth_node *nth = ctx;
+
+	check(visit->data);
+	if (visit->parent_addr && nth->count++ == nth->n)
+		nth->addr = visit->addr;
+	return 0;
+}
+
+static bool had_items(u64 ino)
+{
+	return ino % 3 == 0 && ino >= BAD_FIRST && ino <= BAD_LAST;
+}
+
+/* Nobody had the number, and who gets it can write his items. */
+static void take_numbers(struct volume *vol, u64 parent)
+{
+	u64 ino;
+	u32 i;
+
+	for (i = 0; i < 40; i++) {
+		ino = new_number(vol, parent, 0, i % 8 == 0);
+		check(!had_items(ino));
+		set_items(vol, ino, TUX3_ITEM_ATTR, 1);
+		mutex_lock(&vol->delta.commit_mutex);
+		ialloc_settle(vol, ino);
+		ialloc_settle_all(vol);
+		mutex_unlock(&vol->delta.commit_mutex);
+	}
+}
+
+static void remove_taken(struct volume *vol)
+{
+	u64 ino;
+
+	for (ino = TUX3_INO_FIRST; ino < 3 * WINDOW; ino++)
+		if (!had_items(ino))
+			remove_inode(vol, ino);
+}
+
+/* Every third number has items, some of them many; each node below the root in turn cannot be read, the last leaf among them. */
+static void test_bad_blocks(void **unused)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	struct nth_node nth = {};
+	u8 *byte;
+	u64 ino;
+
+	begin("test_bad_blocks", 0);
+	env_set_log(count_message);
+	for (ino = BAD_FIRST; ino <= BAD_LAST; ino++)
+		if (had_items(ino))
+			set_items(vol, ino, TUX3_ITEM_ATTR, ino % 100 ? 1 : 60);
+	do {
+		fixture_sync(fixture);
+		nth.count = 0;
+		check(!tree_walk(vol, see_node, &nth));
+		byte = (u8 *)device_memory_bytes(vol->dev) + nth.addr * vol->block_size + 1000;
+		*byte ^= 1;
+		forget(vol);
+		fixture_reopen(fixture, CACHE_BYTES);
+		messages = 0;
+		for (ino = BAD_FIRST - 900; ino < BAD_LAST + 900; ino += 1111)
+			take_numbers(vol, ino);
+		check(messages);
+		*byte ^= 1;
+		remove_taken(vol);
+	} while (++nth.n < nth.count);
+	check(nth.count > 30);
+	env_set_log(NULL);
 	close_volume(fixture);
 }
 
@@ -779,6 +866,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fill_speed),
 		cmocka_unit_test(test_full_windows),
 		cmocka_unit_test(test_memory_faults),
+		cmocka_unit_test(test_bad_blocks),
 		cmocka_unit_test(test_window_goes_while_filled),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_children),
