@@ -44,6 +44,9 @@ def test_image(run, mkfs):
     assert found["group", 0]["bytes_grace"] == 3600 and found["user", 0]["bytes_grace"] == 604800
     assert found["user", 0]["inodes"] == 1
     assert " 10 MiB " in run("tux3", "quota", path).stdout
+    assert "never count" in run("tux3", "quota", path, "user", 1000, "--soft", "11M", status=16).stderr
+    assert "never count" in run("tux3", "quota", path, "user", 1000, "--inodes-hard", 4, status=16).stderr
+    assert told(run, path) == found
     run("tux3", "quota", path, "project", 7, "--hard", 0)
     assert ("project", 7) not in told(run, path)
     run("fsck.tux3", path)
@@ -58,6 +61,9 @@ def test_image(run, mkfs):
     (["all", 1, "--hard", "1M"], 16, "neither"),
     (["user", 1, "--hard", "much"], 16, "no limit"),
     (["user", 1, "--hard", "1M", "--grace", "5"], 16, "all of a type"),
+    (["user", "--grace", "soon"], 16, "number of seconds"),
+    (["user", 1, "--soft", "2M", "--hard", "1M"], 16, "never count: the hard one is 1048576"),
+    (["user", 1, "--inodes-soft", 7, "--inodes-hard", 6], 16, "never count: the hard one is 6"),
 ])
 def test_refused(run, mkfs, arguments, status, says):
     path = mkfs("64M", "-O", "quota")

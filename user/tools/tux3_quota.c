@@ -370,19 +370,51 @@ static int parse_change(struct change *change, int count, char **args)
 	return 0;
 }
 
+/* With what is not changed as it is: a soft limit above the hard one would never count.  0, or it was said. */
+static int limits_fit(struct source *source, const struct change *change)
+{
+	const struct tux3_quota *new = &change->quota;
+	struct tux3_quota quota = { 0 };
+	u32 id = change->id;
+
+	if (source_next(source, change->type, &id, &quota) || id != change->id)
+		memset(&quota, 0, sizeof(quota));
+	if (change->set & TUX3_QUOTA_BYTES_SOFT)
+		quota.bytes_soft = new->bytes_soft;
+	if (change->set & TUX3_QUOTA_BYTES_HARD)
+		quota.bytes_hard = new->bytes_hard;
+	if (change->set & TUX3_QUOTA_INODES_SOFT)
+		quota.inodes_soft = new->inodes_soft;
+	if (change->set & TUX3_QUOTA_INODES_HARD)
+		quota.inodes_hard = new->inodes_hard;
+	if (quota.bytes_hard && quota.bytes_soft > quota.bytes_hard)
+		return tool_usage("A soft limit of %llu bytes would never count: the hard one is %llu.",
+				  (unsigned long long)quota.bytes_soft, (unsigned long long)quota.bytes_hard);
+	if (quota.inodes_hard && quota.inodes_soft > quota.inodes_hard)
+		return tool_usage("A soft limit of %llu inodes would never count: the hard one is %llu.",
+				  (unsigned long long)quota.inodes_soft, (unsigned long long)quota.inodes_hard);
+	return 0;
+}
+
+static int set_limits(struct source *source, struct change *change)
+{
+	bool limits = change->set & ~(TUX3_QUOTA_BYTES_TIME | TUX3_QUOTA_INODES_TIME);
+	int status = limits ? limits_fit(source, change) : 0, err;
+
+	if (status)
+		return status;
+	err = source_set(source, change->type, change->id, &change->quota, change->set);
+	return err ? source_failed(source, err) : EXIT_CLEAN;
+}
+
 static int run(const char *path, struct change *change, bool json)
 {
 	struct source source = { 0 };
-	int status, err;
+	int status;
 
 	if (source_open(&source, path, change->set))
 		return EXIT_FAILED;
-	if (!change->set) {
-		status = report(&source, json);
-	} else {
-		err = source_set(&source, change->type, change->id, &change->quota, change->set);
-		status = err ? source_failed(&source, err) : EXIT_CLEAN;
-	}
+	status = change->set ? set_limits(&source, change) : report(&source, json);
 	return source_close(&source) ? EXIT_FAILED : status;
 }
 
@@ -410,7 +442,7 @@ int command_quota(int argc, char **argv)
 		if (option == 'j')
 			json = true;
 		else if (!parse_limit(&change, option, optarg))
-			return tool_usage("\"%s\" is no limit.", optarg);
+			return tool_usage(option == 'g' ? "\"%s\" is no number of seconds." : "\"%s\" is no limit.", optarg);
 	}
 	if (optind == argc)
 		return tool_usage("Which image or mount point?");
