@@ -13,14 +13,23 @@ MNT=${MNT:-/mnt}
 MOUNT_OPTIONS=${MOUNT_OPTIONS:-}
 PASSED=0
 FAILED=0
+TOLD_AT=$SECONDS
+
+# Where the time goes: what has passed since the line before, if that is much.
+took() {
+	local seconds=$((SECONDS - TOLD_AT))
+	[ $seconds -lt 5 ] || echo " ($seconds s)"
+}
 
 ok() {
-	echo "ok $1"
+	echo "ok $1$(took)"
+	TOLD_AT=$SECONDS
 	PASSED=$((PASSED + 1))
 }
 
 failed() {
-	echo "FAILED $1: $2"
+	echo "FAILED $1$(took): $2"
+	TOLD_AT=$SECONDS
 	FAILED=$((FAILED + 1))
 }
 
