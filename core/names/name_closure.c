@@ -127,6 +127,16 @@ static bool is_holder(const struct holders *holders, const struct tux3_inode *in
 
 /* ---- putting it together ---- */
 
+/*
+ * Is the directory there on whichever base?  One that is new is not; nor is one that was removed in the delta before, after what
+ * was in it was moved out.
+ */
+static bool dir_is_sure(const struct name_closure *closure, const struct tux3_inode *dir)
+{
+	return READ_ONCE(dir->born_delta) <= closure->durable &&
+	       (READ_ONCE(dir->attr.nlink) || READ_ONCE(dir->names_delta) == closure->delta);
+}
+
 static int put_name(struct name_closure *closure, struct tux3_inode *dir, struct name_entry *entry, bool again)
 {
 	u32 i;
@@ -134,7 +144,7 @@ static int put_name(struct name_closure *closure, struct tux3_inode *dir, struct
 	for (i = 0; i < closure->names; i++)
 		if (closure->name[i].entry == entry)
 			return 0;
-	if (closure->names == CLOSURE_NAMES || READ_ONCE(dir->born_delta) > closure->durable)
+	if (closure->names == CLOSURE_NAMES || !dir_is_sure(closure, dir))
 		return -EAGAIN;
 	closure->name[closure->names++] = (struct closure_name){ .dir = dir, .entry = entry, .again = again };
 	return 0;

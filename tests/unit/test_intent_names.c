@@ -798,6 +798,29 @@ static void test_a_new_file_of_the_commit(void **state)
 	bed_free(&bed);
 }
 
+/* A directory that a file has left goes with the commit: on one base it is there, with that name, and on the other it is not. */
+static void test_a_directory_that_goes(void **state)
+{
+	pthread_t thread, fsync;
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	begin(&bed);
+	new_and_gone(&bed, "gone/x", 31, false);
+	assert_ok(tux3_sync(bed.volume));
+	rename_path(&bed, "gone/x", "other/x", 0);
+	assert_ok(tux3_rmdir(bed.root, NULL, "gone"));
+	hold_commit(&bed, &thread);
+	node = bed_find(&bed, "other/x");
+	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
+	usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+	let_commit(&bed, thread, &fsync);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "other/x", 31, 1);
+	bed_free(&bed);
+}
+
 /* ---- what cannot be carried out ---- */
 
 /* Of a directory's intent a record that is of no name is not passed over: who knows what it says. */
@@ -852,6 +875,7 @@ int main(void)
 		cmocka_unit_test(test_got_again_beside_its_intent),
 		cmocka_unit_test(test_beside_a_commit),
 		cmocka_unit_test(test_a_new_file_of_the_commit),
+		cmocka_unit_test(test_a_directory_that_goes),
 		cmocka_unit_test(test_a_record_that_is_of_no_name),
 	};
 
