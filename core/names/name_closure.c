@@ -73,6 +73,18 @@ static void may_hold(struct holders *holders, const struct name_entry *entry, co
 		add_holder(holders, inode);
 }
 
+/* The one that the delta leaves it to, who may be none of those that the change knows. */
+static void may_be_left_to(struct holders *holders, const struct name_entry *entry, const struct name_change *change)
+{
+	u32 which = name_holder_index(change, change->ino);
+
+	if (change->ino == entry->ino)
+		return;
+	holders->differs = true;
+	if (which != NAME_ABSENT)
+		add_holder(holders, name_holder(change, which));
+}
+
 /* All of them: it is not known which. */
 static void any_may_hold(struct holders *holders, const struct name_change *change)
 {
@@ -107,7 +119,7 @@ static void find_holders(const struct name_closure *closure, const struct name_e
 			any_may_hold(holders, back);
 	} else if (back) {
 		may_hold(holders, entry, back, back->was_told ? back->told : back->began);
-		may_hold(holders, entry, back, name_holder_index(back, back->ino));
+		may_be_left_to(holders, entry, back);
 	} else {
 		may_hold(holders, entry, front, front->began);
 	}

@@ -821,6 +821,48 @@ static void test_a_directory_that_goes(void **state)
 	bed_free(&bed);
 }
 
+/*
+ * While an intent that says a name is gone is being written, two others get it, one after the other: nobody notes the second one.
+ * So it is not known whom the delta leaves it to, and that it is removed in the next one is not passed over.
+ */
+static void test_a_name_that_many_had_is_removed(void **state)
+{
+	pthread_t thread, fsync;
+	struct tux3_node *node;
+	struct bed bed = {};
+	struct intent *intent;
+
+	begin(&bed);
+	intent = &bed.volume->vol->intent;
+	rename_path(&bed, "dir/a", "other/m", 0);
+	node = bed_find(&bed, "other/m");
+	mutex_lock(&intent->write);
+	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
+	while (!is_queued(intent))
+		usleep(1000);
+	new_and_gone(&bed, "dir/a", 41, false);
+	rename_path(&bed, "dir/a", "other/n", 0);
+	new_and_gone(&bed, "dir/a", 42, false);
+	mutex_unlock(&intent->write);
+	pthread_join(fsync, NULL);
+	tux3_node_put(node, 1);
+
+	hold_commit(&bed, &thread);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/a"));
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/b"));
+	node = bed_find(&bed, "dir");
+	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
+	usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+	let_commit(&bed, thread, &fsync);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/a", 0, 0);
+	assert_file(&bed, "dir/b", 0, 0);
+	assert_file(&bed, "other/m", 1, 1);
+	assert_file(&bed, "other/n", 41, 1);
+	bed_free(&bed);
+}
+
 /* ---- what cannot be carried out ---- */
 
 /* Of a directory's intent a record that is of no name is not passed over: who knows what it says. */
@@ -876,6 +918,7 @@ int main(void)
 		cmocka_unit_test(test_beside_a_commit),
 		cmocka_unit_test(test_a_new_file_of_the_commit),
 		cmocka_unit_test(test_a_directory_that_goes),
+		cmocka_unit_test(test_a_name_that_many_had_is_removed),
 		cmocka_unit_test(test_a_record_that_is_of_no_name),
 	};
 
