@@ -3,8 +3,8 @@
  * Names in intents, at open: the one of a new file, and those that were changed otherwise (core/names/name_closure.h).
  *
  * A record says what a name leads to.  Where it does already, as on top of the delta in which it was changed, nothing
- * is done: and then nothing of the inodes and the directory that it is about either, unless another name was, or the
- * intent is of that directory.
+ * is done: and then nothing of the inodes that it is about either, unless another name was.  But directories have the times that
+ * are said of them: the name may have gone and come back since.
  */
 #include "core/format/chain.h"
 #include "core/format/name_hash.h"
@@ -226,6 +226,27 @@ static int settle(struct touched *touched, const void *records, u32 i)
 	return err ? err : intent_log_attr(vol, ino, &attr);
 }
 
+/* Their times, whether or not a name changes by this. */
+static int touch_dirs(struct touched *touched, const void *records)
+{
+	const struct disk_intent *intent = touched->intent;
+	const struct disk_record *record;
+	struct disk_attr attr;
+	int found = 0;
+	u32 at = 0;
+
+	while (found >= 0 && log_next_record(records, le32_to_cpu(intent->records), &at, &record) > 0) {
+		const struct intent_named *named = (const void *)(record + 1);
+
+		if (le16_to_cpu(record->type) != TUX3_INTENT_NAMED)
+			continue;
+		found = intent_tree_attr(touched->vol, named->ino, &attr);
+		if (found > 0 && S_ISDIR(le32_to_cpu(attr.mode)))
+			found = touch(touched, named->ino, 0);
+	}
+	return min(found, 0);
+}
+
 int intent_recover_names(struct volume *vol, const struct disk_intent *intent, const void *records, bool *named)
 {
 	struct touched *touched = kzalloc(sizeof(*touched), GFP_KERNEL);
@@ -249,9 +270,8 @@ int intent_recover_names(struct volume *vol, const struct disk_intent *intent, c
 		else if (type == TUX3_INTENT_NAMED ? le32_to_cpu(record->len) != sizeof(struct intent_named) : is_dir)
 			err = intent_bad(vol, intent, "one of its records is not valid");
 	}
-	/* Its times, whether or not a name changes by this. */
-	if (!err && is_dir && find_named(intent, records, intent->ino))
-		err = touch(touched, intent->ino, 0);
+	if (!err)
+		err = touch_dirs(touched, records);
 	for (i = 0; i < touched->count && !err; i++)
 		if (touched->inode[i].ino != intent->ino || is_dir)
 			err = settle(touched, records, i);

@@ -578,11 +578,14 @@ class Volume:
             self.item_delete(key)
 
     def carry_out_names(self, intent):
-        """What names lead to; what follows for inodes, and directories, of which one has changed."""
+        """What names lead to; what follows for inodes of which one has changed, and for directories."""
         touched, named = Counter(), {}
         for kind, record in self.split_records(intent.records):
             if kind == 32:
-                named[struct.unpack_from("<Q", record)[0]] = INTENT_NAMED.unpack(record)
+                ino = struct.unpack_from("<Q", record)[0]
+                named[ino] = INTENT_NAMED.unpack(record)
+                if (ino, ATTR, 0) in self.items and self.attr(ino).mode >> 12 == 4:
+                    touched[ino] += 0
             if kind not in (5, 6):
                 continue
             directory, hashed = struct.unpack_from("<QQ", record)

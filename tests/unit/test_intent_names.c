@@ -863,6 +863,47 @@ static void test_a_name_that_many_had_is_removed(void **state)
 	bed_free(&bed);
 }
 
+static struct timespec changed_at(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	struct tux3_stat stat;
+
+	assert_ok(tux3_stat_node(node, &stat));
+	tux3_node_put(node, 1);
+	return stat.mtime;
+}
+
+/*
+ * In the delta under way a name is changed, and in the next one it goes and comes back.  The file's intent says it for the sake of
+ * the delta before, so an fsync of the directory has nothing left to do: its times are said, too, where no name changes by that.
+ */
+static void test_times_where_no_name_changes(void **state)
+{
+	struct timespec then, now;
+	struct tux3_node *node;
+	struct bed bed = {};
+	pthread_t thread;
+
+	begin(&bed);
+	rename_path(&bed, "dir/a", "dir/a.1", 0);
+	hold_commit(&bed, &thread);
+	usleep(20 * 1000);
+	rename_path(&bed, "dir/a.1", "other/m", 0);
+	rename_path(&bed, "other/m", "dir/a.1", 0);
+	assert_true(path_ahead(&bed, "dir/a.1"));
+	node = bed_find(&bed, "dir");
+	assert_ok(tux3_fsync(node, false));
+	tux3_node_put(node, 1);
+	then = changed_at(&bed, "dir");
+	let_commit(&bed, thread, NULL);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/a.1", 1, 1);
+	now = changed_at(&bed, "dir");
+	assert_int_equal(now.tv_sec, then.tv_sec);
+	assert_int_equal(now.tv_nsec, then.tv_nsec);
+	bed_free(&bed);
+}
+
 /* ---- what cannot be carried out ---- */
 
 /* Of a directory's intent a record that is of no name is not passed over: who knows what it says. */
@@ -919,6 +960,7 @@ int main(void)
 		cmocka_unit_test(test_a_new_file_of_the_commit),
 		cmocka_unit_test(test_a_directory_that_goes),
 		cmocka_unit_test(test_a_name_that_many_had_is_removed),
+		cmocka_unit_test(test_times_where_no_name_changes),
 		cmocka_unit_test(test_a_record_that_is_of_no_name),
 	};
 
