@@ -256,6 +256,8 @@ static void disk_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 	u32 i, len = 0;
 
 	io_wait_begin(wait);
+	if (disk->before)
+		disk->before(disk->before_ctx);
 	pthread_mutex_lock(&disk->mutex);
 	if (disk->frozen) {
 		pthread_mutex_unlock(&disk->mutex);
@@ -306,6 +308,8 @@ static int disk_flush(struct tux3_device *dev)
 	int err = 0;
 	u32 i;
 
+	if (disk->before)
+		disk->before(disk->before_ctx);
 	pthread_mutex_lock(&disk->mutex);
 	if (disk->frozen || disk_fails(disk, &disk->flushes_seen, disk->faults.flush_at)) {
 		/* As in Linux: what was in the cache is not tried again by a later flush. */

@@ -86,6 +86,9 @@ struct sim_disk {
 	bool faults_paused;
 	u64 read_passes;	/* reads one after the other: those made at once count once */
 	bool frozen;		/* power is off: everything fails, nothing is recorded */
+	/* Called for each write and flush before it is done, by its thread, without the mutex; or NULL. */
+	void (*before)(void *ctx);
+	void *before_ctx;
 	struct rng rng;
 	struct disk_arena *arena;
 	char complaint[160];	/* what the file system did wrong towards the device; empty: nothing */

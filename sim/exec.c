@@ -548,8 +548,8 @@ struct counted {
 
 static void note_sync(struct sim_run *run, const struct sim_op *op, s64 err, const struct counted *before)
 {
-	bool went_ahead = run_fsyncs_ahead(run) != before->ahead;
-	bool new_delta = tux3_committed(run->volume) != before->committed;
+	bool went_ahead = run_fsyncs_ahead(run) - run->flew != before->ahead;
+	bool new_delta = tux3_committed(run->volume) >= before->front;	/* not only one that was under way */
 
 	if (is_remap(op) && !err && new_delta) {
 		run->reach.remaps++;
@@ -592,7 +592,9 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 	if (run->faulty)
 		after = model_snapshot(run->state);
 	note_granted(run, &granted, NULL);
+	run_beside_op(run, true);
 	exec_op(run, op, &result);
+	run_beside_op(run, false);
 	if (op->kind != SIM_QUOTA)
 		note_granted(run, &granted, op);
 	fault_pause(run, true);
@@ -606,6 +608,9 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 			run_note_in_flight(run, before, after, op);
 	}
 	run->result = result.err;
+	if (run->config->verbose)
+		printf("      = %lld (delta %llu, ahead %llu, write %u)\n", (long long)result.err, (unsigned long long)tux3_committed(run->volume),
+		       (unsigned long long)run_fsyncs_ahead(run) - counted.ahead, run->disk->write_count);
 	if (!run->threaded)
 		reach_note(run);
 	if (op->kind == SIM_COMPARE && !run->broken)

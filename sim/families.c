@@ -930,6 +930,274 @@ static void saves_live(struct life *life)
 	}
 }
 
+/* ---- beside: as saves, with directories, beside commits that are held while it goes on ---- */
+
+static void beside_params(struct sim_params *params, struct rng *rng)
+{
+	dirs_params(params, rng);
+	params->holds = false;
+	params->cuts = 40;
+}
+
+static void beside_dir(struct life *life, char *path)
+{
+	u32 dir = rng_below(life->rng, 2), sub = rng_below(life->rng, 6);
+
+	if (sub < 3)
+		snprintf(path, SIM_PATH_MAX, "d%u", dir);
+	else
+		snprintf(path, SIM_PATH_MAX, "d%u/e%u", dir, sub % 3);
+}
+
+static void beside_file(struct life *life, char *path)
+{
+	char dir[SIM_PATH_MAX];
+
+	beside_dir(life, dir);
+	snprintf(path, SIM_PATH_MAX, "%.20s/s%u", dir, (u32)rng_below(life->rng, 3));
+}
+
+static s64 beside_rename(struct life *life, const char *from, const char *to, u32 flags)
+{
+	struct sim_op op = { .kind = SIM_RENAME, .flags = flags };
+
+	snprintf(op.a, sizeof(op.a), "%s", from);
+	snprintf(op.b, sizeof(op.b), "%s", to);
+	return make_op(life, &op);
+}
+
+static void beside_link(struct life *life, const char *from, const char *to)
+{
+	struct sim_op op = { .kind = SIM_LINK };
+
+	snprintf(op.a, sizeof(op.a), "%s", from);
+	snprintf(op.b, sizeof(op.b), "%s", to);
+	make_op(life, &op);
+}
+
+static void beside_change(struct life *life, const char *path)
+{
+	struct sim_op op = {};
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	switch (rng_below(life->rng, 6)) {
+	case 0:
+		set_attr(life, path);
+		break;
+	case 1:
+		ahead_xattr(life, &op);
+		break;
+	case 2:
+		op_on(life, SIM_TRUNCATE, path, 0, rng_one_in(life->rng, 2) ? 0 : rng_log(life->rng, 14));
+		break;
+	case 3:
+		op_on(life, SIM_WRITE, path, rng_below(life->rng, 20000), rng_log(life->rng, 13));
+		break;
+	default:
+		op_on(life, SIM_APPEND, path, 0, rng_log(life->rng, 14));
+	}
+}
+
+static void beside_make(struct life *life, const char *path)
+{
+	op_on(life, SIM_CREATE, path, 0, 0);
+	if (!rng_one_in(life->rng, 5))
+		beside_change(life, path);
+}
+
+/*
+ * What is captured while an intent is being written may say more than the oracle knows: whoever had a name since the delta began
+ * may be one to whom a crash leaves it.  So that one ends before.
+ */
+static void beside_fsync(struct life *life, const char *path)
+{
+	if (run_beside_is_ahead(life->run))
+		run_beside_end(life->run);
+	fsync_file(life, path);
+}
+
+/* It is moved away, and comes back. */
+static void beside_there_and_back(struct life *life, const char *path)
+{
+	char other[SIM_PATH_MAX];
+	u32 flags = rng_one_in(life->rng, 3) ? TUX3_RENAME_EXCHANGE : 0;
+
+	beside_file(life, other);
+	if (beside_rename(life, path, other, flags))
+		return;
+	if (!rng_one_in(life->rng, 3))
+		beside_change(life, other);
+	if (rng_one_in(life->rng, 3))
+		beside_fsync(life, other);
+	if (rng_one_in(life->rng, 4))
+		beside_make(life, path);
+	beside_rename(life, other, path, flags);
+}
+
+/* A sync of all or of one, if there is none, one time in so many. */
+static void beside_begin(struct life *life, u32 rarely)
+{
+	struct sim_run *run = life->run;
+	u32 writes = rng_below(life->rng, rng_one_in(life->rng, 4) ? 8 : 2), which = rng_below(life->rng, 4);
+	bool begin = rng_one_in(life->rng, rarely);
+	char path[SIM_PATH_MAX];
+
+	if (which == 2)
+		beside_file(life, path);
+	else
+		beside_dir(life, path);
+	if (begin && !run->beside && !run->failed && !run->broken)
+		run_beside_begin(run, which < 2 ? NULL : path, which < 2 ? writes : 0);
+}
+
+/* synced: what is of interest afterwards. */
+static void beside_dirs(struct life *life, char *synced)
+{
+	char path[SIM_PATH_MAX], other[SIM_PATH_MAX];
+	u32 i;
+
+	beside_dir(life, path);
+	beside_dir(life, other);
+	switch (rng_below(life->rng, 4)) {
+	case 0:
+		op_on(life, SIM_MKDIR, path, 0, 0);
+		break;
+	case 1:
+		for (i = 0; i < 3; i++) {
+			snprintf(other, sizeof(other), "%.20s/s%u", path, i);
+			if (rng_one_in(life->rng, 2))
+				op_on(life, SIM_UNLINK, other, 0, 0);
+			else
+				beside_rename(life, other, synced, 0);
+		}
+		if (path[2])
+			op_on(life, SIM_RMDIR, path, 0, 0);
+		beside_begin(life, 2);
+		if (rng_one_in(life->rng, 2))
+			beside_fsync(life, synced);
+		break;
+	case 2:
+		if (path[2] && other[2])
+			beside_rename(life, path, other, rng_one_in(life->rng, 2) ? TUX3_RENAME_EXCHANGE : 0);
+		break;
+	default:
+		op_on(life, SIM_MKDIR, path, 0, 0);
+		beside_file(life, other);
+		snprintf(path + strlen(path), 8, "/s0");
+		beside_rename(life, other, path, 0);
+	}
+}
+
+static void beside_nameless(struct life *life)
+{
+	struct sim_op op = { .kind = SIM_TMPFILE, .flags = rng_below(life->rng, SIM_SLOTS), .mode = 0600 };
+	char path[SIM_PATH_MAX], other[SIM_PATH_MAX];
+
+	beside_dir(life, op.a);
+	make_op(life, &op);
+	snprintf(path, sizeof(path), "@%u", op.flags);
+	beside_change(life, path);
+	if (rng_one_in(life->rng, 3))
+		beside_fsync(life, path);
+	beside_file(life, other);
+	beside_link(life, path, other);
+}
+
+static void beside_sync(struct life *life, const char *path)
+{
+	char dir[SIM_PATH_MAX];
+	char *slash;
+
+	switch (rng_below(life->rng, 5)) {
+	case 0:
+		break;
+	case 1:
+		beside_dir(life, dir);
+		beside_fsync(life, dir);
+		break;
+	case 2:
+	case 3:
+		snprintf(dir, sizeof(dir), "%s", path);
+		slash = strrchr(dir, '/');
+		if (slash)
+			*slash = 0;
+		beside_fsync(life, dir);
+		break;
+	default:
+		beside_fsync(life, path);
+	}
+}
+
+static void beside_step(struct life *life, u32 number)
+{
+	static const u32 flags[] = { 0, 0, 0, TUX3_RENAME_EXCHANGE, TUX3_RENAME_EXCHANGE, TUX3_RENAME_WHITEOUT,
+				     TUX3_RENAME_NOREPLACE };
+	char path[SIM_PATH_MAX], other[SIM_PATH_MAX];
+
+	beside_file(life, path);
+	beside_file(life, other);
+	switch (rng_below(life->rng, 12)) {
+	case 0:
+	case 1:
+		beside_change(life, path);
+		break;
+	case 2:
+	case 3:
+		beside_rename(life, path, other, flags[rng_below(life->rng, ARRAY_SIZE(flags))]);
+		break;
+	case 4:
+		beside_link(life, path, other);
+		break;
+	case 5:
+		op_on(life, SIM_UNLINK, path, 0, 0);
+		if (rng_one_in(life->rng, 2))
+			beside_make(life, path);
+		break;
+	case 6:
+	case 7:
+		snprintf(other, sizeof(other), "d%u/l%u-t%u", (u32)rng_below(life->rng, 2), life->run->life, number);
+		beside_make(life, other);
+		if (!rng_one_in(life->rng, 3))
+			beside_fsync(life, other);
+		beside_rename(life, other, path, 0);
+		break;
+	case 8:
+		beside_there_and_back(life, path);
+		break;
+	case 9:
+		beside_dirs(life, path);
+		break;
+	case 10:
+		beside_nameless(life);
+		break;
+	default:
+		beside_make(life, path);
+	}
+	beside_begin(life, 6);
+	beside_sync(life, path);
+}
+
+static void beside_live(struct life *life)
+{
+	struct sim_run *run = life->run;
+	u32 i, rarely = 3 + rng_below(life->rng, 20);
+
+	if (!run->life) {
+		make_dirs(life, 4);
+		op_on(life, SIM_MKDIR, "d0/e0", 0, 0);
+		op_on(life, SIM_MKDIR, "d1/e1", 0, 0);
+		sync_all(life);
+	}
+	run_first_ahead(run);
+	for (i = 0; i < 150 && !run->failed && !run->broken; i++) {
+		beside_begin(life, rarely);
+		if (rng_one_in(life->rng, 10))
+			run_beside_end(run);
+		beside_step(life, i);
+	}
+	run_beside_end(run);
+}
+
 /* ---- pages: a database that writes no page twice to be safe ---- */
 
 #define PAGES_FILES	3u
@@ -1112,6 +1380,8 @@ static const struct family families[] = {
 	  { .least.intents = 1, MOUNT_MS } },
 	{ "saves", "files that take each other's names, synced, or their directories", dirs_params, saves_live,
 	  { .least.intents = 1, .least.names = 4, MOUNT_MS } },
+	{ "beside", "the same, and directories, beside commits that are under way", beside_params, beside_live,
+	  { .least.intents = 1, MOUNT_MS } },
 	{ "pages", "pages of databases, written whole or not at all, with fsyncs", pages_params, pages_live,
 	  { .least.intents = 2, MOUNT_MS } },
 	{ "quota", "users and groups at their limits, which change", quota_params, quota_live, { MOUNT_MS } },

@@ -188,6 +188,7 @@ struct m_entry *model_entry(const struct m_inode *dir, const char *name)
 void model_add_entry(struct m_state *state, u32 dir_id, const char *name, u32 id)
 {
 	struct m_inode *dir = model_change(state, dir_id);
+	static u64 numbers;
 	bool found;
 	u32 at = entry_index(dir, name, &found);
 
@@ -199,6 +200,7 @@ void model_add_entry(struct m_state *state, u32 dir_id, const char *name, u32 id
 		dir->entry_count++;
 	}
 	dir->entries[at].id = id;
+	dir->entries[at].got = __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED);
 }
 
 void model_remove_entry(struct m_state *state, u32 dir_id, const char *name)
@@ -439,16 +441,18 @@ static void put_new(struct m_state *state, const struct m_state *then, u32 id)
  * Names that an intent says, and the inodes that had them before and have them then: from one to the other, since no file may
  * have more or fewer names than its link count says.
  */
-#define PUT_MAX 64u
+#define PUT_MAX M_CLOSURE
 
 struct put_names {
 	struct m_state *state;
 	const struct m_state *then;
+	struct m_state *bases[M_BASES];		/* on which it must hold: names that one of them has otherwise */
+	u32 base_count;
 	u32 ids[PUT_MAX], id_count;
 	struct put_name {
 		u32 dir;
 		const char *name;
-		u32 was, is;
+		u32 was, is;		/* in state */
 	} names[PUT_MAX];
 	u32 name_count;
 };
@@ -484,35 +488,101 @@ static void put_id(struct put_names *put, u32 id)
 	put->ids[put->id_count++] = id;
 }
 
-/* If it leads elsewhere then. */
+/* When did who has it get it?  0: nobody has. */
+static u64 got(const struct m_state *state, u32 dir, const char *name)
+{
+	const struct m_inode *inode = inode_in(state, dir);
+	const struct m_entry *entry = inode ? model_entry(inode, name) : NULL;
+
+	return entry ? entry->got : 0;
+}
+
 static void put_name(struct put_names *put, u32 dir, const char *name)
 {
-	u32 was = holder(put->state, dir, name), is = holder(put->then, dir, name), i;
+	u32 i;
 
 	for (i = 0; i < put->name_count; i++)
 		if (put->names[i].dir == dir && !strcmp(put->names[i].name, name))
 			return;
-	if (was == is)
-		return;
 	if (put->name_count == PUT_MAX)
 		abort();
-	put->names[put->name_count++] = (struct put_name){ dir, strdup(name), was, is };
-	put_id(put, was);
-	put_id(put, is);
+	put->names[put->name_count++] = (struct put_name){
+		dir, strdup(name), holder(put->state, dir, name), holder(put->then, dir, name),
+	};
+	for (i = 0; i < put->base_count; i++)
+		put_id(put, holder(put->bases[i], dir, name));
+	put_id(put, holder(put->then, dir, name));
+}
+
+/*
+ * If it leads elsewhere in one of them; or, again: whoever has it has lost it and got it again, so what was changed of him in
+ * between comes before that.
+ */
+static void look_at_name(struct put_names *put, u32 dir, const char *name, bool again)
+{
+	u32 i;
+
+	for (i = 0; i < put->base_count; i++)
+		if (holder(put->bases[i], dir, name) != holder(put->then, dir, name) ||
+		    (again && got(put->bases[i], dir, name) != got(put->then, dir, name)))
+			put_name(put, dir, name);
+}
+
+static void look_at_entries(struct put_names *put, const struct m_state *state, u32 dir, u32 id)
+{
+	const struct m_inode *inode = inode_in(state, dir);
+	u32 i;
+
+	for (i = 0; inode && i < inode->entry_count; i++)
+		if (id == M_NONE || inode->entries[i].id == id)
+			look_at_name(put, dir, inode->entries[i].name, id == M_NONE);
 }
 
 /* id M_NONE: all names of the directory. */
 static void put_dir(struct put_names *put, u32 dir, u32 id)
 {
-	const struct m_inode *was = inode_in(put->state, dir), *is = inode_in(put->then, dir);
 	u32 i;
 
-	for (i = 0; was && i < was->entry_count; i++)
-		if (id == M_NONE || was->entries[i].id == id)
-			put_name(put, dir, was->entries[i].name);
-	for (i = 0; is && i < is->entry_count; i++)
-		if (id == M_NONE || is->entries[i].id == id)
-			put_name(put, dir, is->entries[i].name);
+	for (i = 0; i < put->base_count; i++)
+		look_at_entries(put, put->bases[i], dir, id);
+	look_at_entries(put, put->then, dir, id);
+}
+
+/* Of the file id, if it is not M_NONE, or of all names of a directory. */
+static void put_find(struct put_names *put, u32 id, u32 dir)
+{
+	u32 i, at;
+
+	if (dir != M_NONE)
+		put_dir(put, dir, M_NONE);
+	put_id(put, id);
+	for (i = 0; i < put->id_count; i++)
+		for (at = 0; at < put->then->count; at++)
+			put_dir(put, at, put->ids[i]);
+}
+
+static void put_free(struct put_names *put)
+{
+	u32 i;
+
+	for (i = 0; i < put->name_count; i++)
+		free((char *)put->names[i].name);
+}
+
+void model_find_closure(struct m_state *const *bases, u32 count, const struct m_state *then, u32 id, struct m_closure *closure)
+{
+	bool is_dir = S_ISDIR(then->inodes[id]->mode);
+	struct put_names put = { .state = bases[0], .then = then, .base_count = count };
+	u32 i;
+
+	memcpy(put.bases, bases, count * sizeof(*bases));
+	put_find(&put, is_dir ? M_NONE : id, is_dir ? id : M_NONE);
+	closure->count = put.name_count;
+	for (i = 0; i < put.name_count; i++) {
+		closure->names[i].dir = put.names[i].dir;
+		snprintf(closure->names[i].name, SIM_PATH_MAX, "%s", put.names[i].name);
+	}
+	put_free(&put);
 }
 
 /*
@@ -529,16 +599,39 @@ static void put_time(u64 *time, u64 *low, u64 *high, u64 is, u64 by)
 	*high = *time;
 }
 
-/* The directory has been changed by then; if that was not said of the name alone, which may have come there later, when. */
+/* Perhaps it is set forward. */
+static void put_perhaps(u64 *time, u64 *low, u64 *high, u64 is)
+{
+	*low = *low && *high == *time ? *low : *time;
+	*time = *high = later(*time, is);
+}
+
+/*
+ * The directory has been changed by then; if that was not said of the name alone, which may have come there later, when.  If it was
+ * removed since, the times are those of then, which nobody knows here.
+ */
 static void put_times(struct put_names *put, u32 dir, u64 born)
 {
 	const struct m_inode *is = inode_in(put->then, dir);
 	struct m_inode *inode = model_change(put->state, dir);
 
-	if (!is)
+	if (!is) {
+		put_perhaps(&inode->mtime, &inode->mtime_low, &inode->mtime_high, ~0ULL);
+		put_perhaps(&inode->ctime, &inode->ctime_low, &inode->ctime_high, ~0ULL);
 		return;
+	}
 	put_time(&inode->mtime, &inode->mtime_low, &inode->mtime_high, is->mtime, born);
 	put_time(&inode->ctime, &inode->ctime_low, &inode->ctime_high, is->ctime, born);
+}
+
+/* The same where the name does not change: if more was said than that a new file has it. */
+static void put_times_perhaps(struct put_names *put, u32 dir)
+{
+	const struct m_inode *is = inode_in(put->then, dir);
+	struct m_inode *inode = model_change(put->state, dir);
+
+	put_perhaps(&inode->mtime, &inode->mtime_low, &inode->mtime_high, is ? is->mtime : ~0ULL);
+	put_perhaps(&inode->ctime, &inode->ctime_low, &inode->ctime_high, is ? is->ctime : ~0ULL);
 }
 
 /* Does it come to one of the names?  Then it has there what it had when it got it. */
@@ -548,6 +641,17 @@ static bool gets_name(const struct put_names *put, u32 id)
 
 	for (i = 0; i < put->name_count; i++)
 		if (put->names[i].is == id)
+			return true;
+	return false;
+}
+
+/* Has it lost or got one of them, as far as a crash can show? */
+static bool changes_names(const struct put_names *put, u32 id)
+{
+	u32 i;
+
+	for (i = 0; i < put->name_count; i++)
+		if (put->names[i].was != put->names[i].is && (put->names[i].was == id || put->names[i].is == id))
 			return true;
 	return false;
 }
@@ -571,11 +675,19 @@ static const char *put_inode(struct put_names *put, u32 id)
 		return "a directory has got or lost one of the names";
 	if (gets_name(put, id) && !same_file(was, is))
 		put_on_old(put->state, put->then, id);
+	if (!changes_names(put, id))
+		return NULL;
 	inode = model_change(put->state, id);
 	inode->nlink = is ? is->nlink : 0;
 	inode->ctime = is ? is->ctime : inode->ctime;
 	model_drop_if_unused(put->state, id);
 	return NULL;
+}
+
+static void put_entry(struct put_names *put, const struct put_name *name)
+{
+	model_add_entry(put->state, name->dir, name->name, name->is);
+	model_entry(put->state->inodes[name->dir], name->name)->got = got(put->then, name->dir, name->name);
 }
 
 /* subject: the file that the intent is of.  born: when it was made, if it is new. */
@@ -589,11 +701,16 @@ static const char *put_all(struct put_names *put, u32 subject, u64 born)
 
 		if (!inode_in(put->state, name->dir))
 			return "its directory is not there";
+		if (name->was == name->is)
+			put_times_perhaps(put, name->dir);
+		if (name->is == M_NONE && name->was == M_NONE)
+			continue;
 		if (name->is == M_NONE)
 			model_remove_entry(put->state, name->dir, name->name);
 		else
-			model_add_entry(put->state, name->dir, name->name, name->is);
-		put_times(put, name->dir, put->name_count == 1 ? born : 0);
+			put_entry(put, name);
+		if (name->was != name->is)
+			put_times(put, name->dir, put->name_count == 1 ? born : 0);
 	}
 	for (i = 0; i < put->id_count && !why; i++)
 		if (put->ids[i] != subject)
@@ -602,23 +719,20 @@ static const char *put_all(struct put_names *put, u32 subject, u64 born)
 }
 
 /* Of the file id; or dir: of all names of a directory. */
-static const char *put_names(struct m_state *state, const struct m_state *then, u32 id, u32 dir, u64 born)
+static const char *put_names(struct m_state *state, const struct m_state *then, u32 id, u32 dir, u64 born,
+			     const struct m_closure *closure)
 {
-	struct put_names put = { .state = state, .then = then };
+	struct put_names put = { .state = state, .then = then, .bases = { state }, .base_count = 1 };
 	const char *why;
-	u32 i, at;
+	u32 i;
 
-	if (dir != M_NONE)
-		put_dir(&put, dir, M_NONE);
-	put_id(&put, id);
-	for (i = 0; i < put.id_count; i++)
-		for (at = 0; at < state->count || at < then->count; at++)
-			put_dir(&put, at, put.ids[i]);
+	for (i = 0; closure && i < closure->count; i++)
+		put_name(&put, closure->names[i].dir, closure->names[i].name);
+	put_find(&put, id, dir);
 	why = put_all(&put, id, born);
 	if (dir != M_NONE && !why)
 		put_times(&put, dir, 0);
-	for (i = 0; i < put.name_count; i++)
-		free((char *)put.names[i].name);
+	put_free(&put);
 	return why;
 }
 
@@ -655,17 +769,17 @@ bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id)
 	return true;
 }
 
-const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id)
+const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id, const struct m_closure *closure)
 {
 	bool is_there = inode_in(state, id);
 	const char *why;
 
 	if (S_ISDIR(then->inodes[id]->mode))
-		return is_there ? put_names(state, then, M_NONE, id, 0) : "the directory is not there";
+		return is_there ? put_names(state, then, M_NONE, id, 0, closure) : "the directory is not there";
 	/* Without a name it is gone after a crash, and nothing of it can be seen. */
 	if (!is_there && !then->inodes[id]->nlink)
 		return NULL;
-	why = put_names(state, then, id, M_NONE, is_there ? 0 : then->inodes[id]->btime);
+	why = put_names(state, then, id, M_NONE, is_there ? 0 : then->inodes[id]->btime, closure);
 	if (why)
 		return why;
 	if (is_there)

@@ -34,6 +34,7 @@ struct m_xattr {
 struct m_entry {
 	char name[SIM_PATH_MAX];
 	u32 id;
+	u64 got;		/* another number each time that somebody gets the name */
 };
 
 struct m_inode {
@@ -108,6 +109,8 @@ struct sim_op {
 const char *sim_op_name(enum sim_op_kind kind);
 void sim_op_print(const struct sim_op *op, char *text, size_t size);
 
+struct m_closure;
+
 struct m_state *model_new(u32 root_mode, u64 now);
 struct m_state *model_snapshot(const struct m_state *state);	/* to keep or to change */
 struct m_state *model_copy_all(const struct m_state *state);	/* shares nothing: for another thread */
@@ -133,7 +136,21 @@ bool model_ino_taken(const struct m_state *state, u64 ino, u32 but);
  * what became of whom they led to, and where those are now; of a directory the names in it, and what follows from them.
  * NULL, or why that cannot be; what is left of the state then is of no use.
  */
-const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id);
+const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id, const struct m_closure *closure);
+/*
+ * Which names the intent of such an fsync says: all that one of these states, on which it must hold, has otherwise.  closure of
+ * model_put_ahead() NULL: as if there were that one only.
+ */
+#define M_CLOSURE 64u
+#define M_BASES 8u
+struct m_closure {
+	u32 count;
+	struct {
+		u32 dir;
+		char name[SIM_PATH_MAX];
+	} names[M_CLOSURE];
+};
+void model_find_closure(struct m_state *const *bases, u32 count, const struct m_state *then, u32 id, struct m_closure *closure);
 /* The same names, attributes and xattrs, but for the times of access and birth. */
 bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id);
 /* Is this not its time? */

@@ -190,9 +190,12 @@ void run_note_deltas(struct sim_run *run, u64 old, struct m_state *before, const
 	u64 new = tux3_committed(run->volume), delta;
 
 	for (delta = old + 1; delta <= new; delta++) {
-		struct boundary *boundary = run_new_boundary(run, delta);
+		struct boundary *boundary;
 
 		run->totals->commits++;
+		if (run->boundary_count && delta < run->first_delta + run->boundary_count)
+			continue;		/* it was under way */
+		boundary = run_new_boundary(run, delta);
 		boundary_add(boundary, before);
 		if (before->version != run->state->version)
 			boundary_add(boundary, run->state);
@@ -254,9 +257,19 @@ void run_note_ack(struct sim_run *run)
 	run_new_ack(run, boundary);
 }
 
+void run_note_beside(struct sim_run *run, u64 delta)
+{
+	boundary_add(run_new_boundary(run, delta), run->state);
+}
+
+void run_note_beside_over(struct sim_run *run, u64 delta)
+{
+	run_new_ack(run, &run->boundaries[delta - run->first_delta]);
+}
+
 void run_note_fsync(struct sim_run *run, const struct sim_op *op)
 {
-	struct boundary *boundary = &run->boundaries[run->boundary_count - 1];
+	struct boundary *boundary = &run->boundaries[run->boundary_count - 1 - !!run_beside_delta(run)];
 	int err;
 	u32 id = model_lookup(run->state, op->a, &err), i, count = 0, which = 0;
 
@@ -373,6 +386,7 @@ void run_close(struct sim_run *run)
 	u64 old;
 	int err;
 
+	run_beside_end(run);
 	run_put_slots(run);
 	reach_check_overdrafts(run);
 	old = tux3_committed(run->volume);
@@ -398,6 +412,7 @@ void run_abandon(struct sim_run *run)
 {
 	if (!run->volume)
 		return;
+	run_beside_end(run);
 	if (run->state)
 		run_put_slots(run);
 	reach_check_overdrafts(run);

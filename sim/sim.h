@@ -131,6 +131,7 @@ struct ahead {
 	u32 id;			/* of the inode */
 	bool sure;		/* false: it failed, or was made durable by a commit after that: may be there or not */
 	struct m_state *state;	/* in which the inode is what was put ahead */
+	struct m_closure *closure;	/* names that its intent says; or NULL */
 };
 
 struct sim_params {		/* all follow from the seed */
@@ -180,6 +181,9 @@ struct sim_run {
 	bool recovering;	/* what the trace has is a recovery */
 	u32 life;		/* 0: the first */
 	struct sim_reach reach;
+	struct beside *beside;	/* a sync under way in another thread, or NULL */
+	bool flew;		/* in the last operation it was over, and was an fsync that went ahead */
+	struct ahead held_ahead;	/* that one while it is under way; state NULL: there is none */
 	bool holding;
 	struct tux3_ioc_hold hold;
 	struct check_result held;	/* what it held when it was taken */
@@ -216,6 +220,9 @@ void run_note_deltas(struct sim_run *run, u64 old, struct m_state *before, const
 void run_note_ack(struct sim_run *run);		/* everything is durable */
 /* An fsync returned without a commit, and not ahead of one.  It may, if the inode's latest change is durable already. */
 void run_note_fsync(struct sim_run *run, const struct sim_op *op);
+/* A commit of what there is begins beside what comes next; and is durable. */
+void run_note_beside(struct sim_run *run, u64 delta);
+void run_note_beside_over(struct sim_run *run, u64 delta);
 /* The volume gave up: the delta under way, with or without the last operation, may be on the disk or not. */
 void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_state *after, const struct sim_op *op);
 /* The full check of the open volume. */
@@ -227,11 +234,25 @@ bool run_compare(struct sim_run *run, const struct m_state *state, const char *w
 
 void run_hold(struct sim_run *run);	/* between two operations: in some runs a hold is taken, looked at, or let go */
 
+/* ---- beside.c ---- */
+
+/*
+ * A sync, or an fsync of path, begins in another thread, and is held before its write or flush number `writes`, counted from 0.
+ * What comes then is beside it, until run_beside_end(); an operation that waits for it ends it, too.
+ */
+void run_beside_begin(struct sim_run *run, const char *path, u32 writes);
+void run_beside_end(struct sim_run *run);	/* if there is one */
+void run_beside_op(struct sim_run *run, bool begins);	/* an operation begins, or is over */
+bool run_beside_is_ahead(const struct sim_run *run);	/* it is an intent that is being written */
+u64 run_beside_delta(const struct sim_run *run);	/* of the one that is held; 0: there is none */
+
 /* ---- ahead.c ---- */
 
 u64 run_fsyncs_ahead(struct sim_run *run);	/* so far */
 /* delta: to which the inode's newest change belongs. */
 void run_note_ahead(struct sim_run *run, const struct sim_op *op, u64 delta, bool sure);
+void run_hold_ahead(struct sim_run *run, const struct sim_op *op, u64 delta);	/* it was captured, and is not durable yet */
+void run_note_held_ahead(struct sim_run *run);					/* it is */
 void run_forget_aheads(struct sim_run *run);
 /* Is the newest change of the inode one that went ahead? */
 bool run_dir_is_ahead(const struct sim_run *run, u32 id, const struct boundary *boundary);

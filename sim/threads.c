@@ -202,7 +202,7 @@ static bool put_aheads(const struct member *member, u32 n, u64 at, bool one_more
 			continue;
 		if (step->at > at && !one_more)
 			return true;
-		if (model_put_ahead(state, step->state, step->ahead))
+		if (model_put_ahead(state, step->state, step->ahead, NULL))
 			return false;
 		if (step->at > at)
 			return true;

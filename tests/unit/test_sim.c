@@ -367,29 +367,29 @@ static void test_model_puts_an_inode_ahead(void **state)
 	apply(m, SIM_WRITE, "g", NULL, 0, 10, 0);
 	apply(m, SIM_CREATE, "A/new", NULL, 0, 0, 0);
 	apply(m, SIM_APPEND, "A/new", NULL, 0, 30, 0);
-	assert_null(model_put_ahead(old, m, id_of(m, "f")));
+	assert_null(model_put_ahead(old, m, id_of(m, "f"), NULL));
 	assert_int_equal(at(old, "f")->size, 250);
 	assert_int_equal(at(old, "f")->extent_count, 2);
 	assert_int_equal(at(old, "g")->size, 0);
-	assert_null(model_put_ahead(old, m, id_of(m, "A/new")));
+	assert_null(model_put_ahead(old, m, id_of(m, "A/new"), NULL));
 	assert_int_equal(at(old, "A/new")->size, 30);
 	assert_int_equal(at(old, "A")->mtime, 5);
 	apply(m, SIM_WRITE, "A/new", NULL, 30, 10, 0);
-	assert_null(model_put_ahead(old, m, id_of(m, "A/new")));
+	assert_null(model_put_ahead(old, m, id_of(m, "A/new"), NULL));
 	assert_int_equal(at(old, "A/new")->size, 40);
 	assert_int_equal(at(old, "A")->entry_count, 1);
 	/* With its xattrs, and without what was cut off. */
 	apply(m, SIM_SETXATTR, "g", "user.x", 0, 10, 0);
-	assert_null(model_put_ahead(old, m, id_of(m, "g")));
+	assert_null(model_put_ahead(old, m, id_of(m, "g"), NULL));
 	assert_int_equal(at(old, "g")->xattr_count, 1);
 	apply(m, SIM_REMOVEXATTR, "g", "user.x", 0, 0, 0);
 	apply(m, SIM_TRUNCATE, "g", NULL, 0, 3, 0);
-	assert_null(model_put_ahead(old, m, id_of(m, "g")));
+	assert_null(model_put_ahead(old, m, id_of(m, "g"), NULL));
 	assert_int_equal(at(old, "g")->xattr_count, 0);
 	assert_int_equal(at(old, "g")->size, 3);
 	apply(m, SIM_CREATE, "labelled", NULL, 0, 0, 0);
 	apply(m, SIM_SETXATTR, "labelled", "user.x", 0, 10, 0);
-	assert_null(model_put_ahead(old, m, id_of(m, "labelled")));
+	assert_null(model_put_ahead(old, m, id_of(m, "labelled"), NULL));
 	assert_int_equal(at(old, "labelled")->xattr_count, 1);
 	model_put(old);
 	model_put(m);
@@ -409,25 +409,65 @@ static void test_model_puts_names_ahead(void **state)
 	apply(m, SIM_LINK, "f", "A/f", 0, 0, 0);
 	apply(m, SIM_UNLINK, "g", NULL, 0, 0, 0);
 	put = model_snapshot(old);
-	assert_null(model_put_ahead(put, m, id_of(m, "f")));
+	assert_null(model_put_ahead(put, m, id_of(m, "f"), NULL));
 	assert_int_equal(at(put, "f2")->id, id_of(old, "f"));
 	assert_int_equal(at(put, "f")->nlink, 2);
 	assert_int_equal(id_of(put, "A/f"), id_of(m, "f"));
 	assert_int_equal(at(put, "g")->nlink, 1);		/* not of those */
 	model_put(put);
 	put = model_snapshot(old);
-	assert_non_null(model_put_ahead(put, m, id_of(m, "")));	/* the new f was never synced */
+	assert_non_null(model_put_ahead(put, m, id_of(m, ""), NULL));	/* the new f was never synced */
 	model_put(put);
 	apply(m, SIM_UNLINK, "f", NULL, 0, 0, 0);
 	apply(m, SIM_UNLINK, "A/f", NULL, 0, 0, 0);
 	put = model_snapshot(old);
-	assert_null(model_put_ahead(put, m, id_of(m, "")));
+	assert_null(model_put_ahead(put, m, id_of(m, ""), NULL));
 	assert_true(model_same_dir(put, m, id_of(m, "")));
 	model_put(put);
 	apply(m, SIM_RENAME, "A", "g", 0, 0, 0);
 	put = model_snapshot(old);
-	assert_non_null(model_put_ahead(put, m, id_of(m, "")));	/* a directory */
+	assert_non_null(model_put_ahead(put, m, id_of(m, ""), NULL));	/* a directory */
 	model_put(put);
+	model_put(old);
+	model_put(m);
+}
+
+/* Who has lost a name and got it again has what he had by then; and what one base has otherwise is said on the other, too. */
+static void test_model_names_got_again(void **state)
+{
+	struct m_state *m = model_new(0755, 1), *old, *newer, *put, *bases[2];
+	struct m_closure closure;
+
+	apply(m, SIM_MKDIR, "A", NULL, 0, 0, 0);
+	apply(m, SIM_CREATE, "A/f", NULL, 0, 0, 0);
+	old = model_snapshot(m);
+	apply(m, SIM_WRITE, "A/f", NULL, 0, 10, 1);
+	put = model_snapshot(old);
+	assert_null(model_put_ahead(put, m, id_of(m, "A"), NULL));
+	assert_int_equal(at(put, "A/f")->size, 0);
+	model_put(put);
+	apply(m, SIM_RENAME, "A/f", "f", 0, 0, 0);
+	apply(m, SIM_RENAME, "f", "A/f", 0, 0, 0);
+	newer = model_snapshot(m);
+	put = model_snapshot(old);
+	assert_null(model_put_ahead(put, m, id_of(m, "A"), NULL));
+	assert_int_equal(at(put, "A/f")->size, 10);
+	model_put(put);
+
+	apply(m, SIM_WRITE, "A/f", NULL, 0, 20, 1);
+	put = model_snapshot(newer);
+	assert_null(model_put_ahead(put, m, id_of(m, "A"), NULL));
+	assert_int_equal(at(put, "A/f")->size, 10);
+	model_put(put);
+	bases[0] = old;
+	bases[1] = newer;
+	model_find_closure(bases, 2, m, id_of(m, "A"), &closure);
+	assert_int_equal(closure.count, 1);
+	put = model_snapshot(newer);
+	assert_null(model_put_ahead(put, m, id_of(m, "A"), &closure));
+	assert_int_equal(at(put, "A/f")->size, 20);
+	model_put(put);
+	model_put(newer);
 	model_put(old);
 	model_put(m);
 }
@@ -499,6 +539,7 @@ int main(void)
 		cmocka_unit_test(test_model_keeps_snapshots),
 		cmocka_unit_test(test_model_puts_an_inode_ahead),
 		cmocka_unit_test(test_model_puts_names_ahead),
+		cmocka_unit_test(test_model_names_got_again),
 		cmocka_unit_test(test_model_open_files_live_on),
 		cmocka_unit_test(test_model_holes),
 		cmocka_unit_test(test_patterns),
