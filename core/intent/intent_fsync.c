@@ -57,7 +57,7 @@ struct intent_part {
 	struct span span;		/* of a file */
 	u32 max;			/* blocks of data at most: so many were dirty */
 	u32 blocks;			/* of data */
-	u32 changes;			/* inode->changes, of which the intent has all */
+	u32 changes, names_seq;		/* of the inode: the intent has all of its changes, and its links */
 	bool first;			/* block 0 is among them */
 	struct disk_intent *intent;	/* while it is captured */
 };
@@ -442,14 +442,14 @@ static void capture_end(const struct intent_part *part, struct intent_request *r
 	request->len += round_up(len, 8);
 }
 
-static u32 changes_of(struct tux3_inode *inode)
+static void note_changes(struct intent_part *part)
 {
-	u32 changes;
+	struct tux3_inode *inode = part->inode;
 
 	spin_lock(&inode->lock);
-	changes = inode->changes;
+	part->changes = inode->changes;
+	part->names_seq = inode->names_seq;
 	spin_unlock(&inode->lock);
-	return changes;
 }
 
 /* Inside the delta. */
@@ -462,7 +462,7 @@ static int capture_file(struct intent_part *part, u64 delta, struct intent_reque
 
 	part->blocks = 0;
 	part->first = false;
-	part->changes = changes_of(part->inode);
+	note_changes(part);
 	err = capture_data(part, request, &at);
 	if (!err)
 		err = capture_records(part, delta, request, &at, name, &name_len);
@@ -470,7 +470,7 @@ static int capture_file(struct intent_part *part, u64 delta, struct intent_reque
 		return err;
 	memcpy(at, name, name_len);
 	if (part->beside)
-		closure_add_beside(&request->closure, part->inode->ino, part->changes);
+		closure_add_beside(&request->closure, part->inode->ino, part->changes, part->names_seq);
 	else
 		request->named = name_len || request->closure.names;
 	capture_end(part, request, at + name_len);
@@ -525,6 +525,9 @@ static int capture_parts(struct intent_request *request, u64 delta)
 		err = S_ISDIR(READ_ONCE(part->inode->attr.mode)) ? capture_dir(part, delta, request) :
 								   capture_file(part, delta, request);
 	}
+	/* Its names were changed since it was found to be needed, or a commit has made them durable. */
+	if (!err && !closure_has_beside(&request->closure))
+		err = -EAGAIN;
 	request->delta = delta;
 	return err;
 }

@@ -19,9 +19,10 @@
 static_assert(CLOSURE_BYTES >= CLOSURE_NAMES * (sizeof(struct disk_record) + DIRENT_HEAD + TUX3_NAME_MAX + 7) +
 	      (CLOSURE_INODES + CLOSURE_NAMES) * (sizeof(struct disk_record) + sizeof(struct intent_named)));
 
-void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes)
+void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes, u32 names_seq)
 {
 	closure->beside[closure->besides].ino = ino;
+	closure->beside[closure->besides].names_seq = names_seq;
 	closure->beside[closure->besides++].changes = changes;
 }
 
@@ -235,14 +236,18 @@ static bool inode_is_sure(const struct name_closure *closure, const struct tux3_
 	return inode->ino == closure->subject || inode->born_delta <= closure->durable || inode->born_ahead || !inode->attr.nlink;
 }
 
-/* But for its names: is it as a crash leaves it, with the intent and those that are written before it? */
+/*
+ * But for its names: is it as a crash leaves it, with the intent and those that are written before it?  Where the names that are
+ * said of it do not change by that, it has the links that its own intent says: so these must be those of now.
+ */
 static bool inode_is_told(const struct name_closure *closure, const struct tux3_inode *inode)
 {
 	u32 i;
 
 	for (i = 0; i < closure->besides; i++)
 		if (closure->beside[i].ino == inode->ino)
-			return closure->beside[i].changes == inode->changes;
+			return closure->beside[i].changes == inode->changes &&
+			       closure->beside[i].names_seq == inode->names_seq;
 	return inode->ino == closure->subject || inode_is_as_told(inode, closure->durable);
 }
 
@@ -431,6 +436,26 @@ int closure_of_dir(struct name_closure *closure, struct tux3_inode *inode, u64 d
 	if (!err)
 		err = closure->names ? look_at_all(closure) : -EAGAIN;
 	return err ? err : closure_check(closure);
+}
+
+static bool has_inode(const struct name_closure *closure, u64 ino)
+{
+	u32 i;
+
+	for (i = 0; i < closure->inodes; i++)
+		if (closure->inode[i].inode->ino == ino)
+			return true;
+	return false;
+}
+
+bool closure_has_beside(const struct name_closure *closure)
+{
+	u32 i;
+
+	for (i = 0; i < closure->besides; i++)
+		if (!has_inode(closure, closure->beside[i].ino))
+			return false;
+	return true;
 }
 
 /* ---- the intent ---- */

@@ -44,11 +44,14 @@ struct name_closure {
 		struct tux3_time ctime;
 		bool told;		/* but for its names it is as a crash leaves it */
 	} inode[CLOSURE_INODES];
-	/* Files whose intents are written before this one, together with it, and have all up to that of their changes. */
+	/*
+	 * Files whose intents are written before this one, together with it, and have all up to that of their changes; and their
+	 * links as they were by that change of their names.
+	 */
 	u32 besides;
 	struct {
 		u64 ino;
-		u32 changes;
+		u32 changes, names_seq;
 	} beside[CLOSURE_BESIDE];
 	/* NULL, or with -EAGAIN one whose intent is to be among them; as long as intent.capture is held. */
 	struct tux3_inode *lacks;
@@ -64,7 +67,9 @@ struct name_closure {
 int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said);
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *dir, u64 delta, u64 retired, u32 said);
 /* Before: one is written beside. */
-void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes);
+void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes, u32 names_seq);
+/* Are all of these in it?  What has become of the names of one that is not, nothing says. */
+bool closure_has_beside(const struct name_closure *closure);
 /* Its records, at most CLOSURE_BYTES; returns how many bytes. */
 u32 closure_records(const struct name_closure *closure, u8 *at);
 /* Its intent is durable, and the same keeps others from being retired again. */

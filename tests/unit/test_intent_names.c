@@ -904,6 +904,120 @@ static void test_times_where_no_name_changes(void **state)
 	bed_free(&bed);
 }
 
+/* While the second file of an intent is looked at the first one, which goes beside, loses a name. */
+static struct {
+	const struct tux3_host_ops *inner;
+	struct tux3_host_ops host;
+	struct tux3_inode *first, *second;
+	pthread_t thread;
+	struct bed *bed;
+} looking;
+
+static void *unlink_extra(void *unused)
+{
+	assert_ok(tux3_path_unlink(looking.bed->volume, NULL, "other/extra"));
+	return NULL;
+}
+
+static bool peek_and_unlink(struct tux3_inode *inode, u64 block, void *data)
+{
+	pthread_t thread;
+
+	if (inode == looking.first)
+		looking.first = NULL;
+	if (!looking.first && inode == looking.second) {
+		looking.second = NULL;
+		assert_int_equal(pthread_create(&thread, NULL, unlink_extra, NULL), 0);
+		pthread_join(thread, NULL);
+	}
+	return looking.inner->data_peek(inode, block, data);
+}
+
+static void look_at_links(struct bed *bed)
+{
+	assert_file(bed, "dir/a", 22, 1);
+	assert_file(bed, "dir/b", 21, 1);
+	assert_file(bed, "other/extra", 0, 0);
+}
+
+/* Where the names of what goes beside do not change, its links are those that it has when all was looked at. */
+static void test_links_of_what_goes_beside(void **state)
+{
+	struct tux3_node *first, *second, *other;
+	pthread_t thread, fsync;
+	struct bed bed = {};
+
+	begin(&bed);
+	rename_path(&bed, "dir/a", "dir/b", TUX3_RENAME_EXCHANGE);
+	hold_commit(&bed, &thread);
+	first = bed_find(&bed, "dir/a");
+	second = bed_find(&bed, "dir/b");
+	fill(first, 0, 5000, 22);
+	fill(second, 0, 5000, 21);
+	other = bed_find(&bed, "other");
+	assert_ok(tux3_link(first, NULL, other, "extra"));
+	tux3_node_put(other, 1);
+	looking.bed = &bed;
+	looking.inner = bed.volume->vol->host;
+	looking.host = *looking.inner;
+	looking.host.data_peek = peek_and_unlink;
+	looking.first = &first->inode;
+	looking.second = &second->inode;
+	bed.volume->vol->host = &looking.host;
+	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, second), 0);
+	usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+	let_commit(&bed, thread, &fsync);
+	assert_null(looking.second);
+	bed.volume->vol->host = looking.inner;
+	tux3_node_put(first, 1);
+	tux3_node_put(second, 1);
+	bed_crash(&bed);
+	look_at_links(&bed);
+	bed_free(&bed);
+}
+
+static bool hold_ends_commit(struct tux3_inode *inode)
+{
+	if (inode == looking.first) {
+		looking.first = NULL;
+		sem_post(&held.may_go);
+		pthread_join(looking.thread, NULL);
+	}
+	return looking.inner->data_hold(inode);
+}
+
+/* What was to go beside for the sake of names that are durable by then has names of its own, which nothing says any more. */
+static void test_a_commit_ends_before_the_second_look(void **state)
+{
+	struct tux3_node *first, *second, *other;
+	struct bed bed = {};
+
+	begin(&bed);
+	rename_path(&bed, "dir/a", "dir/b", TUX3_RENAME_EXCHANGE);
+	hold_commit(&bed, &looking.thread);
+	first = bed_find(&bed, "dir/a");
+	second = bed_find(&bed, "dir/b");
+	fill(first, 0, 5000, 22);
+	fill(second, 0, 5000, 21);
+	other = bed_find(&bed, "other");
+	assert_ok(tux3_link(first, NULL, other, "extra"));
+	tux3_node_put(other, 1);
+	looking.inner = bed.volume->vol->host;
+	looking.host = *looking.inner;
+	looking.host.data_hold = hold_ends_commit;
+	looking.first = &first->inode;
+	bed.volume->vol->host = &looking.host;
+	assert_ok(tux3_fsync(second, false));
+	assert_null(looking.first);
+	bed.volume->vol->host = looking.inner;
+	bed.dev->ops = held.inner;
+	tux3_node_put(first, 1);
+	tux3_node_put(second, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/b", 21, 1);
+	bed_free(&bed);				/* and all links are right */
+}
+
 /* ---- what cannot be carried out ---- */
 
 /* Of a directory's intent a record that is of no name is not passed over: who knows what it says. */
@@ -961,6 +1075,8 @@ int main(void)
 		cmocka_unit_test(test_a_directory_that_goes),
 		cmocka_unit_test(test_a_name_that_many_had_is_removed),
 		cmocka_unit_test(test_times_where_no_name_changes),
+		cmocka_unit_test(test_links_of_what_goes_beside),
+		cmocka_unit_test(test_a_commit_ends_before_the_second_look),
 		cmocka_unit_test(test_a_record_that_is_of_no_name),
 	};
 
