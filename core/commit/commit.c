@@ -455,7 +455,7 @@ static struct llist_node *commit_read_ahead(struct volume *vol, struct llist_nod
 static bool commit_must_read(struct tux3_inode *inode, u64 delta)
 {
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
-	bool there = tree_edit_is_near(inode->vol, &key);
+	bool there = tree_edit_is_near(inode->vol, &key, &key);
 
 	if (!there) {
 		tree_edit_begin(inode->vol);

@@ -20,7 +20,8 @@
  *  4. A number given back while its window is being filled does not stay set: it is noted, and overrides what was read.
  *     Nobody gets it before the window is filled.
  *  5. Numbers whose leaf cannot be read are set: nobody gets one that could not be committed.  A volume with some bad blocks
- *     so still takes new inodes, wherever else the tree has room for them.
+ *     so still takes new inodes, wherever else the tree has room for them.  What a leaf has to hold may become more, when one
+ *     beside it goes: so once some were met that is also asked when a number was found (ialloc_look()).
  *
  * A directory holds some numbers for its next files (ialloc_new()), and takes them without a lock.  It is in the list of their
  * window, so that who wants to know about inodes that are not in the tree yet can leave these out (ialloc_held()).
@@ -212,10 +213,12 @@ static int window_fill_item(void *ctx, const struct tree_key *key, const void *d
 }
 
 /* The leaf of this key cannot be read: no number whose items may be there is free.  end: where the next leaf begins, or NULL. */
-static void window_fill_unread(struct ialloc_window *window, const struct tree_key *from, const struct tree_key *end)
+static void window_fill_unread(struct ialloc *ialloc, struct ialloc_window *window, const struct tree_key *from,
+			       const struct tree_key *end)
 {
 	u64 first = window->index << WINDOW_SHIFT, last = first + WINDOW_NUMBERS - 1, upto = TUX3_INO_MAX;
 
+	WRITE_ONCE(ialloc->unread, true);
 	if (end)	/* the number that it begins at may have items before it */
 		upto = end->type || end->offset ? end->ino : end->ino - 1;
 	if (upto > last)
@@ -242,7 +245,7 @@ static int window_fill(struct volume *vol, struct ialloc_window *window)
 	do {
 		ret = tree_scan_leaf(vol, &at, &high, window_fill_item, &fill, &more, &next);
 		if (ret == -EIO)
-			window_fill_unread(window, &at, more ? &next : NULL);
+			window_fill_unread(&vol->ialloc, window, &at, more ? &next : NULL);
 		else if (ret < 0)
 			return ret;
 		at = ret > 0 ? tree_key(fill.ino + 1, 0, 0) : next;
@@ -412,6 +415,54 @@ static int ialloc_find_next_dir(struct volume *vol, u64 *next)
 	return 0;
 }
 
+static void number_free(struct ialloc *ialloc, u64 ino)
+{
+	struct ialloc_window *window = window_find(ialloc, ino >> WINDOW_SHIFT);
+	u32 bit = ino % WINDOW_NUMBERS;
+
+	lockdep_assert_held(&ialloc->lock);
+	if (!window)
+		return;
+	if (!window->filled)
+		__set_bit(bit, window->bits);
+	else if (__test_and_clear_bit(bit, window->bits))
+		window->free++;
+	number_unhold(ialloc, window, bit);
+}
+
+/*
+ * A number was found: is its leaf, where it is to be committed, one that can be read?  Then that goes for those below *end as well.
+ * Else none of that leaf is free, and another has to be looked for: -EAGAIN.
+ */
+static int ialloc_look(struct volume *vol, u64 ino, u64 *end)
+{
+	struct tree_key at = tree_key(ino, 0, 0), next;
+	struct ialloc *ialloc = &vol->ialloc;
+	struct ialloc_window *window;
+	bool more;
+	int ret;
+
+	*end = TUX3_INO_MAX + 1;
+	if (likely(!READ_ONCE(ialloc->unread)))		/* nothing is read for this where nothing bad was met */
+		return 0;
+	ret = tree_scan_leaf(vol, &at, &at, NULL, NULL, &more, &next);
+	*end = more ? next.ino : TUX3_INO_MAX + 1;
+	if (ret >= 0)
+		return 0;
+	mutex_lock(&ialloc->lock);
+	if (ret == -EIO) {
+		window = window_find(ialloc, ino >> WINDOW_SHIFT);	/* the number is held: it is there */
+		window_fill_unread(&vol->ialloc, window, &at, more ? &next : NULL);
+		window->free = WINDOW_NUMBERS - bitmap_weight(window->bits, WINDOW_NUMBERS);
+		number_unhold(ialloc, window, ino % WINDOW_NUMBERS);
+		ret = -EAGAIN;
+	} else {
+		number_free(ialloc, ino);
+	}
+	mutex_unlock(&ialloc->lock);
+	return ret;
+}
+
 static int ialloc_new_dir(struct volume *vol, u64 parent, u64 *ino)
 {
 	struct ialloc *ialloc = &vol->ialloc;
@@ -479,14 +530,14 @@ static bool child_take(struct tux3_inode *dir, u64 *ino)
 	}
 }
 
-/* Hold the free ones of its window that follow this number: how many. */
-static u32 child_hold(struct ialloc *ialloc, u64 ino)
+/* Hold the free ones of its window that follow this number, below end: how many. */
+static u32 child_hold(struct ialloc *ialloc, u64 ino, u64 end)
 {
 	struct ialloc_window *window = window_find(ialloc, ino >> WINDOW_SHIFT);
 	u32 bit = ino % WINDOW_NUMBERS, got = 0;
 
 	lockdep_assert_held(&ialloc->lock);
-	while (window && ++bit < WINDOW_NUMBERS && got + 1 < CHILD_NUMBERS && !test_bit(bit, window->bits)) {
+	while (window && ++bit < WINDOW_NUMBERS && got + 1 < CHILD_NUMBERS && ino + got + 1 < end && !test_bit(bit, window->bits)) {
 		__set_bit(bit, window->bits);
 		number_hold(ialloc, window, bit);
 		window->free--;
@@ -505,29 +556,12 @@ static void child_list(struct ialloc *ialloc, struct tux3_inode *dir, u64 ino)
 	hlist_add_head(&dir->child_link, &window->dirs);
 }
 
-static void number_free(struct ialloc *ialloc, u64 ino)
-{
-	struct ialloc_window *window = window_find(ialloc, ino >> WINDOW_SHIFT);
-	u32 bit = ino % WINDOW_NUMBERS;
-
-	lockdep_assert_held(&ialloc->lock);
-	if (!window)
-		return;
-	if (!window->filled)
-		__set_bit(bit, window->bits);
-	else if (__test_and_clear_bit(bit, window->bits))
-		window->free++;
-	number_unhold(ialloc, window, bit);
-}
-
-int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino)
+static int ialloc_new_file(struct tux3_inode *dir, u64 *ino)
 {
 	struct ialloc *ialloc = &dir->vol->ialloc;
-	u64 child, listed, count = 0;
+	u64 child, listed, end, count = 0;
 	int err;
 
-	if (is_dir)
-		return ialloc_new_dir(dir->vol, dir->ino, ino);
 	do {
 		if (child_take(dir, ino))
 			return 0;
@@ -535,16 +569,36 @@ int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino)
 	} while (child_count(child));		/* somebody else got some meanwhile */
 	mutex_lock(&ialloc->lock);
 	err = ialloc_search(dir->vol, (child ? child_number(child) : dir->ino) + 1, 1, ino);
-	if (!err && child)
-		count = child_hold(ialloc, *ino);
+	mutex_unlock(&ialloc->lock);
+	if (!err)
+		err = ialloc_look(dir->vol, *ino, &end);
+	if (err)
+		return err;
+	mutex_lock(&ialloc->lock);
+	if (child)
+		count = child_hold(ialloc, *ino, end);
 	listed = count ? CHILD_LISTED : child & CHILD_LISTED;
 	/* Or he does now: then these go. */
-	if (!err && (u64)atomic64_cmpxchg(&dir->child, child, child_pack(*ino + !!count, count, listed)) != child)
+	if ((u64)atomic64_cmpxchg(&dir->child, child, child_pack(*ino + !!count, count, listed)) != child)
 		while (count)
 			number_free(ialloc, *ino + count--);
 	if (count)
 		child_list(ialloc, dir, *ino);
 	mutex_unlock(&ialloc->lock);
+	return 0;
+}
+
+/* Each time again some numbers more are known to be in a leaf that cannot be read. */
+int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino)
+{
+	u64 end;
+	int err;
+
+	do {
+		err = is_dir ? ialloc_new_dir(dir->vol, dir->ino, ino) : ialloc_new_file(dir, ino);
+		if (!err && is_dir)
+			err = ialloc_look(dir->vol, *ino, &end);
+	} while (err == -EAGAIN);
 	return err;
 }
 

@@ -25,6 +25,7 @@ struct ialloc {
 	u64 count;			/* lock: windows in memory */
 	u64 windows_max;		/* that many, beside those of which the tree does not know all */
 	u64 held_total;			/* lock: numbers held, of all windows */
+	bool unread;			/* only becomes true: a leaf was met that cannot be read */
 	u64 settled[IALLOC_SETTLE_BATCH];	/* back end: numbers to be settled */
 	u32 settled_count;
 };

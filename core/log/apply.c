@@ -74,12 +74,17 @@ static bool parent_find(struct chain *chain, u64 dir, const u8 *name, u32 name_l
 	return false;
 }
 
-/* Of an inode that was deleted just before, all parent pointers have gone with it. */
+/*
+ * Of an inode that was deleted just before, all parent pointers have gone with it.  Mostly by the last record: then where they were
+ * may be in a leaf by now that nobody has read, or can read.
+ */
 static bool parents_gone(struct volume *vol, u64 ino)
 {
 	struct tree_key first = tree_key(ino, TUX3_ITEM_PARENT, 0), last = tree_key(ino, TUX3_ITEM_PARENT, U64_MAX);
 	struct tree_spot spot;
 
+	if (ino == vol->log.deleted)
+		return true;
 	return !tree_edit_find(vol, &first, &spot) && !spot.found && tree_spot_none_to(&spot, &last);
 }
 
@@ -95,6 +100,8 @@ static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32
 
 	if (!add && parents_gone(vol, ino))
 		return 0;
+	if (add && ino == vol->log.deleted)
+		vol->log.deleted = 0;
 	key.offset = name_hash(vol, dir, TUX3_ITEM_PARENT, (const char *)name, name_len);
 	len = chain_load(vol, &key, &spot, 1);
 	if (len < 0)
@@ -732,6 +739,8 @@ static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, co
 		n = tree_delete_range(vol, &from, &to, 4096, delete_item, &punch, &next);
 		from = next;
 	} while (n == 4096);
+	if (n >= 0)
+		vol->log.deleted = ino;
 	return n < 0 ? n : 0;
 }
 

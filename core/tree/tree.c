@@ -275,9 +275,9 @@ static int leaf_copy_out(const struct disk_node *leaf, u32 pos, void *data, u32 
 	return len;
 }
 
-int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
+static int lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size, const struct tree_key *to, bool *one_leaf)
 {
-	struct node_key packed = node_key_pack(key);
+	struct node_key packed = node_key_pack(key), last;
 	struct tree_read read;
 	bool found;
 	u32 pos;
@@ -291,8 +291,24 @@ int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 
 	}
 	pos = leaf_find(path_node(&read.path, 0), &packed, &found);
 	ret = found ? leaf_copy_out(path_node(&read.path, 0), pos, data, size) : -ENOENT;
+	if (to) {
+		last = node_key_pack(to);
+		*one_leaf = path_leads(&read.path, &last);
+	}
 	read_leaf_done(&read);
 	return ret;
+}
+
+int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
+{
+	return lookup(vol, key, data, size, NULL, NULL);
+}
+
+int tree_lookup_first(struct volume *vol, const struct tree_key *key, void *data, u32 size, const struct tree_key *to,
+		      bool *one_leaf)
+{
+	*one_leaf = false;
+	return lookup(vol, key, data, size, to, one_leaf);
 }
 
 int tree_edit_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size)
@@ -516,7 +532,8 @@ int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct
 		read_end(&read);
 		return ret;
 	}
-	ret = scan_leaf(path_node(&read.path, 0), &first, &last, fn, ctx);
+	if (fn)
+		ret = scan_leaf(path_node(&read.path, 0), &first, &last, fn, ctx);
 	read_leaf_done(&read);
 	cond_resched();
 	return ret;

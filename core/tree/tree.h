@@ -247,6 +247,9 @@ u32 tree_root_branches(struct volume *vol, bool read);
 
 /* Copy the data of exactly this item (up to size bytes); returns its full length or -ENOENT, -EIO. */
 int tree_lookup(struct volume *vol, const struct tree_key *key, void *data, u32 size);
+/* The same; one_leaf: all that there is up to the key to, which is behind it, is in the same leaf. */
+int tree_lookup_first(struct volume *vol, const struct tree_key *key, void *data, u32 size, const struct tree_key *to,
+		      bool *one_leaf);
 
 /*
  * Call fn for each item with from <= key <= to in order, in batches under the read lock: fn must not
@@ -264,7 +267,7 @@ int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree
 bool tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low);
 /*
  * The same within one leaf, that of from: returns what fn did, or 0.  more: there are leaves behind it, and what is there begins
- * at next or behind it; also with -EIO, behind what cannot be read.
+ * at next or behind it; also with -EIO, behind what cannot be read.  fn NULL: can it be read?
  */
 int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,
 		   bool *more, struct tree_key *next);
@@ -362,8 +365,8 @@ int tree_cut(struct volume *vol, const struct tree_key *key, u32 level);
  * With sem for writing.  Go to the leaf of key, for the edit that comes next; false: something on the way would have to be read.
  */
 bool tree_edit_reach(struct volume *vol, const struct tree_key *key);
-/* Without sem, by who holds commit_mutex: is key's leaf one of the two where edits went last, which are in memory? */
-bool tree_edit_is_near(struct volume *vol, const struct tree_key *key);
+/* Without sem, by who holds commit_mutex: are these keys in one leaf, one of the two where edits went last, which are in memory? */
+bool tree_edit_is_near(struct volume *vol, const struct tree_key *from, const struct tree_key *to);
 /* tree_edit_begin() at the leaf of key, which is read before if need be. */
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key);
 /* The back end is done for now: nodes that it kept for the next edit may be evicted again. */

@@ -220,17 +220,17 @@ bool tree_edit_reach(struct volume *vol, const struct tree_key *key)
 	return tree_way(vol, &packed, false, &err);
 }
 
-bool tree_edit_is_near(struct volume *vol, const struct tree_key *key)
+bool tree_edit_is_near(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
 {
-	struct node_key packed = node_key_pack(key);
+	struct node_key first = node_key_pack(from), last = node_key_pack(to);
 	const struct tree_path *way;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	way = &vol->tree.ways[vol->tree.way_last];
-	if (way_leads(way, &packed))
-		return true;
+	if (way_leads(way, &first))
+		return path_leads(way, &last);
 	way = &vol->tree.ways[vol->tree.way_before];
-	return way_leads(way, &packed);
+	return way_leads(way, &first) && path_leads(way, &last);
 }
 
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key)
