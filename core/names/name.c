@@ -168,6 +168,7 @@ struct load {
 	struct name_dir *dir;
 	u32 left;		/* stop after the hash with which this gets 0 */
 	u64 last;		/* hash of the last item seen */
+	bool bad;		/* there is an item that is not as it should be */
 };
 
 /* The entries of one item come into memory together, as they go together: see chain_has_room(). */
@@ -208,6 +209,7 @@ static int load_item(void *ctx, const struct tree_key *key, const void *data, u3
 	}
 	list_for_each_entry_safe(entry, next, &loaded, loading)
 		kfree(entry);
+	load->bad = chain.bad;
 	return chain.bad ? -EIO : -ENOMEM;
 }
 
@@ -220,7 +222,7 @@ int name_load(struct tux3_inode *inode, struct name_dir *dir, u64 from, u64 to, 
 	int err = tree_scan(vol, &low, &high, load_item, &load);
 
 	*last = err ? load.last : to;
-	if (err == -EIO)
+	if (load.bad)		/* of what cannot be read the tree has told */
 		inode_warn(vol, "directory", inode->ino, " has an entry that is not valid");
 	return err < 0 ? err : 0;
 }
