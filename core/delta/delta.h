@@ -98,6 +98,7 @@ struct delta_state {
 	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
 	u64 look_mask;			/* constant: at which numbers of a CPU's operations the length of a recovery is guessed */
 	atomic_t pressed;		/* writers who wait until a recovery would take less time */
+	u64 dirs_moved[2];		/* by delta & 1: the newest such delta in which a directory got another name; no lock */
 	atomic64_t first_change_ns[2];	/* ktime_get_ns() of the first dirty inode; 0: none */
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
 	struct list_head deletes, cuts, deletes_done;

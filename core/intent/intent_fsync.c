@@ -982,6 +982,14 @@ static bool dir_is_ahead(struct tux3_inode *inode)
 	       dir_changed_names_only(inode) && name_all_ahead(inode);
 }
 
+/* Since before the call, and not durable: paths may lead elsewhere after a crash. */
+static bool dirs_have_moved(struct volume *vol)
+{
+	u64 durable = READ_ONCE(vol->delta.committed);
+
+	return READ_ONCE(vol->delta.dirs_moved[0]) > durable || READ_ONCE(vol->delta.dirs_moved[1]) > durable;
+}
+
 /* 0, or as capture(); -ESTALE: a commit came in between; -EINTR: the caller was killed while others wrote. */
 static int fsync_try_ahead(struct tux3_inode *inode)
 {
@@ -993,7 +1001,7 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 
 	if (!READ_ONCE(intent->ready) && !READ_ONCE(intent->wanted))
 		WRITE_ONCE(intent->wanted, true);
-	if (!READ_ONCE(intent->ready) || !fsync_may_go_ahead(vol))
+	if (!READ_ONCE(intent->ready) || !fsync_may_go_ahead(vol) || dirs_have_moved(vol))
 		return -EAGAIN;
 	err = capture(inode, &request);
 	if (err)

@@ -476,6 +476,8 @@ static void rename_enact(struct delta_op *op, const struct op_rename *args, stru
 	link_changed(op, args->inode, 0, &now, old, new);
 	if (moved_dir)
 		set_parent(args->inode, args->new_dir->ino);
+	if (moved_dir || (exchange && target_dir))
+		WRITE_ONCE(op->vol->delta.dirs_moved[op->delta & 1], op->delta);
 	if (args->target)
 		rename_target(op, args, &now, old, new);
 	if (args->whiteout && !exchange)

@@ -548,6 +548,46 @@ static void test_directories_take_a_commit(void **state)
 	bed_free(&bed);
 }
 
+/* What is synced is found by the path that it was synced by: who has moved a directory above it did that before. */
+static void test_a_directory_above_was_moved(void **state)
+{
+	static const struct { const char *to; u32 flags; const char *file; } cases[] = {
+		{ "dir/moved", 0, "dir/moved/deep/x" },
+		{ "other/moved", 0, "other/moved/deep/x" },
+		{ "other/sub", TUX3_RENAME_EXCHANGE, "other/sub/deep/x" },
+		{ "other/c", TUX3_RENAME_EXCHANGE, "other/c/deep/x" },
+	};
+	struct tux3_node *node;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct bed bed = {};
+
+		begin(&bed);
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "dir/sub", 0755));
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "dir/sub/deep", 0755));
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "other/sub", 0755));
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "other/sub/deep", 0755));
+		new_and_gone(&bed, "dir/sub/deep/x", 51, false);
+		new_and_gone(&bed, "other/sub/deep/x", 61, false);
+		assert_ok(tux3_sync(bed.volume));
+		/* The other one of an exchange is the directory. */
+		if (i == 3)
+			rename_path(&bed, cases[i].to, "dir/sub", cases[i].flags);
+		else
+			rename_path(&bed, "dir/sub", cases[i].to, cases[i].flags);
+		node = bed_find(&bed, cases[i].file);
+		fill(node, 0, 5000, 52);
+		assert_false(synced_ahead(&bed, node));
+		fill(node, 0, 5000, 53);
+		assert_true(synced_ahead(&bed, node));
+		tux3_node_put(node, 1);
+		bed_crash(&bed);
+		assert_file(&bed, cases[i].file, 53, 1);
+		bed_free(&bed);
+	}
+}
+
 /* ---- beside others ---- */
 
 /* A name that an operation is just changing. */
@@ -1067,6 +1107,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_no_file_was_changed),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_directories_take_a_commit),
+		cmocka_unit_test(test_a_directory_above_was_moved),
 		cmocka_unit_test(test_a_pinned_name),
 		cmocka_unit_test(test_an_intent_under_way),
 		cmocka_unit_test(test_got_again_beside_its_intent),
