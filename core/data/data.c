@@ -375,7 +375,7 @@ int data_cut_wait(struct tux3_inode *inode)
 
 	while (unlikely(READ_ONCE(inode->cutting)) && !err)
 		err = READ_ONCE(inode->vol->delta.paused) ? -EBUSY : delta_commit_surely(inode->vol);
-	return err;
+	return !err && unlikely(delete_cut_failed(inode->vol, inode->ino)) ? -EIO : err;
 }
 
 int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes)

@@ -5,6 +5,7 @@
 #include "core/volume.h"
 #include "core/data/data.h"
 #include "core/data/data_change.h"
+#include "core/data/delete.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
 #include "core/delta/paid.h"
@@ -257,6 +258,8 @@ int data_change_enter(struct data_change *change, struct delta_op *op)
 	struct volume *vol = change->inode->vol;
 	int err;
 
+	if (unlikely(delete_cut_failed(vol, change->inode->ino)))
+		return -EIO;
 	change->look.delta = 0;
 	if (unlikely(change->write && space_is_tight(&vol->space, READ_ONCE(vol->delta.front)))) {
 		err = enter_tight(change, op);
@@ -514,7 +517,10 @@ static int change_run_freeing(struct data_change *change)
 {
 	u32 parts = min_t(u64, hole_blocks(change), DATA_PUNCH_PARTS - 2) + 2;
 	u32 records = parts * (sizeof(struct disk_record) + sizeof(struct record_extent));
+	int err = delete_look(change->inode, change->hole, change->hole_count);
 
+	if (err)
+		return err;
 	change->enter = DELTA_FREES;
 	return change_run(change, space_cost_items(change->inode->vol, SPACE_ITEMS_REMOVE) + space_cost_records(records));
 }

@@ -13,16 +13,25 @@
  * While a cut is under way the host lets nobody change the file (data_cut_wait), so that nothing new gets
  * into the range that is going.
  *
+ * What cannot be read cannot be freed, and one bad block must not take the volume along: before a slice changes anything, or an
+ * inode that is small goes, it is looked whether all that this takes can be read (look_*).  If not, it is put off until the
+ * volume is opened again, or repaired: the ORPHAN item stays, and that is told.  The data of a file whose end could not be cut off
+ * is not changed meanwhile (delete_cut_failed), or what is behind the end would come back.
+ *
  * All of it by the back end, commit_mutex held.
  */
 #include "core/volume.h"
+#include "core/blocks/balloc.h"
+#include "core/format/chain.h"
 #include "core/tree/tree.h"
+#include "core/log/apply.h"
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/inode/ialloc.h"
 #include "core/inode/inode.h"
+#include "core/inode/path.h"
 #include "core/data/data.h"
 #include "core/inode/inode_quota.h"
 #include "core/quota/quota.h"
@@ -44,6 +53,7 @@ struct delete_work {
 	struct quota_owner *owner;	/* DELETE: counted there */
 	bool unknown;		/* DELETE: it goes on from before a crash, and is counted as nobody's yet */
 	bool done;		/* finished in the commit being made */
+	bool put_off;		/* done, but its item stays: something that it takes cannot be read */
 };
 
 /* kind 0: remove it. */
@@ -71,11 +81,181 @@ int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block)
 	return err;
 }
 
+/* ---- can it be read? ---- */
+
+int delete_look_blocks(struct volume *vol, u64 addr, u64 count)
+{
+	int ret = balloc_all_loaded(vol) ? 0 : balloc_test(vol, addr, count);
+
+	return ret == -ERANGE ? 0 : min(ret, 0);	/* what the map says is another matter */
+}
+
+/* Blocks of as many items as there is room for.  Of an item with more of them, which large blocks allow, not all are looked at. */
+#define LOOK_RANGES	96u
+
+struct look {
+	struct volume *vol;
+	struct tree_key next;		/* where to go on, if there was no room for an item */
+	u32 count;
+	struct look_range {
+		u64 addr, count;
+	} range[LOOK_RANGES];
+};
+
+static void look_add(struct look *look, u64 addr, u64 count)
+{
+	if (look->count < LOOK_RANGES)
+		look->range[look->count++] = (struct look_range){ addr, count };
+}
+
+/* Where the tree is locked, so nothing is read. */
+static int look_item(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct chain chain = chain_of(data, len);
+	const struct disk_xattr *entry;
+	struct disk_extent extent;
+	struct look *look = ctx;
+	u32 i, most = key->type == TUX3_ITEM_XATTR ? len / sizeof(struct disk_xattr_piece) : 1;
+
+	if (look->count && look->count + most > LOOK_RANGES) {
+		look->next = *key;
+		return 1;
+	}
+	if (key->type == TUX3_ITEM_EXTENT && !extent_check(look->vol, data, len)) {
+		memcpy(&extent, data, sizeof(extent));
+		look_add(look, le64_to_cpu(extent.addr), le32_to_cpu(extent.len));
+	}
+	while (key->type == TUX3_ITEM_XATTR && (entry = chain_next_xattr(&chain))) {
+		const struct disk_xattr_piece *piece = (const void *)(entry->name + entry->len);
+
+		for (i = 0; i < entry->pieces; i++)
+			look_add(look, get_unaligned_le64(&piece[i].addr), get_unaligned_le32(&piece[i].len));
+	}
+	return 0;
+}
+
+/* Leaves, and the free maps of what goes with their items. */
+static int look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
+{
+	struct look look = { .vol = vol, .next = *from };
+	int more, err = 0;
+	u32 i;
+
+	do {
+		look.count = 0;
+		more = tree_scan(vol, &look.next, to, look_item, &look);
+		for (i = 0; i < look.count && !err; i++)
+			err = delete_look_blocks(vol, look.range[i].addr, look.range[i].count);
+	} while (more > 0 && !err);
+	return more < 0 ? more : err;
+}
+
+/* Is there an item, or none? */
+static int look_key(struct volume *vol, u64 ino, u8 type, u64 offset)
+{
+	struct tree_key key = tree_key(ino, type, offset);
+	int len = tree_lookup(vol, &key, NULL, 0);
+
+	return len == -ENOENT ? 0 : min(len, 0);
+}
+
+/* Attributes, usage of who has the inode, and the ORPHAN item.  gone: that there are no attributes is no matter. */
+static int look_attr(struct volume *vol, u64 ino, bool gone)
+{
+	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+	struct disk_attr attr = {};
+	int err = tree_lookup(vol, &key, &attr, sizeof(attr));
+
+	if (err == -ENOENT && gone)
+		return 0;
+	if (err != sizeof(attr))
+		return err < 0 && err != -ENOENT ? err : -EIO;
+	err = look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, ino);
+	if (!(vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA))
+		return err;
+	if (!err)
+		err = look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, le32_to_cpu(attr.uid));
+	if (!err)
+		err = look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_GROUP, le32_to_cpu(attr.gid));
+	return err ? err : look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_PROJECT, le32_to_cpu(attr.projid));
+}
+
+/* All that the inode still has. */
+static int look_inode(struct volume *vol, u64 ino)
+{
+	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX);
+	int err = look_items(vol, &from, &to);
+
+	return err ? err : look_attr(vol, ino, true);
+}
+
+/* What a slice changes: these items, of which the leaves have been read, and an extent before them that goes on into them. */
+static int look_slice(struct volume *vol, u64 ino, const struct tree_key *from, const struct tree_key *to)
+{
+	struct tree_key at = *from, first = tree_key(ino, from->type, 0), found;
+	int err = balloc_all_loaded(vol) ? 0 : look_items(vol, from, to);
+
+	if (!err && from->offset) {
+		at.offset--;
+		err = tree_lookup_before(vol, &at, &first, &found, NULL, 0);
+		err = err == -ENOENT ? 0 : min(err, 0);
+	}
+	return err ? err : look_attr(vol, ino, false);
+}
+
+int delete_look(struct tux3_inode *inode, u64 block, u64 count)
+{
+	u64 end = count > DATA_END - block ? DATA_END : block + count;
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block), to = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1);
+	struct tree_skip all = { .left = U64_MAX };
+	int err;
+
+	if (likely(!inode->scattered) || !count || (end == DATA_END && delete_is_long(inode->vol, READ_ONCE(inode->blocks))))
+		return 0;
+	err = tree_skip(inode->vol, &from, &to, &all);
+	return err < 0 ? err : look_slice(inode->vol, inode->ino, &from, &to);
+}
+
+/* ---- small ones, and how large ones begin ---- */
+
+/* Its end could not be cut off, in this session or before: it has an item for that. */
+static bool cut_forget(struct volume *vol, u64 ino)
+{
+	struct delete_work *work, *found = NULL;
+
+	if (likely(!READ_ONCE(vol->delta.cuts_failed)))
+		return false;
+	spin_lock(&vol->delta.forgotten_lock);
+	list_for_each_entry(work, &vol->delta.cuts_put_off, link)
+		if (work->ino == ino)
+			found = work;
+	if (found)
+		list_del(&found->link);
+	spin_unlock(&vol->delta.forgotten_lock);
+	kfree(found);
+	return found;
+}
+
+bool delete_cut_failed(struct volume *vol, u64 ino)
+{
+	const struct delete_work *work;
+	bool failed = false;
+
+	if (likely(!READ_ONCE(vol->delta.cuts_failed)))
+		return false;
+	spin_lock(&vol->delta.forgotten_lock);
+	list_for_each_entry(work, &vol->delta.cuts_put_off, link)
+		failed |= work->ino == ino;
+	spin_unlock(&vol->delta.forgotten_lock);
+	return failed;
+}
+
 static int delete_all(struct volume *vol, u64 ino, bool orphan_in_tree)
 {
 	struct record_inode record = { .ino = cpu_to_le64(ino) };
 	int err = ialloc_hold(vol, ino);
 
+	orphan_in_tree |= cut_forget(vol, ino);
 	if (!err)
 		err = log_record(vol, TUX3_RECORD_INODE_DELETE, &record, sizeof(record), NULL, 0);
 	if (!err && orphan_in_tree)
@@ -163,14 +343,31 @@ static int xattrs_look(struct volume *vol, u64 ino, u64 hash, struct tree_skip *
 	return tree_skip(vol, &from, &to, slice);
 }
 
+/* A small one.  What it has is mostly in one leaf, in memory. */
+static int look_small(struct tux3_inode *inode)
+{
+	struct tree_key from = tree_key(inode->ino, 0, 0), to = tree_key(inode->ino, U8_MAX, U64_MAX);
+	struct volume *vol = inode->vol;
+
+	if (!tree_edit_is_near(vol, &from, &to))
+		return look_inode(vol, inode->ino);
+	return inode->blocks && !balloc_all_loaded(vol) ? look_items(vol, &from, &to) : 0;
+}
+
 int delete_inode_is_long(struct tux3_inode *inode)
 {
 	struct tree_skip slice = { .left = inode->vol->opts.slice_extents };
+	struct volume *vol = inode->vol;
+	int err = 0;
 
-	lockdep_assert_held(&inode->vol->delta.commit_mutex);
-	if (delete_is_long(inode->vol, inode->blocks))
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (delete_is_long(vol, inode->blocks))
 		return 1;
-	return inode->attr.flags & TUX3_ATTR_XATTRS ? xattrs_look(inode->vol, inode->ino, 0, &slice) : 0;
+	if (inode->attr.flags & TUX3_ATTR_XATTRS)
+		err = xattrs_look(vol, inode->ino, 0, &slice);
+	if (!err)
+		err = look_small(inode);
+	return err == -EIO ? 1 : err;
 }
 
 int delete_cut(struct tux3_inode *inode, u64 block)
@@ -228,7 +425,20 @@ static int slice_punch(struct volume *vol, struct delete_work *work, u64 end)
 	return err ? err : slice_attr(vol, work);
 }
 
-/* Free the next xattrs of one inode, at most *left.  0: the few that it still has go with it. */
+/* What a look has said, before anything was changed.  What cannot be read stays as it is; it has no more turns. */
+static int work_looked(struct volume *vol, struct delete_work *work, int err)
+{
+	if (err != -EIO)
+		return err;
+	if (work->kind == TUX3_ORPHAN_TRUNCATE)
+		inode_warn(vol, "what was cut off inode", work->ino, " cannot be freed, since metadata of it cannot be read: its data cannot be changed; fsck.tux3 -y repairs that");
+	else
+		inode_warn(vol, "inode", work->ino, " is removed, but cannot be freed, since metadata of it cannot be read: its blocks stay in use; fsck.tux3 -y repairs that");
+	work->done = work->put_off = true;
+	return 0;
+}
+
+/* Free the next xattrs of one inode, at most *left.  0: the few that it still has go with it; 1: this was its turn. */
 static int slice_xattrs(struct volume *vol, struct delete_work *work, u32 *left)
 {
 	u32 limit = min(vol->opts.slice_extents, *left);
@@ -237,13 +447,20 @@ static int slice_xattrs(struct volume *vol, struct delete_work *work, u32 *left)
 	int more = xattrs_look(vol, work->ino, work->hash, &slice), err;
 	struct tree_key from, to;
 
-	if (more <= 0)
-		return more;
+	if (more < 0) {
+		err = work_looked(vol, work, more);
+		return err ? err : 1;
+	}
+	if (!more)
+		return 0;
 	*left -= limit;
 	from = tree_key(work->ino, TUX3_ITEM_XATTR, work->hash);
 	to = tree_key(work->ino, TUX3_ITEM_XATTR, slice.next - 1);
 	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
+	err = work_looked(vol, work, look_slice(vol, work->ino, &from, &to));
+	if (err || work->put_off)
+		return err ? err : 1;
 	record.last = cpu_to_le64(slice.next - 1);
 	vol->log.blocks_delta = 0;
 	tree_edit_begin(vol);
@@ -279,7 +496,7 @@ static int slice_extents(struct volume *vol, struct delete_work *work, u32 *left
 	int more = tree_skip(vol, &from, &to, &slice), err;
 
 	if (more < 0)
-		return more;
+		return work_looked(vol, work, more);
 	*left -= more ? limit : limit - slice.left;
 	if (more)
 		to.offset = slice.next - 1;
@@ -287,6 +504,13 @@ static int slice_extents(struct volume *vol, struct delete_work *work, u32 *left
 		from = tree_key(work->ino, TUX3_ITEM_XATTR, 0);		/* few, and they go with it */
 	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
+	if (more || work->kind == TUX3_ORPHAN_TRUNCATE)
+		err = look_slice(vol, work->ino, &from, &to);
+	else
+		err = look_inode(vol, work->ino);
+	err = work_looked(vol, work, err);
+	if (err || work->put_off)
+		return err;
 	tree_edit_begin(vol);
 	err = more ? slice_punch(vol, work, slice.next) : slice_finish(vol, work);
 	tree_edit_end(vol);
@@ -352,23 +576,36 @@ int delete_continue(struct volume *vol, s64 *charged)
 	return err;
 }
 
+/* Before anybody hears that the cut is over. */
+static void cut_keep(struct volume *vol, struct delete_work *work)
+{
+	spin_lock(&vol->delta.forgotten_lock);
+	list_add(&work->link, &vol->delta.cuts_put_off);
+	spin_unlock(&vol->delta.forgotten_lock);
+	WRITE_ONCE(vol->delta.cuts_failed, true);
+}
+
 static void works_free(struct volume *vol, struct list_head *works, int err)
 {
 	struct delete_work *work, *next;
 
 	list_for_each_entry_safe(work, next, works, link) {
-		list_del(&work->link);
+		list_del_init(&work->link);
 		atomic64_sub(work->left, &vol->space.deleting);
 		atomic_sub(work->unknown, &vol->quota.unknown);
 		quota_owner_deletes(work->owner, -1);
 		quota_owner_put(vol, work->owner);
+		if (!err && work->put_off && work->kind == TUX3_ORPHAN_TRUNCATE)
+			cut_keep(vol, work);
 		if (work->inode) {
 			WRITE_ONCE(work->inode->cutting, false);
 			vol->host->inode_release(work->inode);
-		} else if (!err && work->kind == TUX3_ORPHAN_DELETE) {
+			work->inode = NULL;
+		} else if (!err && work->kind == TUX3_ORPHAN_DELETE && !work->put_off) {
 			ialloc_free(vol, work->ino);
 		}
-		kfree(work);
+		if (list_empty(&work->link))
+			kfree(work);
 	}
 }
 
@@ -463,4 +700,5 @@ int delete_begin_later(struct volume *vol)
 void delete_exit(struct volume *vol)
 {
 	delete_done(vol, -ESHUTDOWN);
+	works_free(vol, &vol->delta.cuts_put_off, -ESHUTDOWN);
 }

@@ -13,13 +13,22 @@ struct tux3_inode;
 /* All of these with commit_mutex held, but where a hint will do, and delete_exit(). */
 /* Within a tree edit, begun at its attributes. */
 int delete_inode(struct tux3_inode *inode, bool is_long);
-int delete_inode_is_long(struct tux3_inode *inode);	/* it goes in slices: 1, else 0, or -errno */
+/* It goes in slices, or part of it cannot be read: 1, else 0, or -errno. */
+int delete_inode_is_long(struct tux3_inode *inode);
 /* Slices of the deletes under way, into the current commit, as far as there is space; adds what it charged. */
 int delete_continue(struct volume *vol, s64 *charged);
 void delete_done(struct volume *vol, int err);	/* the commit is durable, or was given up */
 bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in slices */
 /* The ORPHAN item of an inode, kind 0: none.  Between tree edits. */
 int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
+/*
+ * Outside a delta, without commit_mutex: can all be read that these blocks of a file take when they go?  A commit that finds out
+ * stops the volume.  What goes in slices finds out by itself.  0, -EIO, -ENOMEM.
+ */
+int delete_look(struct tux3_inode *inode, u64 block, u64 count);
+/* The same of blocks on the disk alone, whose free maps are changed. */
+int delete_look_blocks(struct volume *vol, u64 addr, u64 count);
+bool delete_cut_failed(struct volume *vol, u64 ino);	/* that of this inode was put off: any context */
 int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
 bool delete_under_way(struct volume *vol);	/* or as a hint */
 bool delete_cuts_left(struct volume *vol);	/* or as a hint */

@@ -8,6 +8,7 @@
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
 #include "core/data/data.h"
+#include "core/data/delete.h"
 #include "core/data/remap.h"
 
 #define REMAP_TRIES		8u	/* where stores to mappings get between */
@@ -184,7 +185,9 @@ static int remap_read(struct data_remap *remap, struct remap_side *side, const s
 			run.count = extent.count;
 			/* What was preallocated behind the end of the file moves, too. */
 			err = run.block + run.count - 1 > TUX3_SIZE_MAX >> vol->block_shift ? -EFBIG :
-			      side_add_run(side, &run, csums);
+			      delete_look_blocks(vol, run.addr, run.count);
+			if (!err)
+				err = side_add_run(side, &run, csums);
 		}
 		block += extent.count;
 		if (!err)
@@ -514,7 +517,9 @@ static int tail_run(struct tux3_inode *inode, const struct data_remap_ops *ops, 
 	remap->side[0].new_size = new_size;
 	if (to < from)
 		remap->side[0].drop = (struct remap_range){ .block = to, .count = from - to };
-	err = side_add_range(&remap->side[0], first, DATA_END - first);
+	err = delete_look(inode, remap->side[0].drop.block, remap->side[0].drop.count);
+	if (!err)
+		err = side_add_range(&remap->side[0], first, DATA_END - first);
 	if (!err)
 		err = remap_read(remap, &remap->side[0], &source);
 	if (!err)

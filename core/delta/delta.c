@@ -58,6 +58,7 @@ int delta_init(struct volume *vol)
 	INIT_LIST_HEAD(&delta->deletes);
 	INIT_LIST_HEAD(&delta->cuts);
 	INIT_LIST_HEAD(&delta->deletes_done);
+	INIT_LIST_HEAD(&delta->cuts_put_off);
 	spin_lock_init(&delta->forgotten_lock);
 	spin_lock_init(&delta->pass_lock);
 	INIT_LIST_HEAD(&delta->forgotten);

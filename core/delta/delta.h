@@ -96,6 +96,7 @@ struct delta_state {
 	struct percpu_counter leaves[2];	/* leaves that the delta touches, guessed: delta_guess_leaf() */
 	atomic64_t value_bytes[2];	/* of the dirty bytes, values of xattrs that get blocks of their own: see xattr.c */
 	atomic64_t extra[2];		/* blocks, the sum of inode_slot.extra - paid: for statfs */
+	bool cuts_failed;		/* only becomes true: there are, or were, cuts_put_off */
 	u64 look_mask;			/* constant: at which numbers of a CPU's operations the length of a recovery is guessed */
 	atomic_t pressed;		/* writers who wait until a recovery would take less time */
 	u64 dirs_moved[2];		/* by delta & 1: the newest such delta in which a directory got another name; no lock */
@@ -103,6 +104,7 @@ struct delta_state {
 	/* commit_mutex: struct delete_work, long deletes and truncates that go on; those that the commit under way ends. */
 	struct list_head deletes, cuts, deletes_done;
 	spinlock_t forgotten_lock;	/* innermost */
+	struct list_head cuts_put_off;	/* forgotten_lock: struct delete_work, truncates that met what cannot be read */
 	struct list_head forgotten;	/* forgotten_lock: struct delta_forgotten; empty unless vol->read_only */
 	u32 starved;			/* commits in a row for which no slice could be charged; commit_mutex */
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */

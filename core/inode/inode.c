@@ -256,11 +256,14 @@ int inode_read(struct tux3_inode *inode)
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_PARENT, 0);
 	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_PARENT, U64_MAX);
+	struct tree_key last = tree_key(inode->ino, U8_MAX, U64_MAX);
 	struct disk_attr disk;
-	int len = tree_lookup(vol, &key, &disk, sizeof(disk)), err;
+	bool one_leaf;
+	int len = tree_lookup_first(vol, &key, &disk, sizeof(disk), &last, &one_leaf), err;
 
 	if (len < 0)
 		return len;
+	inode->scattered = !one_leaf;
 	if (len != sizeof(disk) || attr_from_disk(vol, &inode->attr, &inode->blocks, &disk)) {
 		inode_warn(vol, "the attributes of inode", inode->ino, " are not valid");
 		return -EIO;

@@ -381,6 +381,8 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	if (!err && prep.ino != inode->ino)
 		err = -ESTALE;
 	if (!err)
+		err = parent_look(inode, dir->ino, name, len);
+	if (!err)
 		err = enter_attr(&op, cost, DELTA_FREES, dir, inode);
 	if (err) {
 		name_release(dir, &prep);
@@ -490,6 +492,10 @@ static int rename_room(const struct op_rename *args)
 {
 	int err = parent_room(args->inode, args->new_dir->ino, args->new_name, args->new_len);
 
+	if (!err)
+		err = parent_look(args->inode, args->old_dir->ino, args->old_name, args->old_len);
+	if (!err && args->target)
+		err = parent_look(args->target, args->new_dir->ino, args->new_name, args->new_len);
 	if (!err && args->flags & OP_RENAME_EXCHANGE)
 		err = parent_room(args->target, args->old_dir->ino, args->old_name, args->old_len);
 	return err;

@@ -46,6 +46,21 @@ static int parent_chain(struct volume *vol, const struct tree_key *key)
 	return len == -ENOENT ? 0 : len;
 }
 
+/* Where an inode's items are in one leaf, that one was read with the attributes. */
+int parent_look(struct tux3_inode *inode, u64 dir, const char *name, u32 len)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_PARENT, 0);
+	int err;
+
+	if (likely(!inode->scattered))
+		return 0;
+	err = parent_chain(inode->vol, &key);		/* apply.c looks whether there is any */
+	if (err < 0)
+		return err;
+	key.offset = parent_name_hash(inode->vol, dir, name, len);
+	return min(parent_chain(inode->vol, &key), 0);
+}
+
 int parent_room(struct tux3_inode *inode, u64 dir, const char *name, u32 len)
 {
 	struct volume *vol = inode->vol;
@@ -54,6 +69,9 @@ int parent_room(struct tux3_inode *inode, u64 dir, const char *name, u32 len)
 	int chain, err;
 	u64 hash;
 
+	err = parent_look(inode, dir, name, len);
+	if (err)
+		return err;
 	if (S_ISDIR(READ_ONCE(inode->attr.mode)) ||
 	    (!READ_ONCE(inode->many_names) && READ_ONCE(inode->attr.nlink) < PARENTS_FIT / 2))
 		return 0;

@@ -579,11 +579,12 @@ static void test_circle_of_parents(void **state)
 
 #define COMB FEWER(15000u, 7500u)	/* extents: about 200 leaves, or 100; more than stay in memory */
 
+/* What is punched is read by who punches, too, who looks whether it can be: more than stays in memory is read twice. */
 static void assert_read_once(struct bed *bed, const char *what, u64 reads, u64 locked)
 {
 	reads = atomic64_read(&bed->dev->reads) - reads;
 	locked = counter(bed, TUX3_COUNT_READS_LOCKED) - locked;
-	if (reads > 2 * COMB / 64 || locked > 4)
+	if (reads > 3 * COMB / 64 || locked > 4)
 		fail_msg("%s: %llu reads, %llu of them with the tree locked", what, (unsigned long long)reads,
 			 (unsigned long long)locked);
 }

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * One node of the tree that cannot be read costs what is in it, and no more.  Each node in turn, and each kind of operation: what
+ * cannot be done is refused, or put off, and all else is committed; the volume is opened for writing again, with the bad block; and
+ * once that can be read, what was put off is done, and the checker finds nothing.
+ *
+ * TUX3_TEST_OP=name runs only that operation, TUX3_TEST_VERBOSE=1 shows what the code under test prints.
+ */
+#include "support_lib.h"
+#include "core/open.h"
+#include "core/repair/repair.h"
+#include "core/tree/tree.h"
+#include "user/env/log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <linux/falloc.h>
+
+#define BLOCK	4096u
+#define BYTES	(16u << 20)
+#define PIECES	400u
+#define FILES	150u
+#define NODES	200u
+
+/* ---- a device of which a block is bad ---- */
+
+struct bad_device {
+	struct tux3_device dev;
+	struct tux3_device *below;
+	u64 bad;		/* until it is written; 0: none is */
+};
+
+static struct bad_device *bad_device(struct tux3_device *dev)
+{
+	return container_of(dev, struct bad_device, dev);
+}
+
+static int bad_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	struct bad_device *bad = bad_device(dev);
+
+	bad->below->block_size = dev->block_size;
+	if (bad->bad && addr <= bad->bad && bad->bad < addr + count)
+		return -EIO;
+	return device_read(bad->below, addr, count, data);
+}
+
+static void bad_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		      struct io_wait *wait)
+{
+	struct bad_device *bad = bad_device(dev);
+	u32 i, blocks = 0;
+
+	for (i = 0; i < vecs; i++)
+		blocks += vec[i].iov_len / dev->block_size;
+	if (addr <= bad->bad && bad->bad < addr + blocks)	/* as disks do, it puts another sector there */
+		bad->bad = 0;
+	bad->below->block_size = dev->block_size;
+	device_writev(bad->below, addr, vec, vecs, flags, wait);
+}
+
+static int bad_flush(struct tux3_device *dev)
+{
+	return device_flush(bad_device(dev)->below);
+}
+
+static void bad_kick(struct tux3_device *dev)
+{
+	device_kick(bad_device(dev)->below);
+}
+
+static void bad_close(struct tux3_device *dev)
+{
+	bad_device(dev)->below->ops->close(bad_device(dev)->below);
+	free(bad_device(dev));
+}
+
+static const struct tux3_device_ops bad_ops = {
+	.read = bad_read, .write = bad_write, .flush = bad_flush, .kick = bad_kick, .close = bad_close,
+};
+
+static void be_bad(struct bed *bed, u64 addr)
+{
+	bad_device(bed->dev)->bad = addr;
+}
+
+/* ---- the volume ---- */
+
+static char data[BLOCK * 3];
+
+/* A file in many pieces. */
+static void make_pieces(struct bed *bed, const char *path, u32 pieces)
+{
+	struct tux3_node *node = bed_file(bed, path);
+	u32 i;
+
+	for (i = 0; i < pieces; i++)
+		assert_int_equal(tux3_write(node, data, BLOCK, (u64)i * 2 * BLOCK), BLOCK);
+	tux3_node_put(node, 1);
+}
+
+static void make_names_and_attributes(struct bed *bed)
+{
+	struct tux3_node *node = bed_file(bed, "/xattrs");
+	char name[200];
+	u32 i;
+
+	for (i = 0; i < 60; i++) {
+		snprintf(name, sizeof(name), "user.attr%u", i);
+		assert_ok(tux3_setxattr(node, NULL, name, data, i % 10 ? 300 : 9000, 0));
+	}
+	for (i = 0; i < 120; i++) {
+		snprintf(name, sizeof(name), "link%u-%0100u", i, i);
+		assert_ok(tux3_link(node, NULL, bed->root, name));
+	}
+	tux3_node_put(node, 1);
+	assert_ok(tux3_path_mkdir(bed->volume, NULL, "/big", 0755));
+	assert_ok(tux3_path_mkdir(bed->volume, NULL, "/dir", 0755));
+	assert_ok(tux3_path_mkdir(bed->volume, NULL, "/empty", 0755));
+	for (i = 0; i < FILES; i++) {
+		snprintf(name, sizeof(name), "/big/f%u", i);
+		tux3_node_put(bed_file(bed, name), 1);
+	}
+	tux3_node_put(bed_file(bed, "/dir/file"), 1);
+	tux3_node_put(bed_file(bed, "/file"), 1);
+}
+
+struct nodes {
+	u64 addr[NODES];
+	u32 count;
+};
+
+static int see_node(void *ctx, const struct tree_visit *visit)
+{
+	struct nodes *nodes = ctx;
+
+	assert_non_null(visit->data);
+	assert_true(nodes->count < NODES);
+	nodes->addr[nodes->count++] = visit->addr;
+	return 0;
+}
+
+/* Returns its bytes, to begin anew with. */
+static u8 *make(struct bed *bed, struct nodes *nodes)
+{
+	struct bad_device *bad = calloc(1, sizeof(*bad));
+	u8 *bytes = malloc(BYTES);
+
+	assert_non_null(bad);
+	memset(data, 'x', sizeof(data));
+	bed->opts.manual = true;
+	bed_make(bed, BYTES, BLOCK);
+	make_pieces(bed, "/pieces", PIECES);
+	make_pieces(bed, "/other", PIECES / 2);
+	make_names_and_attributes(bed);
+	bed_reopen(bed);
+	assert_ok(tree_walk(tux3_core(bed->volume), see_node, nodes));
+	assert_true(nodes->count > 20);
+	bed_close(bed);
+	memcpy(bytes, device_memory_bytes(bed->dev), BYTES);
+	bad->dev = *bed->dev;
+	bad->dev.ops = &bad_ops;
+	bad->below = bed->dev;
+	bed->dev = &bad->dev;
+	return bytes;
+}
+
+/* false: it cannot be. */
+static bool try_open(struct bed *bed)
+{
+	char why[300] = "";
+
+	if (tux3_open_device(bed->dev, false, &bed->opts, 0, &bed->volume, why, sizeof(why)))
+		return false;
+	bed->root = tux3_root(bed->volume);
+	if (!bed->root)
+		tux3_abandon(bed->volume);
+	return bed->root;
+}
+
+/* ---- what is done to it ---- */
+
+typedef int (*node_fn)(struct bed *bed, struct tux3_node *node);
+
+static int with(struct bed *bed, const char *path, node_fn fn)
+{
+	struct tux3_node *node;
+	int err = tux3_path(bed->volume, NULL, path, 0, 0, &node);
+
+	if (err)
+		return err;
+	err = fn(bed, node);
+	tux3_node_put(node, 1);
+	return err;
+}
+
+static int node_truncate(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_truncate(node, 0);
+}
+
+static int node_truncate_half(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_truncate(node, PIECES * BLOCK + 1);
+}
+
+/* If that failed nobody finds what was cut off, and if it did not the file is usable. */
+static int node_truncate_grow(struct bed *bed, struct tux3_node *node)
+{
+	char byte = 1;
+	int err = tux3_truncate(node, 0);
+
+	if (!err)
+		err = tux3_sync(bed->volume);
+	if (!err)
+		err = tux3_truncate(node, PIECES * BLOCK);
+	if (!err && tux3_read(node, &byte, 1, 200 * BLOCK) == 1)
+		assert_int_equal(byte, 0);
+	return err;
+}
+
+static int node_punch(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100 * BLOCK, 600 * BLOCK);
+}
+
+static int node_zero(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_fallocate(node, FALLOC_FL_ZERO_RANGE, 100 * BLOCK, 600 * BLOCK);
+}
+
+static int node_fallocate(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_fallocate(node, 0, 100 * BLOCK, 600 * BLOCK);
+}
+
+static int node_collapse(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_fallocate(node, FALLOC_FL_COLLAPSE_RANGE, 100 * BLOCK, 100 * BLOCK);
+}
+
+static int node_insert(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_fallocate(node, FALLOC_FL_INSERT_RANGE, 100 * BLOCK, 100 * BLOCK);
+}
+
+static int node_exchange(struct bed *bed, struct tux3_node *node)
+{
+	struct tux3_node *other;
+	int err = tux3_path(bed->volume, NULL, "/other", 0, 0, &other);
+
+	if (err)
+		return err;
+	err = tux3_exchange_range(node, 0, other, 0, 200 * BLOCK, 0, NULL);
+	tux3_node_put(other, 1);
+	return err;
+}
+
+static int node_chmod(struct bed *bed, struct tux3_node *node)
+{
+	struct tux3_stat stat = { .mode = 0600 };
+
+	return tux3_setattr(node, NULL, &stat, TUX3_SET_MODE);
+}
+
+static int node_link(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_link(node, NULL, bed->root, "another");
+}
+
+static int node_set_xattr(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_setxattr(node, NULL, "user.attr20", data, 5000, 0);
+}
+
+static int node_new_xattr(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_setxattr(node, NULL, "user.new", data, 200, 0);
+}
+
+static int node_remove_xattr(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_removexattr(node, NULL, "user.attr10");
+}
+
+static int do_nothing(struct bed *bed)
+{
+	return 0;
+}
+
+static int do_unlink_link(struct bed *bed)
+{
+	char name[200];
+
+	snprintf(name, sizeof(name), "/link%u-%0100u", 60, 60);
+	return tux3_path_unlink(bed->volume, NULL, name);
+}
+
+static int do_unlink_all(struct bed *bed)
+{
+	char name[200];
+	int err = 0, one;
+	u32 i;
+
+	for (i = 0; i < FILES; i++) {
+		snprintf(name, sizeof(name), "/big/f%u", i);
+		one = tux3_path_unlink(bed->volume, NULL, name);
+		err = one ? one : err;
+	}
+	return err;
+}
+
+/* Numbers of removed files are given away again. */
+static int do_unlink_and_create(struct bed *bed)
+{
+	struct tux3_node *node;
+	char name[200];
+	int err = do_unlink_all(bed);
+	u32 i;
+
+	assert_ok(tux3_sync(bed->volume));
+	for (i = 0; i < FILES; i++) {
+		snprintf(name, sizeof(name), "/big/new%u", i);
+		if (!tux3_path(bed->volume, NULL, name, TUX3_CREATE, 0644, &node))
+			tux3_node_put(node, 1);
+	}
+	return err;
+}
+
+static int do_rename_over(struct bed *bed)
+{
+	return tux3_path_rename(bed->volume, NULL, "/file", "/pieces", 0);
+}
+
+static int do_rename(struct bed *bed)
+{
+	return tux3_path_rename(bed->volume, NULL, "/xattrs", "/dir/moved", 0);
+}
+
+static int do_rename_in_big(struct bed *bed)
+{
+	return tux3_path_rename(bed->volume, NULL, "/big/f101", "/big/moved", 0);
+}
+
+static int do_rename_dir(struct bed *bed)
+{
+	return tux3_path_rename(bed->volume, NULL, "/dir", "/big/dir", 0);
+}
+
+static int do_rmdir(struct bed *bed)
+{
+	return tux3_rmdir(bed->root, NULL, "empty");
+}
+
+static int do_unlink(struct bed *bed, const char *path)
+{
+	return tux3_path_unlink(bed->volume, NULL, path);
+}
+
+/* In use when the power fails: the mount goes on with it. */
+static int do_orphan(struct bed *bed)
+{
+	struct tux3_node *node;
+	int err = tux3_path(bed->volume, NULL, "/pieces", 0, 0, &node);
+
+	if (err)
+		return err;
+	err = do_unlink(bed, "/pieces");
+	assert_ok(tux3_sync(bed->volume));
+	tux3_abandon(bed->volume);	/* with what is in use */
+	assert_true(try_open(bed));
+	return err;
+}
+
+static const struct operation {
+	const char *name;
+	int (*fn)(struct bed *bed);
+	const char *path;	/* of what node_fn is for, or what is unlinked */
+	node_fn node_fn;
+} operations[] = {
+	{ "nothing", .fn = do_nothing },
+	{ "truncate", .path = "/pieces", .node_fn = node_truncate },
+	{ "truncate_half", .path = "/pieces", .node_fn = node_truncate_half },
+	{ "truncate_grow", .path = "/pieces", .node_fn = node_truncate_grow },
+	{ "punch", .path = "/pieces", .node_fn = node_punch },
+	{ "zero", .path = "/pieces", .node_fn = node_zero },
+	{ "fallocate", .path = "/pieces", .node_fn = node_fallocate },
+	{ "collapse", .path = "/pieces", .node_fn = node_collapse },
+	{ "insert", .path = "/pieces", .node_fn = node_insert },
+	{ "exchange", .path = "/pieces", .node_fn = node_exchange },
+	{ "chmod", .path = "/pieces", .node_fn = node_chmod },
+	{ "link", .path = "/xattrs", .node_fn = node_link },
+	{ "set_xattr", .path = "/xattrs", .node_fn = node_set_xattr },
+	{ "new_xattr", .path = "/xattrs", .node_fn = node_new_xattr },
+	{ "remove_xattr", .path = "/xattrs", .node_fn = node_remove_xattr },
+	{ "unlink", .path = "/pieces" },
+	{ "unlink_one_of_many", .path = "/xattrs" },
+	{ "unlink_link", .fn = do_unlink_link },
+	{ "unlink_in_big", .path = "/big/f100" },
+	{ "unlink_all", .fn = do_unlink_all },
+	{ "unlink_and_create", .fn = do_unlink_and_create },
+	{ "rename", .fn = do_rename },
+	{ "rename_over", .fn = do_rename_over },
+	{ "rename_in_big", .fn = do_rename_in_big },
+	{ "rename_dir", .fn = do_rename_dir },
+	{ "rmdir", .fn = do_rmdir },
+	{ "orphan", .fn = do_orphan },
+};
+
+static int operate(struct bed *bed, const struct operation *operation)
+{
+	if (operation->fn)
+		return operation->fn(bed);
+	if (operation->node_fn)
+		return with(bed, operation->path, operation->node_fn);
+	return do_unlink(bed, operation->path);
+}
+
+/* ---- and what comes of it ---- */
+
+static int create(struct bed *bed, const char *path)
+{
+	struct tux3_node *node;
+	int err = tux3_path(bed->volume, NULL, path, TUX3_CREATE, 0644, &node);
+
+	if (err)
+		return err;
+	assert_int_equal(tux3_write(node, data, BLOCK, 0), BLOCK);
+	tux3_node_put(node, 1);
+	return 0;
+}
+
+/* Something else is changed and committed; if its directory can be read. */
+static bool goes_on(struct bed *bed, const char *path)
+{
+	int err = create(bed, path);
+
+	assert_true(!err || err == -EIO || err == -ENOENT);	/* it may have been moved */
+	assert_ok(tux3_sync(bed->volume));
+	return !err;
+}
+
+/* Returns whether the volume could be opened. */
+static bool one_bad_node(struct bed *bed, const struct operation *operation)
+{
+	struct tux3_node *node;
+	bool made;
+	int err;
+
+	if (!try_open(bed))
+		return false;
+	err = operate(bed, operation);
+	assert_true(!err || err == -EIO);
+	made = goes_on(bed, "/dir/new");
+	bed_reopen(bed);
+	goes_on(bed, "/dir/newer");
+	bed_close(bed);
+	be_bad(bed, 0);
+	bed_open(bed);
+	node = bed_find(bed, "/dir/new");
+	if (!node)
+		node = bed_find(bed, "/big/dir/new");
+	assert_true(!made || node);
+	if (node)
+		tux3_node_put(node, 1);
+	bed_check(bed);
+	bed_close(bed);
+	return true;
+}
+
+static void see_message(int level, const char *message)
+{
+	if (getenv("TUX3_TEST_VERBOSE"))
+		print_error("%s\n", message);
+	assert_null(strstr(message, "not valid"));	/* all is, but cannot be read */
+}
+
+/* slice_extents: how much goes at a time when files are deleted or cut off; 0: all of these. */
+static void each_node(u32 slice_extents)
+{
+	struct bed bed = { .opts.slice_extents = slice_extents };
+	const char *only = getenv("TUX3_TEST_OP");
+	struct nodes nodes = {};
+	u8 *bytes = make(&bed, &nodes);
+	u32 i, k, opened;
+
+	env_set_log(see_message);
+	for (i = 0; i < ARRAY_SIZE(operations); i++) {
+		if (only && strcmp(only, operations[i].name))
+			continue;
+		for (k = opened = 0; k < nodes.count; k++) {
+			if (getenv("TUX3_TEST_VERBOSE"))
+				print_error("%s: node %u\n", operations[i].name, k);
+			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BYTES);
+			be_bad(&bed, nodes.addr[k]);
+			opened += one_bad_node(&bed, &operations[i]);
+		}
+		assert_true(opened >= nodes.count - 2);		/* but without the root, and the leaf of the root directory */
+	}
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
+static void test_one_bad_node(void **state)
+{
+	each_node(0);
+}
+
+static void test_one_bad_node_in_slices(void **state)
+{
+	each_node(20);
+}
+
+/* Of what was removed nothing is left, and it does not come back. */
+static void test_repair_frees_what_was_put_off(void **state)
+{
+	struct repair_options opts = {};
+	struct repair_result result;
+	struct nodes nodes = {};
+	struct bed bed = {};
+	u8 *bytes = make(&bed, &nodes);
+	char why[300];
+	u32 k;
+
+	env_set_log(see_message);
+	for (k = 0; k < nodes.count; k++) {
+		memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BYTES);
+		be_bad(&bed, nodes.addr[k]);
+		if (!try_open(&bed))
+			continue;
+		if (do_unlink(&bed, "/pieces")) {
+			bed_close(&bed);
+			continue;
+		}
+		bed_close(&bed);
+		assert_ok(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
+		assert_int_equal(result.notes[REPAIR_LEFT], 0);
+		assert_int_equal(result.check.problems, 0);
+		bed_open(&bed);
+		assert_null(bed_find(&bed, "/pieces"));
+		assert_true(goes_on(&bed, "/new"));
+		bed_close(&bed);
+	}
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_bad_node),
+		cmocka_unit_test(test_one_bad_node_in_slices),
+		cmocka_unit_test(test_repair_frees_what_was_put_off),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
