@@ -27,7 +27,7 @@ struct volume;
 	\
 	X(201, ATTR_MISSING, "attr-missing", "Inode %llu has items, but no attributes") \
 	X(202, ATTR_LENGTH, "attr-length", "The attributes of inode %llu are %llu bytes long, not %llu") \
-	X(203, ATTR_MODE, "attr-mode", "Inode %llu has mode 0%llo, which is no file type") \
+	X(203, ATTR_MODE, "attr-mode", "Inode %llu has mode 0%llo, which it cannot have") \
 	X(204, ATTR_TIME, "attr-time", "A time of inode %llu has %llu nanoseconds") \
 	X(205, ATTR_FLAGS, "attr-flags", "Inode %llu has flags 0x%llx, which do not exist or do not go together") \
 	X(206, ATTR_SIZE, "attr-size", "Inode %llu has a size of %llu bytes, which is too large") \
@@ -41,7 +41,7 @@ struct volume;
 	X(214, PREALLOC_FLAG, "prealloc-flag", "Inode %llu has unwritten extents, but its flags say that it has none") \
 	X(215, TYPE_ITEMS, "type-items", "Inode %llu with mode 0%llo has items of type %llu, which is not for its kind") \
 	X(216, ROOT_MISSING, "root-missing", "There is no root directory (inode %llu)") \
-	X(217, SYMLINK_EMPTY, "symlink-empty", "The symlink with inode number %llu has no target") \
+	X(217, SYMLINK_EMPTY, "symlink-empty", "The symlink with inode number %llu has no target, or none that there can be") \
 	\
 	X(301, DIRENT_BAD, "name-bad", "The entries of directory %llu under hash 0x%llx are cut short or empty") \
 	X(302, DIRENT_HASH, "name-hash", "Directory %llu has a name under hash 0x%llx that belongs under 0x%llx") \

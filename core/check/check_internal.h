@@ -82,6 +82,7 @@ struct check_current {
 	u64 truncate_from;	/* extents from this file block on may be beyond the end */
 	u64 inline_len;
 	bool has_inline, has_extents, has_unwritten, has_xattrs;
+	bool inline_zero;	/* a byte of a target is */
 	bool overlap_told;
 	u32 wrong_types;	/* bit n: told that items of type n are not for this kind */
 };
@@ -135,7 +136,7 @@ struct check_inode *check_inode_find(struct check *check, u64 ino);	/* NULL: non
 void check_name_text(char *text, size_t size, const void *name, u32 len);	/* quoted, for detail */
 
 /* check_items.c */
-bool check_mode_known(u32 mode);		/* is it one of the file types? */
+bool check_mode_known(u32 mode);		/* is it one of the file types, with permissions and no more? */
 int check_item(struct check *check, const struct tree_key *key, const void *data, u32 len, u64 addr);
 int check_inode_finish(struct check *check);
 

@@ -42,6 +42,14 @@ static int inode_start(struct check *check, u64 ino)
 	return 0;
 }
 
+/* File blocks up to its end. */
+static u64 size_blocks(const struct check *check)
+{
+	const struct volume *vol = check->vol;
+
+	return (check->now.size >> vol->block_shift) + !!(check->now.size & (vol->block_size - 1));
+}
+
 /* The orphan item of the present inode: both come in order of inode numbers. */
 static struct check_orphan *orphan_match(struct check *check, u64 ino)
 {
@@ -71,6 +79,8 @@ static void inode_check_orphan(struct check *check, struct check_inode *inode)
 		}
 		if (!S_ISREG(now->mode))
 			check_problem(check, ORPHAN_KIND, now->ino, 0, NULL, now->ino);
+		else if (orphan->block < size_blocks(check))
+			check_problem(check, ORPHAN_BAD, now->ino, 0, "what is to go is before the end of the file", now->ino);
 	}
 	if (!now->nlink)
 		check_problem(check, ORPHAN_UNMARKED, now->ino, 0, NULL, now->ino);
@@ -106,8 +116,8 @@ static void inode_check_times(struct check *check)
 
 bool check_mode_known(u32 mode)
 {
-	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
-	       S_ISFIFO(mode) || S_ISSOCK(mode);
+	return !(mode & ~(S_IFMT | 07777)) && (S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
+					       S_ISFIFO(mode) || S_ISSOCK(mode));
 }
 
 static int check_attr(struct check *check, const struct tree_key *key, const void *data, u32 len)
@@ -128,7 +138,7 @@ static int check_attr(struct check *check, const struct tree_key *key, const voi
 	inode->mode = now->mode & S_IFMT;
 	inode->nlink = now->nlink;
 	inode_count_kind(check->result, now->mode);
-	if (!check_mode_known(now->mode))
+	if (!check_mode_known(now->mode) || (now->ino == TUX3_INO_ROOT && !S_ISDIR(now->mode)))
 		check_problem(check, ATTR_MODE, now->ino, 0, NULL, now->ino, now->mode);
 	if (now->flags & ~TUX3_ATTR_KNOWN)
 		check_problem(check, ATTR_FLAGS, now->ino, 0, NULL, now->ino, now->flags);
@@ -149,8 +159,9 @@ static void inode_check_inline(struct check *check)
 	bool is_symlink = S_ISLNK(now->mode);
 	bool wanted = is_symlink || now->flags & TUX3_ATTR_INLINE;
 
-	if (is_symlink && !now->size)
-		check_problem(check, SYMLINK_EMPTY, now->ino, 0, NULL, now->ino);
+	if (is_symlink && (!now->size || now->size > TUX3_SYMLINK_MAX || now->inline_zero))
+		check_problem(check, SYMLINK_EMPTY, now->ino, 0, !now->size ? NULL : now->inline_zero ? "there is a zero in it" :
+			      "it is too long", now->ino);
 	if (now->has_inline && !wanted)
 		check_problem(check, INLINE_UNEXPECTED, now->ino, 0, NULL, now->ino);
 	else if (now->has_inline && now->inline_len != now->size)
@@ -167,8 +178,8 @@ static void inode_check_dir(struct check *check)
 
 	if (now->size != now->entries)
 		check_problem(check, DIR_SIZE, now->ino, 0, NULL, now->ino, now->size, now->entries);
-	/* A removed directory has a link count of 0, and is empty. */
-	if (now->nlink != 2 + now->subdirs && (now->nlink || now->entries))
+	/* A removed directory has a link count of 0, and is empty.  The root is none. */
+	if (now->nlink != 2 + now->subdirs && (now->nlink || now->entries || now->ino == TUX3_INO_ROOT))
 		check_problem(check, DIR_NLINK, now->ino, 0, NULL, now->ino, now->nlink, 2 + now->subdirs);
 }
 
@@ -209,6 +220,7 @@ static int check_inline(struct check *check, const struct tree_key *key, const v
 	if (key->offset != now->inline_len || (now->has_inline && !S_ISLNK(now->mode)))
 		err = check_problem(check, ITEM_OFFSET, now->ino, 0, NULL, now->ino, key->type, key->offset);
 	now->has_inline = true;
+	now->inline_zero |= S_ISLNK(now->mode) && memchr(data, 0, len);
 	now->inline_len += len;
 	return err;
 }
@@ -229,7 +241,7 @@ static void extent_check_csum(struct check *check, u64 block, u32 flags)
 static void extent_check_offset(struct check *check, u64 block, u32 count, u32 flags)
 {
 	struct check_current *now = &check->now;
-	u64 end_blocks = (now->size >> check->vol->block_shift) + !!(now->size & (check->vol->block_size - 1));
+	u64 end_blocks = size_blocks(check);
 	u64 max_blocks = (TUX3_SIZE_MAX >> check->vol->block_shift) + 1;
 
 	if (block >= max_blocks || count > max_blocks - block) {
@@ -307,7 +319,7 @@ static int check_orphan(struct check *check, const struct tree_key *key, const v
 		return check_problem(check, ORPHAN_BAD, key->offset, 0, NULL, key->offset);
 	memcpy(&disk, data, sizeof(disk));
 	kind = le32_to_cpu(disk.kind);
-	if ((kind != TUX3_ORPHAN_DELETE && kind != TUX3_ORPHAN_TRUNCATE) || disk.spare)
+	if ((kind != TUX3_ORPHAN_DELETE && kind != TUX3_ORPHAN_TRUNCATE) || disk.spare || key->offset == TUX3_INO_ROOT)
 		check_problem(check, ORPHAN_BAD, key->offset, 0, NULL, key->offset);
 	orphan = check_table_add(check, &check->orphans);
 	if (!orphan)

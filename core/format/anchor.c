@@ -53,6 +53,13 @@ int anchor_check(const struct disk_anchor *anchor, u64 offset, char *why, size_t
 	return le64_to_cpu(anchor->magic) != TUX3_ANCHOR_MAGIC ? -EINVAL : -EIO;
 }
 
+/* Those that follow it would come to the end of the numbers, or begin anew below it. */
+static bool anchor_is_last(const struct disk_anchor *anchor)
+{
+	return le64_to_cpu(anchor->generation) >= TUX3_COUNT_MAX || le64_to_cpu(anchor->delta) >= TUX3_COUNT_MAX ||
+	       le64_to_cpu(anchor->log_seq) > S64_MAX;
+}
+
 int anchor_check_copy(const struct disk_anchor *copy, u64 offset, u64 volume_id, u64 generation, char *why, size_t why_size)
 {
 	u64 found = le64_to_cpu(copy->generation);
@@ -110,6 +117,10 @@ static int anchor_read_at(struct tux3_device *dev, u64 offset, struct disk_ancho
 	if (!err) {
 		memcpy(anchor, block, sizeof(*anchor));
 		err = anchor_check(anchor, offset, why, why_size);
+		if (!err && anchor_is_last(anchor)) {
+			snprintf(why, why_size, "the anchor at byte %llu has numbers that nobody has counted to", (unsigned long long)offset);
+			err = -EIO;
+		}
 	}
 	kvfree(block);
 	return err;

@@ -66,6 +66,7 @@
 
 /* The largest file. */
 #define TUX3_SIZE_MAX		((u64)S64_MAX)
+#define TUX3_COUNT_MAX		(1ULL << 62)	/* generations and deltas on a disk are below: nobody has counted so far */
 
 /*
  * Features.  Unknown compat bits: ignore.  Unknown ro_compat bits: mount read-only.  Unknown

@@ -194,8 +194,8 @@ void attr_to_disk(struct disk_attr *disk, const struct tux3_attr *attr, u64 bloc
 
 static bool mode_valid(u32 mode)
 {
-	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
-	       S_ISFIFO(mode) || S_ISSOCK(mode);
+	return !(mode & ~(S_IFMT | 07777)) && (S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
+					       S_ISFIFO(mode) || S_ISSOCK(mode));
 }
 
 u64 attr_blocks_after(const struct volume *vol, u64 blocks, s64 more)

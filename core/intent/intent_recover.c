@@ -518,7 +518,7 @@ static int recover_all(struct recovery *recovery)
 
 	for (i = 0; i < recovery->count; i++)
 		recovery->delta = max_t(u64, recovery->delta, le64_to_cpu(recovery->found[i].intent->delta));
-	if (recovery->delta >= S64_MAX)
+	if (recovery->delta >= TUX3_COUNT_MAX)
 		return intent_bad(recovery->vol, recovery->found[0].intent, "there is no such delta");
 	vol->delta.applying = recovery->delta;
 	log_begin_commit(vol);

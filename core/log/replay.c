@@ -268,7 +268,7 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 	u64 delta = le64_to_cpu(commit->head.delta);
 	int err;
 
-	if (delta <= vol->delta.committed || delta >= S64_MAX) {
+	if (delta <= vol->delta.committed || delta >= TUX3_COUNT_MAX) {
 		volume_warn(vol, "the log goes on with delta %llu after delta %llu", (unsigned long long)delta,
 			    (unsigned long long)vol->delta.committed);
 		return -EIO;

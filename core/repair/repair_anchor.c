@@ -83,7 +83,8 @@ static void search_node(struct search *search, u64 offset, const struct disk_nod
 	if (!found)
 		return;
 	found->nodes++;
-	found->delta = max(found->delta, le64_to_cpu(head->birth));
+	if (le64_to_cpu(head->birth) < TUX3_COUNT_MAX)
+		found->delta = max(found->delta, le64_to_cpu(head->birth));
 	found_leaf(found, head, size);
 }
 
@@ -93,7 +94,7 @@ static void search_map(struct search *search, const struct disk_map *map)
 	u32 i;
 
 	for (i = 0; i < search->count; i++)
-		if (search->found[i].id == le64_to_cpu(map->volume_id) && le64_to_cpu(map->delta) < S64_MAX)
+		if (search->found[i].id == le64_to_cpu(map->volume_id) && le64_to_cpu(map->delta) < TUX3_COUNT_MAX)
 			search->found[i].delta = max(search->found[i].delta, le64_to_cpu(map->delta));
 }
 

@@ -547,6 +547,11 @@ static bool target_cut(const struct survey *survey)
 				      survey->inline_len < le64_to_cpu(survey->attr.size));
 }
 
+static bool target_odd(const struct survey *survey)
+{
+	return survey->inline_zero || survey->inline_len > TUX3_SYMLINK_MAX;
+}
+
 /* Inline data is that of a small file, or the target of a symlink: whole, or it is of no use. */
 static int mend_inline(struct survey *survey)
 {
@@ -554,9 +559,9 @@ static int mend_inline(struct survey *survey)
 	bool link = S_ISLNK(survey->mode);
 	int err = 0;
 
-	if (survey->inline_len && ((link && target_cut(survey)) || (survey->types & 1u << TUX3_ITEM_EXTENT && !link))) {
-		err = drop_items(repair, survey->ino, TUX3_ITEM_INLINE, link ? "a part of the target is missing" :
-				 "the file has extents, too");
+	if (survey->inline_len && (link ? target_cut(survey) || target_odd(survey) : survey->types & 1u << TUX3_ITEM_EXTENT)) {
+		err = drop_items(repair, survey->ino, TUX3_ITEM_INLINE, !link ? "the file has extents, too" :
+				 target_cut(survey) ? "a part of the target is missing" : "no symlink can have such a target");
 		survey->inline_len = 0;
 	}
 	if (!err && !link && survey->inline_more && survey->inline_len) {
@@ -761,7 +766,7 @@ static int mend_surveyed(struct survey *survey)
 	u32 mode;
 	int err;
 
-	survey->mode = le32_to_cpu(survey->attr.mode);
+	survey->mode = le32_to_cpu(survey->attr.mode) & (S_IFMT | 07777);
 	if (!survey->has_attr) {
 		repair_default_attr(repair, choose_kind(survey, &survey->kind_unknown), &survey->attr);
 		survey->mode = le32_to_cpu(survey->attr.mode);

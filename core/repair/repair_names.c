@@ -15,6 +15,7 @@
 #include "core/repair/repair_lost.h"
 
 #define NAME_TEXT 300u
+#define TRIES_MAX 64u		/* of inode numbers: nearly all are free */
 
 /* ---- directory entries ---- */
 
@@ -230,25 +231,43 @@ static int directory_named(struct repair *repair, u64 ino, u32 keep, u32 *names)
 
 /* ---- lost+found ---- */
 
-static int last_inode(struct repair *repair, u64 *ino)
+/* The last inode with items up to this number; it is below all that there are if there is none. */
+static int last_inode(struct repair *repair, u64 upto, u64 *ino)
 {
-	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), at = tree_key(TUX3_INO_MAX, 0xff, U64_MAX), found;
+	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), at = tree_key(upto, 0xff, U64_MAX), found;
 	int len = tree_lookup_before(repair->vol, &at, &from, &found, repair->chain, TUX3_ITEM_MAX(repair->vol->block_size));
 
-	*ino = len >= 0 ? found.ino : TUX3_INO_FIRST;
+	*ino = len >= 0 ? found.ino : TUX3_INO_FIRST - 1;
 	return len < 0 && len != -ENOENT ? len : 0;
+}
+
+/* A number that nobody has: behind all others; or at random, if somebody has the last one. */
+static int free_inode(struct repair *repair, u64 *ino)
+{
+	u64 upto = TUX3_INO_MAX, last;
+	u32 tries;
+	int err;
+
+	for (tries = 0; tries < TRIES_MAX; tries++) {
+		err = last_inode(repair, upto, &last);
+		if (err)
+			return err;
+		*ino = last + 1;
+		if (last < upto)
+			return 0;
+		upto = TUX3_INO_FIRST + get_random_u64() % (TUX3_INO_MAX - TUX3_INO_FIRST);
+	}
+	return -ENOSPC;
 }
 
 static int make_lost_found(struct repair *repair, const u8 *name, u32 len)
 {
 	struct disk_attr attr;
 	u64 ino;
-	int err = last_inode(repair, &ino);
+	int err = free_inode(repair, &ino);
 
 	if (err)
 		return err;
-	if (++ino > TUX3_INO_MAX)
-		return -ENOSPC;
 	repair_default_attr(repair, S_IFDIR, &attr);
 	err = repair_set_attr(repair, ino, &attr);
 	if (!err)
