@@ -234,6 +234,8 @@ int balloc_read_held(struct volume *vol, u64 group, u8 *bits);
 
 /* Is this block one of the fixed ones (boot area, anchors, free-map slots)?  Also: beyond the volume. */
 bool balloc_is_fixed(struct volume *vol, u64 addr);
+/* Is one of these blocks of the volume fixed?  *fixed: the first. */
+bool balloc_first_fixed(struct volume *vol, u64 addr, u64 len, u64 *fixed);
 u64 balloc_fixed_blocks(struct volume *vol);	/* how many there are */
 u64 balloc_group_start(struct volume *vol, u64 group);
 u64 balloc_slot_addr(struct volume *vol, u64 group, unsigned int slot);	/* slot 0 or 1 */

@@ -99,6 +99,22 @@ bool balloc_is_fixed(struct volume *vol, u64 addr)
 	       addr + (MAP_TAIL_BYTES >> vol->block_shift) >= vol->total_blocks;
 }
 
+bool balloc_first_fixed(struct volume *vol, u64 addr, u64 len, u64 *fixed)
+{
+	while (len) {
+		u64 index = addr / vol->group_blocks;
+		u32 from = addr % vol->group_blocks, count = min_t(u64, len, vol->group_blocks - from), head, tail;
+
+		group_fixed_bounds(vol, index, &head, &tail);
+		*fixed = from < head ? addr : addr + max(tail, from) - from;
+		if (from < head || from + count > tail)
+			return true;
+		addr += count;
+		len -= count;
+	}
+	return false;
+}
+
 u64 balloc_fixed_blocks(struct volume *vol)
 {
 	u64 last = (vol->total_blocks - 1) / vol->group_blocks;

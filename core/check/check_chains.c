@@ -7,6 +7,7 @@
  */
 #include "core/volume.h"
 #include "core/format/name_hash.h"
+#include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
 #include "core/data/data.h"
 #include "core/check/check_internal.h"
@@ -206,7 +207,7 @@ static void xattr_check_pieces(struct check *check, u64 ino, const struct disk_x
 		u64 fixed;
 
 		blocks += len;
-		if (!check_range_inside(check, addr, len) || check_range_fixed(check, addr, len, &fixed))
+		if (!check_range_inside(check, addr, len) || balloc_first_fixed(check->vol, addr, len, &fixed))
 			check_problem(check, XATTR_PLACE, ino, addr, NULL, ino, addr, len);
 		else
 			check_use_blocks(check, ino, addr, len);

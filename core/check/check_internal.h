@@ -172,8 +172,6 @@ int check_bitmap_set(struct check *check, struct check_bitmap *map, u64 addr, u6
 int check_use_blocks(struct check *check, u64 ino, u64 addr, u64 len);
 /* Within the volume? */
 bool check_range_inside(struct check *check, u64 addr, u64 len);
-/* Is one of these blocks fixed?  *fixed: the first. */
-bool check_range_fixed(struct check *check, u64 addr, u64 len, u64 *fixed);
 int check_maps(struct check *check);
 int check_read_maps(struct check *check);	/* of a hold: before all else, for they are being written over */
 

@@ -7,6 +7,7 @@
  */
 #include "core/volume.h"
 #include "core/format/format.h"
+#include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
 #include "core/data/data.h"
 #include "core/check/check_internal.h"
@@ -268,7 +269,7 @@ static void extent_check_place(struct check *check, u64 block, u64 addr, u32 cou
 		check_problem(check, EXTENT_PLACE, ino, addr, NULL, ino, block, addr, count);
 		return;
 	}
-	if (check_range_fixed(check, addr, count, &fixed))
+	if (balloc_first_fixed(check->vol, addr, count, &fixed))
 		check_problem(check, EXTENT_FIXED, ino, fixed, NULL, ino, block, fixed);
 	else
 		check_use_blocks(check, ino, addr, count);

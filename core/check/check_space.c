@@ -41,19 +41,25 @@ static inline void bit_set(u8 *bits, u32 n)
 /* Set len bits; how many were set before. */
 static u32 bits_set(u8 *bits, u32 from, u32 len, u32 *first)
 {
-	u32 end = from + len, shared = 0;
+	u32 end = from + len, shared = 0, n;
+	u64 word;
 
 	while (from < end) {
-		if (from % 8 == 0 && end - from >= 8 && !bits[from / 8]) {
-			bits[from / 8] = 0xff;
-			from += 8;
+		word = from % 64 == 0 && end - from >= 64 ? get_unaligned_le64(bits + from / 8) : 1;
+		if (word == 0 || word == U64_MAX) {	/* as most are */
+			if (word && !shared)
+				*first = from;
+			shared += word ? 64 : 0;
+			put_unaligned_le64(U64_MAX, bits + from / 8);
+			from += 64;
 			continue;
 		}
-		if (!bit_get(bits, from))
-			bit_set(bits, from);
-		else if (!shared++)
-			*first = from;
-		from++;
+		for (n = min(64 - from % 64, end - from); n; n--, from++) {
+			if (!bit_get(bits, from))
+				bit_set(bits, from);
+			else if (!shared++)
+				*first = from;
+		}
 	}
 	return shared;
 }
@@ -87,25 +93,6 @@ bool check_range_inside(struct check *check, u64 addr, u64 len)
 	u64 total = check->vol->total_blocks;
 
 	return len && addr < total && len <= total - addr;
-}
-
-bool check_range_fixed(struct check *check, u64 addr, u64 len, u64 *fixed)
-{
-	u32 group_blocks = check->vol->group_blocks;
-
-	while (len) {
-		u64 index = addr / group_blocks;
-		u32 from = addr % group_blocks, count = min_t(u64, len, group_blocks - from), i;
-
-		for (i = 0; i < count && group_fixed_blocks(check->vol, index, from, count); i++) {
-			*fixed = addr + i;
-			if (balloc_is_fixed(check->vol, *fixed))
-				return true;
-		}
-		addr += count;
-		len -= count;
-	}
-	return false;
 }
 
 int check_use_blocks(struct check *check, u64 ino, u64 addr, u64 len)

@@ -191,11 +191,49 @@ static bool of_space(u32 code)
 	return code >= CHECK_MAP_FREE && code <= CHECK_UNWRITTEN_TOTAL;
 }
 
+/* Once is enough: mend() looks at all of the inode, or of the volume, anyhow.  There may be one for each of its items. */
+static bool known(const struct repair *repair, const struct check_problem *problem)
+{
+	const struct repair_problem *last = (const struct repair_problem *)repair->problems.entries + repair->problems.count - 1;
+	u32 code = problem->code;
+
+	if (!repair->problems.count || last->code != code)
+		return false;
+	if (code == CHECK_BLOCK_SHARED)
+		return true;
+	if (last->args[0] != problem->args[0])
+		return false;
+	return (code >= CHECK_DIRENT_BAD && code <= CHECK_DIRENT_NAME) ||
+	       (code >= CHECK_PARENT_BAD && code <= CHECK_PARENT_DUPLICATE) ||
+	       (code >= CHECK_EXTENT_LENGTH && code <= CHECK_EXTENT_BIRTH) ||
+	       (code >= CHECK_XATTR_BAD && code <= CHECK_XATTR_PLACE);
+}
+
+static int add_problem(struct repair *repair, const struct check_problem *problem)
+{
+	struct repair_problem *mine = repair_add(&repair->problems, sizeof(*mine));
+	u32 len = min_t(u32, problem->name_len, TUX3_NAME_MAX), i;
+
+	if (!mine)
+		return -ENOMEM;
+	mine->code = problem->code;
+	memcpy(mine->args, problem->args, sizeof(mine->args));
+	mine->name = repair->names.count;
+	mine->name_len = len;
+	for (i = 0; i < len; i++) {
+		u8 *byte = repair_add(&repair->names, 1);
+
+		if (!byte)
+			return -ENOMEM;
+		*byte = problem->raw_name[i];
+	}
+	return 0;
+}
+
 static int on_problem(void *ctx, const struct check_problem *problem)
 {
 	struct look *look = ctx;
 	struct repair *repair = look->repair;
-	struct repair_problem *mine;
 
 	if (look->first && repair->opts->problem)
 		repair->opts->problem(repair->opts->ctx, problem);
@@ -212,17 +250,9 @@ static int on_problem(void *ctx, const struct check_problem *problem)
 		repair->anchor_copy = problem->args[0];
 		return 0;
 	}
-	mine = repair_add(&repair->problems, sizeof(*mine));
-	if (!mine) {
-		look->err = -ENOMEM;
-		return 1;
-	}
-	mine->code = problem->code;
-	memcpy(mine->args, problem->args, sizeof(mine->args));
-	mine->name_len = min_t(u32, problem->name_len, TUX3_NAME_MAX);
-	if (mine->name_len)
-		memcpy(mine->name, problem->raw_name, mine->name_len);
-	return 0;
+	if (!known(repair, problem))
+		look->err = add_problem(repair, problem);
+	return !!look->err;
 }
 
 static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
@@ -240,7 +270,7 @@ static int look(struct repair *repair, struct look *look)
 	};
 	int err;
 
-	repair->problems.count = 0;
+	repair->problems.count = repair->names.count = 0;
 	err = volume_check(repair->vol, &opts, &repair->result->check);
 	return look->err ? look->err : err;
 }
@@ -385,6 +415,7 @@ static int mend_round(struct repair *repair)
 	u64 i;
 
 	repair->surveyed = repair->named = 0;
+	repair->root_unnamed = false;
 	/* Usage is only right once nothing else is wrong. */
 	for (i = 0; i < repair->problems.count; i++)
 		others |= problem_turn(&problem[i]) < USAGE_TURN;
@@ -517,7 +548,10 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 	if (repair.item && repair.chain)
 		err = repair_device(&repair, dev, why, why_size);
 	kvfree(repair.problems.entries);
+	kvfree(repair.names.entries);
 	kvfree(repair.claims.entries);
+	kvfree(repair.seen.entries);
+	kvfree(repair.losses.entries);
 	kvfree(repair.made.entries);
 	kvfree(repair.lost_leaves.entries);
 	kvfree(repair.lost_keys.entries);

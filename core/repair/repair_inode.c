@@ -244,8 +244,8 @@ bool repair_wants_csum(struct repair *repair, u32 flags)
 static bool extent_possible(struct repair *repair, u64 block, const struct disk_extent *extent, u32 len)
 {
 	struct volume *vol = repair->vol;
-	u32 count = le32_to_cpu(extent->len), flags = le32_to_cpu(extent->flags), i;
-	u64 max_blocks = (TUX3_SIZE_MAX >> vol->block_shift) + 1, addr = le64_to_cpu(extent->addr);
+	u32 count = le32_to_cpu(extent->len), flags = le32_to_cpu(extent->flags);
+	u64 max_blocks = (TUX3_SIZE_MAX >> vol->block_shift) + 1, addr = le64_to_cpu(extent->addr), fixed;
 
 	if (len < sizeof(*extent) || !count || count > (flags & TUX3_EXTENT_CSUM ? TUX3_EXTENT_CSUM_MAX(vol->block_size) :
 							TUX3_EXTENT_MAX))
@@ -254,10 +254,7 @@ static bool extent_possible(struct repair *repair, u64 block, const struct disk_
 		return false;
 	if (block >= max_blocks || count > max_blocks - block || !apply_blocks_valid(vol, addr, count))
 		return false;
-	for (i = 0; i < count; i++)
-		if (balloc_is_fixed(vol, addr + i))
-			return false;
-	return true;
+	return !balloc_first_fixed(vol, addr, count, &fixed);
 }
 
 static bool extent_fits(struct survey *survey, u64 block, const struct disk_extent *extent)

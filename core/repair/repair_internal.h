@@ -28,10 +28,10 @@ struct block_set {
 
 /* A problem that the checker told, and that is to be put right. */
 struct repair_problem {
-	u32 code;
-	u32 name_len;
 	u64 args[4];
-	u8 name[TUX3_NAME_MAX];
+	u64 name;		/* where its name is, in repair->names */
+	u16 code;
+	u8 name_len;
 };
 
 struct repair {
@@ -40,10 +40,11 @@ struct repair {
 	const struct repair_options *opts;
 	struct repair_result *result;
 	struct block_set used;		/* blocks of nodes and data */
-	struct block_set once, twice;	/* repair_blocks.c: claimed by somebody, by two */
-	struct repair_table claims;	/* struct claim: of those in twice */
+	struct block_set once, twice, taken;	/* repair_blocks.c: claimed by somebody, by two; those that have an owner */
+	struct repair_table claims, seen, losses;	/* of those in twice */
 	u64 data_total, unwritten_total, inode_total;	/* counted along with used */
 	struct repair_table problems;	/* struct repair_problem: of this round */
+	struct repair_table names;	/* u8: of these problems */
 	u32 round;			/* of the checker, from 0 on */
 	u64 changes;			/* edits so far, and free maps set right */
 	int err;			/* of a look into the tree: nothing is changed after it */
@@ -56,6 +57,7 @@ struct repair {
 	struct repair_table lost_blocks;	/* the same, of extents that could not stay: exactly what was in them */
 	struct repair_table gone_names;	/* struct gone_name: deleted in the log */
 	bool gone_sorted;
+	bool root_unnamed;		/* names of the root directory were looked for, in this round */
 	u64 named;			/* a directory that has a name, while only names and pointers are looked at; or 0 */
 	u64 unclaimed;			/* blocks that were in use, of which nobody knows any more what for */
 	u64 lost_found;			/* inode number, once there is one */
@@ -95,7 +97,9 @@ int repair_tree(struct volume_mend *mend, struct volume *vol);
 /* repair_space.c */
 int block_set_init(struct block_set *set, struct volume *vol);
 void block_set_exit(struct block_set *set);
-int block_set_add(struct block_set *set, struct volume *vol, u64 addr, u64 len, u64 *twice);	/* *twice: so many were in it */
+int block_set_add(struct block_set *set, struct volume *vol, u64 addr, u64 len);
+/* How many blocks from addr on, at most len, are in it, or are not: as *in says. */
+u64 block_set_run(const struct block_set *set, struct volume *vol, u64 addr, u64 len, bool *in);
 bool block_set_has(const struct block_set *set, struct volume *vol, u64 addr);
 /* The blocks of an item, as far as they are the volume's: fn for each run. */
 typedef int (*block_run_fn)(struct repair *repair, const struct tree_key *key, const void *data, u64 addr, u32 len);

@@ -564,24 +564,28 @@ static int mend_links(struct repair *repair, u64 ino)
 
 int repair_name_problem(struct repair *repair, const struct repair_problem *problem)
 {
+	const u8 *name = (const u8 *)repair->names.entries + problem->name;
 	const u64 *arg = problem->args;
 	char text[NAME_TEXT];
 	u32 names;
 	int err;
 
-	check_name_text(text, sizeof(text), problem->name, problem->name_len);
+	check_name_text(text, sizeof(text), name, problem->name_len);
 	switch (problem->code) {
 	case CHECK_DIRENT_DANGLING:
-		return mend_dangling_name(repair, arg[0], arg[1], problem->name, problem->name_len, text);
+		return mend_dangling_name(repair, arg[0], arg[1], name, problem->name_len, text);
 	case CHECK_DIRENT_TYPE:
-		return mend_name_type(repair, arg[0], arg[1], problem->name, problem->name_len, text);
+		return mend_name_type(repair, arg[0], arg[1], name, problem->name_len, text);
 	case CHECK_PARENT_MISSING:
-		return mend_missing_parent(repair, arg[0], arg[1], problem->name, problem->name_len, text);
+		return mend_missing_parent(repair, arg[0], arg[1], name, problem->name_len, text);
 	case CHECK_PARENT_DANGLING:
-		return mend_dangling_parent(repair, arg[0], arg[1], problem->name, problem->name_len, text);
+		return mend_dangling_parent(repair, arg[0], arg[1], name, problem->name_len, text);
 	case CHECK_DIR_NAMES:
 		return names_limit(repair, arg[0], 1, &names);
-	case CHECK_ROOT_NAMED:		/* if it has no pointer back, that is told with the name */
+	case CHECK_ROOT_NAMED:		/* of each name; if it has no pointer back, that is told with the name */
+		if (repair->root_unnamed)
+			return 0;
+		repair->root_unnamed = true;
 		return names_limit(repair, arg[0], 0, &names);
 	case CHECK_DIR_LOOP:
 		err = names_limit(repair, arg[0], 0, &names);

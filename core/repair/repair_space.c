@@ -48,22 +48,39 @@ static unsigned long *block_set_group(struct block_set *set, struct volume *vol,
 	return set->groups[index];
 }
 
-int block_set_add(struct block_set *set, struct volume *vol, u64 addr, u64 len, u64 *twice)
+int block_set_add(struct block_set *set, struct volume *vol, u64 addr, u64 len)
 {
-	*twice = 0;
 	while (len) {
 		unsigned long *bits = block_set_group(set, vol, addr / vol->group_blocks);
-		u32 from = addr % vol->group_blocks, count = min_t(u64, len, vol->group_blocks - from), i;
+		u32 from = addr % vol->group_blocks, count = min_t(u64, len, vol->group_blocks - from);
 
 		if (!bits)
 			return -ENOMEM;
-		for (i = find_next_bit(bits, from + count, from); i < from + count; i = find_next_bit(bits, from + count, i + 1))
-			++*twice;
 		bitmap_set(bits, from, count);
 		addr += count;
 		len -= count;
 	}
 	return 0;
+}
+
+u64 block_set_run(const struct block_set *set, struct volume *vol, u64 addr, u64 len, bool *in)
+{
+	u64 run = 0;
+
+	*in = block_set_has(set, vol, addr);
+	while (run < len) {
+		const unsigned long *bits = set->groups[(addr + run) / vol->group_blocks];
+		u32 from = (addr + run) % vol->group_blocks, end = min_t(u64, from + len - run, vol->group_blocks), at = end;
+
+		if (bits)
+			at = *in ? find_next_zero_bit(bits, end, from) : find_next_bit(bits, end, from);
+		else if (*in)
+			at = from;
+		run += at - from;
+		if (at < end)
+			break;
+	}
+	return run;
 }
 
 bool block_set_has(const struct block_set *set, struct volume *vol, u64 addr)
@@ -78,10 +95,8 @@ bool block_set_has(const struct block_set *set, struct volume *vol, u64 addr)
 
 static int use_run(struct repair *repair, const struct tree_key *key, const void *data, u64 addr, u32 len)
 {
-	u64 twice;
-
 	repair->data_total += len;
-	return block_set_add(&repair->used, repair->vol, addr, len, &twice);
+	return block_set_add(&repair->used, repair->vol, addr, len);
 }
 
 int repair_item_blocks(struct repair *repair, const struct tree_key *key, const void *data, u32 len, block_run_fn fn)
@@ -133,14 +148,13 @@ static int use_node(void *ctx, const struct tree_visit *visit)
 {
 	struct repair *repair = ctx;
 	struct volume *vol = repair->vol;
-	u64 twice;
 	int err = 0;
 	u32 i;
 
 	if (!visit->data)
 		return 0;
 	if (!node_unplaced(visit->addr) && !balloc_is_fixed(vol, visit->addr))
-		err = block_set_add(&repair->used, vol, visit->addr, 1, &twice);
+		err = block_set_add(&repair->used, vol, visit->addr, 1);
 	for (i = 0; !visit->level && i < node_count(visit->data) && !err; i++) {
 		struct node_key packed = leaf_key(visit->data, i);
 		struct tree_key key = node_key_unpack(&packed);

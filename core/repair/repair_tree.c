@@ -57,12 +57,11 @@ static int note_cut(struct salvage *salvage, const struct tree_visit *visit, boo
 {
 	struct node_key low = node_key_pack(&visit->low), high = NODE_KEY_MAX;
 	struct cut *cut = repair_add(&salvage->cuts, sizeof(*cut));
-	u64 twice;
 
 	if (!cut)
 		return -ENOMEM;
 	if (apply_blocks_valid(salvage->repair->vol, visit->addr, 1) &&
-	    block_set_add(&salvage->bad, salvage->repair->vol, visit->addr, 1, &twice))
+	    block_set_add(&salvage->bad, salvage->repair->vol, visit->addr, 1))
 		return -ENOMEM;
 	cut->low = low;
 	cut->level = visit->level;
@@ -151,10 +150,9 @@ static int scan_block(struct salvage *salvage, u64 addr, const void *data)
 	const struct disk_node *node = data;
 	struct volume *vol = salvage->repair->vol;
 	char why[NODE_WHY_MAX];
-	u64 twice;
 
 	if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node_check(vol, data, addr, 0, 0, why, sizeof(why)))
-		return block_set_add(&salvage->odd, vol, addr, 1, &twice);
+		return block_set_add(&salvage->odd, vol, addr, 1);
 	return node_count(node) && leaf_wanted(salvage, node) ? note_leaf(salvage, addr, node) : 0;
 }
 
@@ -162,7 +160,6 @@ static int scan_run(struct salvage *salvage, u64 addr, u32 count, u8 *data)
 {
 	struct volume *vol = salvage->repair->vol;
 	bool whole = !device_read(vol->dev, addr, count, data);
-	u64 twice;
 	int err = 0;
 	u32 i;
 
@@ -172,7 +169,7 @@ static int scan_run(struct salvage *salvage, u64 addr, u32 count, u8 *data)
 		if (whole || !device_read(vol->dev, addr + i, 1, block))
 			err = scan_block(salvage, addr + i, block);
 		else
-			err = block_set_add(&salvage->odd, vol, addr + i, 1, &twice);
+			err = block_set_add(&salvage->odd, vol, addr + i, 1);
 	}
 	return err;
 }

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Forged volumes on which checker and repair must not take more time or memory than their bytes are worth.
+ */
+#include "support_image.h"
+#include "support_lib.h"
+#include "core/open.h"
+#include "core/format/name_hash.h"
+#include "core/repair/repair.h"
+#include "core/tree/tree.h"
+#include "user/env/fault.h"
+
+#include <string.h>
+#include <time.h>
+
+#define BYTES	(512u << 20)
+#define NAMES	FEWER(10000u, 3000u)
+#define MEMORY_MAX	(32 << 20)
+#define SECONDS_MAX	20	/* a second is much */
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static struct volume *edit(struct bed *bed)
+{
+	struct image image = { .dev = bed->dev };
+	struct volume *vol = image_edit_begin(&image);
+
+	assert_non_null(vol);
+	return vol;
+}
+
+static void repair(struct bed *bed)
+{
+	struct repair_options opts = {};
+	struct repair_result result;
+	char why[300] = "";
+	double since = seconds();
+	long peak;
+
+	env_memory_count(true);
+	if (volume_repair(bed->dev, &opts, &result, why, sizeof(why)))
+		fail_msg("repair: %s", why);
+	peak = env_memory_peak();
+	env_memory_count(false);
+	assert_true(peak < MEMORY_MAX);
+	assert_true(seconds() - since < SECONDS_MAX);
+	assert_int_equal(result.notes[REPAIR_LEFT], 0);
+	assert_true(result.notes[REPAIR_LOST]);
+	assert_int_equal(volume_repair(bed->dev, &opts, &result, why, sizeof(why)), 0);
+	assert_false(result.written);
+}
+
+/* Of a file, all where the first one is. */
+static void same_blocks(u32 count, u32 len, u32 step)
+{
+	struct bed bed = { .opts.manual = true };
+	struct disk_extent extent = {};
+	struct tux3_node *node;
+	struct volume *vol;
+	u64 ino;
+	u32 i;
+
+	bed_make(&bed, BYTES, 4096);
+	node = bed_file(&bed, "/file");
+	ino = tux3_node_ino(node);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	vol = edit(&bed);
+	extent.birth = cpu_to_le64(1);
+	extent.len = cpu_to_le32(len);
+	extent.flags = cpu_to_le32(TUX3_EXTENT_UNWRITTEN);
+	for (i = 0; i < count; i++) {
+		struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, (u64)i * len);
+
+		extent.addr = cpu_to_le64(vol->group_blocks + 10 + i * step % 2000);
+		assert_ok(tree_set(vol, &key, &extent, sizeof(extent)));
+	}
+	assert_ok(image_edit_end(vol));
+	repair(&bed);
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
+/* A name, and what it leads to. */
+static void set_dirent(struct volume *vol, u64 dir, const char *name, u64 ino)
+{
+	u32 len = strlen(name);
+	struct tree_key key = tree_key(dir, TUX3_ITEM_DIRENT, name_hash(vol, dir, TUX3_ITEM_DIRENT, name, len));
+	struct disk_dirent head = { .ino = cpu_to_le64(ino), .type = S_IFDIR >> 12, .len = len };
+	u8 bytes[300];
+
+	memcpy(bytes, &head, sizeof(head));
+	memcpy(bytes + sizeof(head), name, len);
+	assert_ok(tree_set(vol, &key, bytes, sizeof(head) + len));
+}
+
+static void set_parent(struct volume *vol, u64 ino, const char *name, u64 dir)
+{
+	u32 len = strlen(name);
+	struct tree_key key = tree_key(ino, TUX3_ITEM_PARENT, name_hash(vol, dir, TUX3_ITEM_PARENT, name, len));
+	struct disk_parent head = { .dir = cpu_to_le64(dir), .len = len };
+	u8 bytes[300];
+
+	memcpy(bytes, &head, sizeof(head));
+	memcpy(bytes + sizeof(head), name, len);
+	assert_ok(tree_set(vol, &key, bytes, sizeof(head) + len));
+}
+
+/* Names that lead to the root, and it says that it has others. */
+static void test_names_of_the_root(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct volume *vol;
+	char name[40];
+	u64 dir;
+	u32 i;
+
+	bed_make(&bed, BYTES, 4096);
+	assert_ok(tux3_path_mkdir(bed.volume, NULL, "/dir", 0755));
+	node = bed_find(&bed, "/dir");
+	dir = tux3_node_ino(node);
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	vol = edit(&bed);
+	for (i = 0; i < NAMES; i++) {
+		sprintf(name, "name%u", i);
+		set_dirent(vol, dir, name, TUX3_INO_ROOT);
+		set_parent(vol, TUX3_INO_ROOT, name, TUX3_INO_ROOT);
+	}
+	assert_ok(image_edit_end(vol));
+	repair(&bed);
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
+static void test_same_blocks(void **state)
+{
+	same_blocks(100, 30000, 0);
+	same_blocks(400, 30000, 0);
+	same_blocks(400, 30000, 7);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_same_blocks),
+		cmocka_unit_test(test_names_of_the_root),
+	};
+
+	return cmocka_run_group_tests_name("forged, large", tests, NULL, NULL);
+}
