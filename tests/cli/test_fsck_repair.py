@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """fsck.tux3 -y, -p and --undo as programs: what they change, what they say, how they end, and that it can be undone."""
+import json
 import os
 import shutil
 import signal
@@ -491,14 +492,15 @@ def large(build, run, tmp_path_factory):
     return path.read_bytes()
 
 
-def interrupted(build, path, undo, which, delay):
-    """What it ended with; the signal comes so long after the undo file is there."""
-    process = subprocess.Popen([build / "fsck.tux3", "-y", "--undo", undo, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def interrupted(build, path, undo, which, delay, *options):
+    """What it ended with, and said; the signal comes so long after the undo file is there."""
+    process = subprocess.Popen([build / "fsck.tux3", "-y", *options, "--undo", undo, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
     wait_until(lambda: undo.exists() or process.poll() is not None, "undo file")
     time.sleep(delay)
     process.send_signal(which)
-    said = process.communicate(timeout=60)[1]
-    return process.returncode, said
+    report, said = process.communicate(timeout=60)
+    return process.returncode, said, report
 
 
 def test_canceled(run, build, large, tmp_path):
@@ -507,7 +509,7 @@ def test_canceled(run, build, large, tmp_path):
     for turn in range(24):
         path.write_bytes(large)
         before = digest(path)
-        ended, said = interrupted(build, path, undo, signal.SIGINT, turn % 12 * 0.004)
+        ended, said, _ = interrupted(build, path, undo, signal.SIGINT, turn % 12 * 0.004)
         ends.add(ended)
         if ended == CANCELED:
             assert "nothing was changed" in said and digest(path) == before and not undo.exists()
@@ -520,13 +522,53 @@ def test_canceled(run, build, large, tmp_path):
     assert CANCELED in ends
 
 
+def test_canceled_as_json(run, build, large, tmp_path):
+    """Who reads the report gets one, whenever it was; and if something was written, what."""
+    path, undo, ends = tmp_path / "x.img", tmp_path / "undo", set()
+    for turn in range(36):
+        path.write_bytes(large)
+        before = digest(path)
+        ended, _, report = interrupted(build, path, undo, signal.SIGINT, turn % 12 * 0.004, "--json", "--data")
+        ends.add(ended)
+        result = json.loads(report)
+        assert result["summary"]["exit"] == ended and result["summary"]["interrupted"] == bool(ended & CANCELED)
+        assert result["problems"] and result["summary"]["problem_count"]
+        assert result["summary"]["written"] == (digest(path) != before) == bool(ended & CORRECTED) == bool(result["notes"])
+        undo.unlink(missing_ok=True)
+    assert CANCELED in ends
+
+
+def test_undo_of_another_copy(run, damaged, tmp_path):
+    """One that was not repaired: that it was changed would be wrong."""
+    copy, undo = tmp_path / "copy", tmp_path / "undo"
+    shutil.copy(damaged, copy)
+    before = digest(copy)
+    run("fsck.tux3", "-y", "--undo", undo, damaged, status=CORRECTED)
+    assert "as it was before the repair" in sentence(run("tux3", "undo", undo, copy, status=1))
+    assert digest(copy) == before
+    run("tux3", "undo", undo, damaged)
+    assert digest(damaged) == before
+
+
+def test_device_that_was_cut_short(run, damaged):
+    """What to do is said, and does it."""
+    size = damaged.stat().st_size
+    os.truncate(damaged, size - (2 << 20))
+    for option in ("-n", "-y"):
+        said = sentence(run("fsck.tux3", option, damaged, status=PROBLEMS if option == "-n" else OPERATION))
+        assert f"truncate --size={size}" in said, said
+    os.truncate(damaged, size)
+    run("fsck.tux3", "-y", damaged, status=CORRECTED)
+    run("fsck.tux3", damaged)
+
+
 def test_killed(run, build, large, tmp_path):
     """Whenever it is: what was there can be put back, and the repair can be begun again."""
     path, undo, killed = tmp_path / "x.img", tmp_path / "undo", 0
     for turn in range(24):
         path.write_bytes(large)
         before = digest(path)
-        ended, _ = interrupted(build, path, undo, signal.SIGKILL, turn % 12 * 0.004)
+        ended, *_ = interrupted(build, path, undo, signal.SIGKILL, turn % 12 * 0.004)
         killed += ended == -signal.SIGKILL
         if turn % 2:
             run("fsck.tux3", "-y", path, status=None)

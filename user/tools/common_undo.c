@@ -116,6 +116,7 @@ int tool_undo_match(struct tux3_device *dev, struct undo_file *file, bool force,
 	u64 bytes = le64_to_cpu(file->header.device_bytes);
 	char is[FORMAT_MAX], was[FORMAT_MAX];
 	struct disk_anchor anchor;
+	struct undo_left now;
 	char reason[256];
 	int err;
 
@@ -147,6 +148,12 @@ int tool_undo_match(struct tux3_device *dev, struct undo_file *file, bool force,
 	}
 	if (le32_to_cpu(file->header.state) == UNDO_IS_DONE || undo_is_current(dev, file))
 		return 0;
+	tool_undo_left(dev, &now);
+	if (file->complete && !memcmp(&now, &file->header.before, sizeof(now))) {
+		snprintf(why, why_size, "%.200s is as it was before the repair that %.200s is of, which was of another copy: nothing is put back", name,
+			 file->path);
+		return -ESTALE;
+	}
 	snprintf(why, why_size, file->complete ? "%.200s was changed after %.200s was written: nothing is put back without -f" :
 		 "%.200s is not as %.200s found it, which has no end, so it may have been changed since: nothing is put back without -f",
 		 name, file->path);

@@ -71,6 +71,10 @@ static const struct option options[] = {
 	{ }
 };
 
+/* The end of a report as JSON if the repair is canceled, where nobody comes to an end any more. */
+static char cancel_text[16 * PATH_SHOWN];
+static volatile size_t cancel_len;
+
 static void json_problem(struct fsck *fsck, const struct check_problem *problem)
 {
 	char text[4096];
@@ -87,6 +91,16 @@ static void json_problem(struct fsck *fsck, const struct check_problem *problem)
 	printf("%s\n    %s", fsck->told ? "," : "", text);
 }
 
+/* Where the report would be ended by whoever cancels: nothing of it is half there then. */
+static void json_problem_whole(struct fsck *fsck, const struct check_problem *problem)
+{
+	fsck_block_signals(true);
+	json_problem(fsck, problem);
+	if (cancel_len)
+		fflush(stdout);
+	fsck_block_signals(false);
+}
+
 void fsck_on_problem(void *ctx, const struct check_problem *problem)
 {
 	struct fsck *fsck = ctx;
@@ -94,7 +108,7 @@ void fsck_on_problem(void *ctx, const struct check_problem *problem)
 	progress_end(&fsck->progress);
 	if (fsck->told < fsck->limit) {
 		if (fsck->json)
-			json_problem(fsck, problem);
+			json_problem_whole(fsck, problem);
 		else
 			printf("%s: %s (%u): %s\n", fsck->path, problem->name, problem->code, problem->text);
 	}
@@ -117,7 +131,7 @@ void fsck_on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 /* A report as JSON comes to an end: the check sees that it is to stop.  Who asks twice does not want that. */
 static volatile sig_atomic_t ends_report, interrupted;
 
-static bool is_interrupted(void *ctx)
+bool fsck_is_interrupted(void *ctx)
 {
 	return interrupted;
 }
@@ -127,11 +141,13 @@ static void on_cancel(int signal)
 	int state = fsck_repair_cancel();
 	const char *text = state < 0 ? "\nfsck.tux3: the repair is being written, and is finished first.\n" :
 			   state ? "\nfsck.tux3: canceled; the repair was written.\n" : "\nfsck.tux3: canceled; nothing was changed.\n";
-	bool waits = ends_report && !interrupted;
+	bool waits = (ends_report || state > 0) && !interrupted;	/* also to tell what the repair did */
 	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
 
 	(void)ignored;
 	interrupted = 1;
+	if (!state && !waits && cancel_len)
+		ignored = write(STDOUT_FILENO, cancel_text, cancel_len);
 	if (state >= 0 && !waits)
 		_exit(EXIT_CANCELED | (state ? EXIT_CORRECTED : 0));
 }
@@ -372,6 +388,7 @@ static int open_failed(struct fsck *fsck, int err, bool device, char *why, size_
 	}
 	if (device || !damaged)
 		return EXIT_OPERATION;
+	fsck_tell_cut(fsck->path, why, why_size);
 	fsck->problems = 1;
 	tool_close(&fsck->tool);
 	if (tool_open(fsck->path, &opts, &fsck->tool, NULL))
@@ -389,7 +406,7 @@ static int check(struct fsck *fsck, char *why, size_t why_size)
 {
 	struct check_options opts = {
 		.data = fsck->data, .all_groups = fsck->force,
-		.problem = on_problem, .progress = fsck_on_progress, .stopped = is_interrupted, .ctx = fsck,
+		.problem = on_problem, .progress = fsck_on_progress, .stopped = fsck_is_interrupted, .ctx = fsck,
 	};
 	struct volume_options open_opts = { };
 	bool device;
@@ -414,13 +431,45 @@ static int check(struct fsck *fsck, char *why, size_t why_size)
 	return err ? code | EXIT_OPERATION : code;
 }
 
+/* Of a repair that is canceled before it is written. */
+static void json_prepare_cancel(const struct fsck *fsck)
+{
+	struct show_buffer out;
+	size_t len;
+
+	fflush(stdout);
+	len = scnprintf(cancel_text, sizeof(cancel_text), "\n  ], \"notes\": [], \"summary\": ");
+	show_init(&out, cancel_text + len, sizeof(cancel_text) - len - 3, true);
+	show_begin(&out, NULL);
+	show_string(&out, "image", fsck->path);
+	show_bool(&out, "clean", false);
+	show_u64(&out, "exit", EXIT_CANCELED);
+	show_bool(&out, "interrupted", true);
+	show_string(&out, "failure", "the repair was canceled; nothing was changed");
+	show_u64(&out, "problem_count", max(fsck->problems, fsck->told));
+	show_bool(&out, "written", false);
+	show_u64(&out, "left", fsck->problems);
+	show_end(&out);
+	strcat(cancel_text, "}\n");
+	cancel_len = strlen(cancel_text);
+}
+
 /* After the check.  It may have been interrupted where nobody asked any more. */
 static int repair(struct fsck *fsck, char *why, size_t why_size)
 {
+	int code;
+
 	tool_close(&fsck->tool);
+	if (fsck->json)
+		json_prepare_cancel(fsck);
 	ends_report = false;
-	if (!interrupted)
-		return fsck_repair(fsck, why, why_size);
+	if (!interrupted) {
+		code = fsck_repair(fsck, why, why_size);
+		ends_report = fsck->json;
+		cancel_len = 0;
+		return code;
+	}
+	cancel_len = 0;
 	snprintf(why, why_size, "%.100s: the repair was not begun", fsck->path);
 	return EXIT_PROBLEMS | EXIT_CANCELED;
 }
@@ -459,7 +508,7 @@ static int run(struct fsck *fsck)
 		why[0] = 0;
 		code = repair(fsck, why, sizeof(why));
 	}
-	if (code & EXIT_OPERATION || (why[0] && !fsck->tried)) {
+	if (code & (EXIT_OPERATION | EXIT_CANCELED) || (why[0] && !fsck->tried)) {
 		if (fsck->repair.written && !fsck->json)
 			tell_done(fsck);
 		fail(fsck, code, why);

@@ -46,8 +46,11 @@ struct fsck {
  */
 int fsck_repair(struct fsck *fsck, char *why, size_t why_size);
 void fsck_repair_free(struct fsck *fsck);
+void fsck_tell_cut(const char *path, char *why, size_t why_size);	/* if the volume is larger than its device: what to do */
 /* The program is to end (in a signal handler).  0: nothing was changed; -EBUSY: the repair is being written; 1: it was. */
 int fsck_repair_cancel(void);
+bool fsck_is_interrupted(void *ctx);
+void fsck_block_signals(bool block);		/* those that cancel */
 
 /* For repair_options. */
 void fsck_on_problem(void *ctx, const struct check_problem *problem);

@@ -27,7 +27,7 @@ static volatile enum {
 static struct tux3_device *volatile device_now;		/* WORKING */
 static const char *volatile undo_path_now;		/* an undo file that holds nothing yet */
 
-static void block_signals(bool block)
+void fsck_block_signals(bool block)
 {
 	sigset_t set;
 
@@ -134,6 +134,34 @@ static u64 newest_anchor(struct tux3_device *dev)
 	return volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored)) ? 0 : le64_to_cpu(anchor.generation);
 }
 
+/* If the volume is larger than its device: what to do. */
+static void tell_cut(struct tux3_device *dev, char *why, size_t why_size)
+{
+	struct disk_anchor anchor;
+	size_t len = strlen(why);
+	char ignored[256];
+	u64 bytes;
+
+	if (volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored)))
+		return;
+	bytes = le64_to_cpu(anchor.total_blocks) << le32_to_cpu(anchor.block_shift);
+	if (bytes > dev->size_bytes)
+		snprintf(why + len, why_size - len,
+			 "; give it its size again (truncate --size=%llu, or the partition table), then fsck.tux3 -y brings back what is left",
+			 (unsigned long long)bytes);
+}
+
+void fsck_tell_cut(const char *path, char *why, size_t why_size)
+{
+	struct tux3_device *dev;
+	char ignored[256];
+
+	if (device_open_file(path, 0, &dev, ignored, sizeof(ignored)))
+		return;
+	tell_cut(dev, why, why_size);
+	dev->ops->close(dev);
+}
+
 /* The core says why, but not of what, nor what became of it, nor what else there is. */
 static void explain(const struct fsck *fsck, struct tux3_device *dev, bool written, char *why, size_t why_size)
 {
@@ -146,6 +174,7 @@ static void explain(const struct fsck *fsck, struct tux3_device *dev, bool writt
 	snprintf(why, why_size, "%.300s: the repair %s: %s%s", fsck->path,
 		 fsck->repair.written ? "was written, but what had to follow failed" :
 		 written ? "failed after something was written" : "failed and nothing was changed", reason, lost ? "; fsck.tux3 -y --search looks for what is left" : "");
+	tell_cut(dev, why, why_size);
 }
 
 static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, size_t why_size)
@@ -165,7 +194,7 @@ static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, 
 	before = newest_anchor(undoing->below);
 	device_now = undoing->dev;
 	phase = WORKING;
-	block_signals(false);
+	fsck_block_signals(false);
 	err = volume_repair(undoing->dev, &opts, &fsck->repair, why, why_size);
 	progress_end(&fsck->progress);
 	written = atomic64_read(&undoing->dev->writes);
@@ -184,7 +213,8 @@ static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, 
 /* As others see it.  --data: the repair did not read the data.  all: nor did it look at what it has done. */
 static int look_again(struct fsck *fsck, bool all, char *why, size_t why_size)
 {
-	struct check_options opts = { .data = fsck->data, .all_groups = fsck->force, .progress = fsck_on_progress, .ctx = fsck };
+	struct check_options opts = { .data = fsck->data, .all_groups = fsck->force, .progress = fsck_on_progress,
+				      .stopped = fsck_is_interrupted, .ctx = fsck };
 	struct volume_options open_opts = { };
 	int err = tool_open(fsck->path, &open_opts, &fsck->tool, NULL);
 
@@ -222,13 +252,13 @@ int fsck_repair(struct fsck *fsck, char *why, size_t why_size)
 	fsck->tried = true;
 	fsck->left = fsck->problems;
 	device_wait_closed(fsck->path, true);
-	block_signals(true);
+	fsck_block_signals(true);
 	err = device_open_file(fsck->path, DEVICE_OPEN_WRITE, &undoing.below, why, why_size);
 	if (!err) {
 		err = repair_device(fsck, &undoing, why, why_size);
 		undoing.below->ops->close(undoing.below);
 	}
-	block_signals(false);
+	fsck_block_signals(false);
 	if (err == -ENOTRECOVERABLE)
 		return EXIT_PROBLEMS;
 	if (err && fsck->repair.written)
@@ -238,7 +268,12 @@ int fsck_repair(struct fsck *fsck, char *why, size_t why_size)
 	why[0] = 0;
 	code = fsck->repair.written ? EXIT_CORRECTED : 0;
 	fsck->result = fsck->repair.check;
+	fsck->left = fsck->repair.check.problems;
 	err = look_again(fsck, false, why, why_size);
+	if (err == -ECANCELED) {
+		snprintf(why, why_size, "%.300s: the check after the repair was interrupted", fsck->path);
+		return code | EXIT_CANCELED;
+	}
 	if (err)
 		return code | EXIT_PROBLEMS | EXIT_OPERATION;
 	fsck->left = fsck->result.problems;
