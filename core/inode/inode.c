@@ -12,6 +12,7 @@
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
 #include "core/inode/path.h"
+#include "core/format/attr.h"
 #include "core/format/chain.h"
 #include "core/inode/xattr.h"
 #include "core/names/name.h"
@@ -192,12 +193,6 @@ void attr_to_disk(struct disk_attr *disk, const struct tux3_attr *attr, u64 bloc
 	disk->change = cpu_to_le64(attr->change);
 }
 
-static bool mode_valid(u32 mode)
-{
-	return !(mode & ~(S_IFMT | 07777)) && (S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
-					       S_ISFIFO(mode) || S_ISSOCK(mode));
-}
-
 u64 attr_blocks_after(const struct volume *vol, u64 blocks, s64 more)
 {
 	return clamp_t(s64, (s64)min(blocks, vol->total_blocks) + more, 0, vol->total_blocks);
@@ -206,11 +201,6 @@ u64 attr_blocks_after(const struct volume *vol, u64 blocks, s64 more)
 u64 attr_entries_after(u64 entries, int more)
 {
 	return more < 0 && entries < -more ? 0 : min_t(u64, entries + more, TUX3_SIZE_MAX);
-}
-
-static bool links_valid(const struct tux3_attr *attr)
-{
-	return attr->nlink <= INODE_LINKS_MAX && !(S_ISDIR(attr->mode) && attr->nlink == 1);
 }
 
 int attr_from_disk(const struct volume *vol, struct tux3_attr *attr, u64 *blocks, const struct disk_attr *disk)
@@ -231,11 +221,7 @@ int attr_from_disk(const struct volume *vol, struct tux3_attr *attr, u64 *blocks
 	attr->generation = le32_to_cpu(disk->generation);
 	attr->projid = le32_to_cpu(disk->projid);
 	attr->change = le64_to_cpu(disk->change);
-	if (!mode_valid(attr->mode) || attr->size > TUX3_SIZE_MAX || attr->flags & ~TUX3_ATTR_KNOWN ||
-	    *blocks > vol->total_blocks || !links_valid(attr) ||
-	    max(max(attr->atime.nsec, attr->mtime.nsec), max(attr->ctime.nsec, attr->btime.nsec)) > 999999999)
-		return -EIO;
-	return 0;
+	return attr_possible(disk, vol->total_blocks) ? 0 : -EIO;
 }
 
 static int parent_item(void *ctx, const struct tree_key *key, const void *data, u32 len)

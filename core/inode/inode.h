@@ -10,6 +10,7 @@
 #define TUX3_INODE_H
 
 #include "core/env.h"
+#include "core/format/attr.h"
 #include "core/format/format.h"
 #include "core/delta/delta.h"
 #include "core/inode/file_range.h"
@@ -68,8 +69,6 @@ struct inode_slot {
 	struct name_tie *ties;
 	bool untied;
 };
-
-#define INODE_LINKS_MAX	((u32)S32_MAX)
 
 #define INODE_DIRTY_ATTR	1u
 #define INODE_DIRTY_DATA	2u	/* ask the host for dirty blocks */

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/volume.h"
 #include "core/device/device.h"
+#include "core/format/attr.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
 #include "core/log/apply.h"
@@ -304,6 +305,10 @@ int intent_log_attr(struct volume *vol, __le64 ino, const struct disk_attr *attr
 	struct tree_key key = tree_key(le64_to_cpu(ino), TUX3_ITEM_ATTR, 0);
 	struct record_attr record = { .ino = ino, .attr = *attr };
 
+	if (!attr_possible(attr, vol->total_blocks)) {
+		volume_warn(vol, "an intent gives inode %llu attributes that no inode can have", (unsigned long long)le64_to_cpu(ino));
+		return -EIO;
+	}
 	return log_record_at(vol, &key, TUX3_RECORD_ATTR_SET, &record, sizeof(record), NULL, 0);
 }
 

@@ -10,6 +10,7 @@
  * A record from the disk may say anything: every field is checked before it is used.
  */
 #include "core/volume.h"
+#include "core/format/attr.h"
 #include "core/format/name_hash.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
@@ -330,6 +331,21 @@ static int quota_move(struct volume *vol, const struct tree_key *key, struct tre
 	return err ? err : tree_edit_find(vol, key, spot);
 }
 
+/*
+ * What is on the disk already and was impossible before may be logged again, as by a delete that goes on.  Repair takes it: the
+ * rest of it is right.
+ */
+static bool attr_refused(struct volume *vol, const struct disk_attr *attr, const struct tree_spot *spot)
+{
+	struct disk_attr old;
+
+	if (likely(!vol->log.replaying) || vol->opts.mend || attr_possible(attr, vol->total_blocks))
+		return false;
+	if (spot->found)
+		memcpy(&old, spot->data, sizeof(old));
+	return !spot->found || attr_possible(&old, vol->total_blocks);
+}
+
 static int apply_attr(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
 {
 	const struct record_attr *record = payload;
@@ -344,6 +360,8 @@ static int apply_attr(struct volume *vol, enum tux3_record_type type, const void
 		return err;
 	if (spot.found && spot.len != sizeof(record->attr))
 		return apply_bad(vol, type, "attributes in the tree");
+	if (attr_refused(vol, &record->attr, &spot))
+		return apply_bad(vol, type, "no inode can have these attributes");
 	if (!spot.found)
 		vol->tree_inodes++;
 	if (vol->feature_ro_compat & TUX3_FEATURE_RO_COMPAT_QUOTA)

@@ -39,7 +39,7 @@ static void dir_changed(struct delta_op *op, struct tux3_inode *dir, int entries
 	inode_dirty_locked(op, dir, INODE_DIRTY_LISTING | (back ? INODE_DIRTY_ATTR : 0));
 	attr->size = attr_entries_after(attr->size, entries);
 	if (subdirs)	/* never 0 while it has a name: what is wrong with a damaged one is not to take away all that is in it */
-		WRITE_ONCE(attr->nlink, clamp_t(s64, (s64)attr->nlink + subdirs, 2, INODE_LINKS_MAX));
+		WRITE_ONCE(attr->nlink, clamp_t(s64, (s64)attr->nlink + subdirs, 2, ATTR_LINKS_MAX));
 	attr->mtime = attr->ctime = *now;
 	inode_change_end(dir);
 }
@@ -340,7 +340,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 
 	if (is_dir(inode))
 		return -EPERM;
-	if (READ_ONCE(inode->attr.nlink) >= INODE_LINKS_MAX)
+	if (READ_ONCE(inode->attr.nlink) >= ATTR_LINKS_MAX)
 		return -EMLINK;
 	err = name_prepare(dir, name, len, NAME_CHANGES, &prep);
 	if (err)

@@ -263,6 +263,77 @@ static void test_mode_with_more_bits(void **state)
 	bed_free(&bed);
 }
 
+/* ---- attributes that nobody has, and that come to the tree ---- */
+
+/* All that the block has of these attributes; its checksums are right again. */
+static u32 forge_attr_in(u8 *block, u64 ino)
+{
+	struct disk_log *log = (void *)block;
+	struct disk_commit *commit = (void *)(log + 1);
+	bool is_log = le32_to_cpu(log->magic) == TUX3_LOG_MAGIC;
+	u32 done = 0, at, used;
+
+	for (at = sizeof(*log); at + sizeof(struct disk_attr) + 8 <= 4096; at += 8) {
+		struct disk_attr *attr = (void *)(block + at + 8);
+		u32 head = is_log ? 0 : offsetof(struct disk_intent, attr) - 8;
+
+		if (at < head || get_unaligned_le64(block + at - head + (is_log ? 0 : offsetof(struct disk_intent, ino))) != ino ||
+		    (le32_to_cpu(attr->mode) & S_IFMT) != S_IFREG || le32_to_cpu(attr->nlink) != 1)
+			continue;
+		attr->ctime_nsec = cpu_to_le32(U32_MAX);
+		done++;
+	}
+	if (is_log) {
+		used = le32_to_cpu(log->used) - sizeof(*commit);
+		assert_int_equal(log->blocks, 1);
+		commit->crc = cpu_to_le32(crc32c(~0u, commit + 1, used));
+	}
+	put_unaligned_le32(0, block + 4);
+	put_unaligned_le32(crc32c(~0u, block, 4096), block + 4);
+	return done;
+}
+
+static void forged_attr(u32 magic)
+{
+	struct bed bed = { .opts = { .manual = true, .fsync = magic == TUX3_INTENT_MAGIC ? TUX3_FSYNC_AHEAD : TUX3_FSYNC_FULL } };
+	struct tux3_node *node;
+	u8 *bytes;
+	u32 at, done = 0, i;
+	u64 ino;
+
+	bed_make(&bed, BYTES, 4096);
+	bed_reopen(&bed);
+	node = bed_file(&bed, "/file");
+	ino = tux3_node_ino(node);
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(tux3_write(node, "12345", 5, 10000 * i), 5);
+		assert_ok(tux3_fsync(node, false));
+	}
+	tux3_node_put(node, 1);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	bytes = device_memory_bytes(bed.dev);
+	for (at = 0; at < BYTES; at += 4096)
+		if (get_unaligned_le32(bytes + at) == magic)
+			done += forge_attr_in(bytes + at, ino);
+	assert_true(done);
+	assert_true(problems(&bed));
+	repair(&bed);
+	use(&bed);
+	bed.dev->ops->close(bed.dev);
+}
+
+static void test_attributes_in_the_log(void **state)
+{
+	forged_attr(TUX3_LOG_MAGIC);
+}
+
+static void test_attributes_in_an_intent(void **state)
+{
+	forged_attr(TUX3_INTENT_MAGIC);
+}
+
 /* ---- symlinks ---- */
 
 static void forge_target(struct bed *bed, const char *text, u32 len, u32 piece)
@@ -501,6 +572,8 @@ int main(void)
 		cmocka_unit_test(test_root_that_is_no_directory),
 		cmocka_unit_test(test_truncate_of_what_is_in_use),
 		cmocka_unit_test(test_mode_with_more_bits),
+		cmocka_unit_test(test_attributes_in_the_log),
+		cmocka_unit_test(test_attributes_in_an_intent),
 		cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_last_generation),
 		cmocka_unit_test(test_last_delta),
