@@ -194,10 +194,13 @@ static bool of_space(u32 code)
 /* Once is enough: mend() looks at all of the inode, or of the volume, anyhow.  There may be one for each of its items. */
 static bool known(const struct repair *repair, const struct check_problem *problem)
 {
-	const struct repair_problem *last = (const struct repair_problem *)repair->problems.entries + repair->problems.count - 1;
+	const struct repair_problem *last = repair->problems.entries;
 	u32 code = problem->code;
 
-	if (!repair->problems.count || last->code != code)
+	if (!repair->problems.count)
+		return false;
+	last += repair->problems.count - 1;
+	if (last->code != code)
 		return false;
 	if (code == CHECK_BLOCK_SHARED)
 		return true;

@@ -212,14 +212,15 @@ static bool seen_has(const struct repair *repair, u64 addr, u64 claim)
 
 static int lose(struct repair *repair, const struct claim *claim, u64 at, u64 count)
 {
-	const struct loss *last = (const struct loss *)repair->losses.entries + repair->losses.count - 1;
-	struct loss *loss;
+	struct loss *loss = repair->losses.entries;
 
-	/* Blocks side by side go together. */
-	if (repair->losses.count && !tree_key_compare(&last->key, &claim->key) && last->addr + last->count == claim->addr + at &&
-	    last->block + last->count == claim->block + at) {
-		((struct loss *)last)->count += count;
-		return 0;
+	if (repair->losses.count) {	/* blocks side by side go together */
+		loss += repair->losses.count - 1;
+		if (!tree_key_compare(&loss->key, &claim->key) && loss->addr + loss->count == claim->addr + at &&
+		    loss->block + loss->count == claim->block + at) {
+			loss->count += count;
+			return 0;
+		}
 	}
 	loss = repair_add(&repair->losses, sizeof(*loss));
 	if (!loss)

@@ -564,7 +564,7 @@ static int mend_links(struct repair *repair, u64 ino)
 
 int repair_name_problem(struct repair *repair, const struct repair_problem *problem)
 {
-	const u8 *name = (const u8 *)repair->names.entries + problem->name;
+	const u8 *name = problem->name_len ? (const u8 *)repair->names.entries + problem->name : (const u8 *)"";
 	const u64 *arg = problem->args;
 	char text[NAME_TEXT];
 	u32 names;
