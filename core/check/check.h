@@ -154,6 +154,7 @@ struct check_result {
 	u64 nodes, items, extents, data_blocks, unwritten_blocks, used_blocks, free_blocks, log_blocks;
 	u64 groups_read;
 	u64 groups_changed;	/* of a hold: their maps were written over since, and are not compared */
+	u64 older_anchors_bad;	/* copies of the one before that are damaged: no problem */
 	u64 anchor_copies;	/* of the newest one: 2; 1: or the power failed before the other was written, or that is damaged */
 	u32 tree_height;
 };

@@ -46,12 +46,17 @@ int check_anchor(struct check *check)
 	for (slot = 0; slot < 2 && anchor_slot_offset(bytes, slot) != le64_to_cpu(vol->anchor.slot_offset) &&
 	     anchor_slot_offset(bytes, slot + 2) != le64_to_cpu(vol->anchor.slot_offset); slot++)
 		;
-	for (n = slot; slot < 2 && n < TUX3_ANCHOR_SLOTS && !check->stop; n += 2) {
+	for (n = 0; slot < 2 && n < TUX3_ANCHOR_SLOTS && !check->stop; n++) {
+		bool newest = n % 2 == slot;
+
 		addr = anchor_slot_offset(bytes, n) >> vol->block_shift;
 		err = look(check, addr, block, why, sizeof(why));
-		check->result->anchor_copies += err >= 0;
-		if (err < 0 && err != -ESTALE)
+		check->result->anchor_copies += newest && err >= 0;
+		/* Of the older one it is no problem: the next may have been cut off there, and will be written over it. */
+		if (err < 0 && err != -ESTALE && newest)
 			check_problem(check, ANCHOR_COPY, 0, addr, why, addr);
+		else if (err < 0 && err != -ESTALE)
+			check->result->older_anchors_bad++;
 	}
 	kvfree(block);
 	return check->stop;

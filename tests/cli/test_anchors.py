@@ -165,3 +165,16 @@ def test_mkfs_cut(run, mkfs, slot):
     put(path, slot, bytes(4096))
     assert "only one copy" in run("fsck.tux3", "-n", path).stdout
     run("tux3", "scrub", path)
+
+
+def test_older_one_is_damaged(build, run, filled):
+    """It is told, and no problem: a power cut may have left it so, and the next one is written there."""
+    grow(build, filled, "/third")
+    older = [n for n in range(4) if n not in newest(filled)]
+    for n, slot in enumerate(older, start=1):
+        flip(filled, slot, 100)
+        assert "is damaged, in" in run("fsck.tux3", filled).stdout
+        assert as_json(run("fsck.tux3", "--json", filled))["summary"]["older_anchors_bad"] == n
+    grow(build, filled, "/fourth")
+    grow(build, filled, "/fifth")
+    assert as_json(run("fsck.tux3", "--json", filled))["summary"]["older_anchors_bad"] == 0

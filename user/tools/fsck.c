@@ -207,6 +207,9 @@ static void tell_clean(const struct fsck *fsck)
 	if (r->anchor_copies == 1)
 		printf("%s: the newest anchor has only one copy: the power failed before the other was written. The next mount writes it\n",
 		       fsck->path);
+	if (r->older_anchors_bad)
+		printf("%s: the anchor before the newest is damaged, in %llu of its 2 copies: nobody needs it, and the next is written there\n",
+		       fsck->path, r->older_anchors_bad);
 	printf("%s: clean: %llu inode%s, %llu of %llu blocks in use%s\n", fsck->path, r->inodes,
 	       r->inodes == 1 ? "" : "s", r->used_blocks, fsck->tool.vol->total_blocks,
 	       fsck->data ? ", all data has the right checksums" : "");
@@ -351,7 +354,7 @@ static void json_end(const struct fsck *fsck, int code, const char *failure)
 	FIELD(names); FIELD(orphans); FIELD(xattrs);
 	FIELD(nodes); FIELD(items); FIELD(extents);
 	FIELD(data_blocks); FIELD(unwritten_blocks); FIELD(used_blocks); FIELD(free_blocks); FIELD(log_blocks);
-	FIELD(groups_read); FIELD(tree_height); FIELD(anchor_copies);
+	FIELD(groups_read); FIELD(tree_height); FIELD(anchor_copies); FIELD(older_anchors_bad);
 #undef FIELD
 	show_end(&out);
 	printf("%s", min(fsck->told, fsck->limit) ? "\n  " : "");
