@@ -57,7 +57,7 @@ static void repair(struct bed *bed)
 }
 
 /* Of a file, all where the first one is. */
-static void same_blocks(u32 count, u32 len, u32 step)
+static void same_blocks(u32 count, u32 len, u32 step, bool use)
 {
 	struct bed bed = { .opts.manual = true };
 	struct disk_extent extent = {};
@@ -82,6 +82,13 @@ static void same_blocks(u32 count, u32 len, u32 step)
 		assert_ok(tree_set(vol, &key, &extent, sizeof(extent)));
 	}
 	assert_ok(image_edit_end(vol));
+	if (use) {	/* that is an error at worst */
+		bed_open(&bed);
+		tux3_path_unlink(bed.volume, NULL, "/file");
+		tux3_sync(bed.volume);
+		tux3_node_put(bed.root, 1);
+		tux3_abandon(bed.volume);
+	}
 	repair(&bed);
 	bed_open(&bed);
 	bed_free(&bed);
@@ -142,9 +149,12 @@ static void test_names_of_the_root(void **state)
 
 static void test_same_blocks(void **state)
 {
-	same_blocks(100, 30000, 0);
-	same_blocks(400, 30000, 0);
-	same_blocks(400, 30000, 7);
+	same_blocks(400, 30000, 0, false);
+	same_blocks(400, 30000, 7, false);
+	/* Over free maps that are in between. */
+	same_blocks(100, 40000, 3, false);
+	same_blocks(1, 40000, 0, true);
+	same_blocks(3, 20000, 1, true);
 }
 
 int main(void)
