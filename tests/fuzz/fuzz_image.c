@@ -28,6 +28,7 @@
 #include "core/show/show.h"
 #include "core/tree/tree_internal.h"
 #include "core/format/anchor.h"
+#include "core/format/name_hash.h"
 #include "core/log/apply.h"
 #include "core/log/replay.h"
 #include "core/open.h"
@@ -59,9 +60,11 @@ struct base {
 	u32 used[BLOCKS], used_count;		/* blocks that are not zero */
 	u32 meta[BLOCKS], meta_count;		/* of these, metadata */
 	struct image_inodes ino;
+	siphash_key_t hash_key;
 };
 
 static struct base bases[BASES];
+static siphash_key_t hash_key;		/* of the one at hand */
 
 static bool block_is_meta(const u8 *block)
 {
@@ -209,6 +212,7 @@ static int leave_intents(struct image *image)
 
 static int bases_build(void)
 {
+	const struct disk_anchor *anchor;
 	struct image image;
 	unsigned int i;
 	int err = 0;
@@ -230,6 +234,9 @@ static int bases_build(void)
 			return -ENOMEM;
 		memcpy(bases[i].bytes, device_memory_bytes(image.dev), IMAGE_BYTES);
 		base_scan(&bases[i]);
+		anchor = (const void *)(bases[i].bytes + anchor_slot_offset(IMAGE_BYTES, 0));
+		bases[i].hash_key.key[0] = get_unaligned_le64(anchor->hash_seed);
+		bases[i].hash_key.key[1] = get_unaligned_le64(anchor->hash_seed + 8);
 		image_close(&image);
 	}
 	return err;
@@ -491,11 +498,13 @@ static u32 choose_block(struct input *input, const struct base *base, const u8 *
 	return base->meta[start];
 }
 
+static void mutate_items(struct input *input, const struct base *base, u8 *block);
+
 static void mutate(struct input *input, const struct base *base, u8 *bytes)
 {
 	static void (*const kinds[])(struct input *input, const struct base *base, u8 *block) = {
 		mutate_leaf, mutate_leaf, mutate_leaf, mutate_header, mutate_bytes, mutate_link, mutate_link, mutate_record,
-		mutate_record, mutate_log, mutate_intent, mutate_intent,
+		mutate_record, mutate_log, mutate_intent, mutate_intent, mutate_items, mutate_items, mutate_items, mutate_items,
 	};
 	u32 kind = input_take(input, 1) % (ARRAY_SIZE(kinds) + 1), block;
 	u8 *at;
@@ -506,6 +515,8 @@ static void mutate(struct input *input, const struct base *base, u8 *bytes)
 	}
 	if (kinds[kind] == mutate_record || kinds[kind] == mutate_log)
 		block = choose_block(input, base, bytes, TUX3_LOG_MAGIC);
+	else if (kinds[kind] == mutate_items)
+		block = choose_block(input, base, bytes, TUX3_NODE_MAGIC);
 	else if (kinds[kind] == mutate_intent)
 		block = choose_block(input, base, bytes, TUX3_INTENT_MAGIC);
 	else
@@ -514,6 +525,216 @@ static void mutate(struct input *input, const struct base *base, u8 *bytes)
 	kinds[kind](input, base, at);
 	if (input_take(input, 1) % 16)
 		reseal(input, at);
+}
+
+/* ---- forging: items that nothing but their meaning is wrong with ---- */
+
+#define ITEMS_MAX	120u
+
+struct forged {
+	struct tree_key key;
+	u32 len;
+	u8 data[TUX3_ITEM_MAX(BLOCK)] __attribute__((aligned(8)));
+};
+
+/* A leaf, taken apart. */
+static struct forged items[ITEMS_MAX];
+
+static u32 leaf_take(const u8 *block)
+{
+	const struct disk_node *node = (const void *)block;
+	u32 count = le16_to_cpu(node->count), i;
+
+	if (le32_to_cpu(node->magic) != TUX3_NODE_MAGIC || node->level || count > ITEMS_MAX - 1)
+		return 0;
+	for (i = 0; i < count; i++) {
+		const struct disk_item *item = (const struct disk_item *)(node + 1) + i;
+		u32 at = le16_to_cpu(item->at), len = le16_to_cpu(item->len);
+
+		if (len > sizeof(items[i].data) || at + len > BLOCK)
+			return 0;
+		items[i].key = tree_key_from_disk(&item->key);
+		items[i].len = len;
+		memcpy(items[i].data, block + at, len);
+	}
+	return count;
+}
+
+static int items_order(const void *a, const void *b)
+{
+	return tree_key_compare(&((const struct forged *)a)->key, &((const struct forged *)b)->key);
+}
+
+/* In the order of their keys, each once, as far as there is room. */
+static void leaf_put(u8 *block, u32 count)
+{
+	struct disk_node *node = (void *)block;
+	struct disk_item *item = (void *)(node + 1);
+	u32 end = BLOCK, done = 0, i;
+
+	qsort(items, count, sizeof(items[0]), items_order);
+	memset(item, 0, BLOCK - sizeof(*node));
+	for (i = 0; i < count; i++) {
+		if (done && i && !items_order(&items[i - 1], &items[i]))
+			continue;
+		if (sizeof(*node) + (done + 1) * sizeof(*item) + items[i].len > end)
+			break;
+		end -= items[i].len;
+		memcpy(block + end, items[i].data, items[i].len);
+		tree_key_to_disk(&item[done].key, &items[i].key);
+		item[done].at = cpu_to_le16(end);
+		item[done++].len = cpu_to_le16(items[i].len);
+	}
+	node->count = cpu_to_le16(done);
+	node->data_start = cpu_to_le32(end);
+}
+
+static u64 forge_inode(struct input *input, const struct base *base)
+{
+	static const u64 others[] = { 0, 1, 2, 3, 15, TUX3_INO_MAX, TUX3_INO_MAX - 1 };
+	u32 which = input_take(input, 1);
+
+	return which < 40 ? others[which % ARRAY_SIZE(others)] :
+	       which < 60 ? 16 + which : ((const u64 *)&base->ino)[which % (sizeof(base->ino) / sizeof(u64))];
+}
+
+/* The name of an entry, and where it belongs; sometimes elsewhere. */
+static u32 forge_name(struct input *input, struct forged *item, u64 number, u8 *name)
+{
+	static const char *const names[] = { "a", "one", "big", "dir", "lost+found", "user.one", "user.large", "#17", ".", "a/b", "zz" };
+	const char *text = names[input_take(input, 1) % ARRAY_SIZE(names)];
+	static struct volume vol;
+
+	memcpy(name, text, strlen(text));
+	vol.hash_key = hash_key;
+	item->key.offset = name_hash(&vol, number, item->key.type, text, strlen(text));
+	if (!(input_take(input, 1) % 16))
+		item->key.offset += 1;
+	return strlen(text);
+}
+
+static void forge_chain(struct input *input, const struct base *base, struct forged *item)
+{
+	u64 other = forge_inode(input, base);
+	u32 head = item->key.type == TUX3_ITEM_PARENT ? sizeof(struct disk_parent) : sizeof(struct disk_dirent), len;
+
+	len = forge_name(input, item, item->key.type == TUX3_ITEM_PARENT ? other : item->key.ino, item->data + head);
+	item->len = head + len;
+	if (item->key.type == TUX3_ITEM_XATTR) {
+		struct disk_xattr *xattr = (void *)item->data;
+		u32 pieces = input_take(input, 1) % 4, bytes = pieces ? input_number(input, 20000) : input_take(input, 1) % 64;
+
+		xattr->len = len;
+		xattr->pieces = pieces;
+		put_unaligned_le32(bytes, &xattr->value_len);
+		memset(xattr->name + len, 'v', 64);
+		put_unaligned_le32(crc32c(~0u, xattr->name + len, bytes), &xattr->value_crc);
+		item->len += pieces ? pieces * sizeof(struct disk_xattr_piece) : bytes;
+		while (pieces--) {
+			put_value(xattr->name + len + 12 * pieces, base->used[input_number(input, base->used_count)], 8);
+			put_value(xattr->name + len + 12 * pieces + 8, 1 + input_take(input, 1) % 4, 4);
+		}
+		return;
+	}
+	put_value(item->data, other, 8);
+	item->data[head - 1] = len;
+	if (item->key.type == TUX3_ITEM_DIRENT)
+		item->data[8] = input_take(input, 1) & 1 ? S_IFDIR >> 12 : S_IFREG >> 12;
+}
+
+static void forge_extent(struct input *input, const struct base *base, struct forged *item)
+{
+	static const u32 lens[] = { 1, 2, 3, 16, 64, 256, 1000, TUX3_EXTENT_MAX };
+	struct disk_extent *extent = (void *)item->data;
+	u32 len = lens[input_take(input, 1) % ARRAY_SIZE(lens)], flags = input_take(input, 1) % 10;
+
+	extent->addr = cpu_to_le64(base->used[input_number(input, base->used_count)] + input_take(input, 1) % 3);
+	extent->birth = cpu_to_le64(input_take(input, 1) % 8);
+	extent->len = cpu_to_le32(len);
+	extent->flags = cpu_to_le32(flags < 4 ? TUX3_EXTENT_CSUM : flags < 8 ? TUX3_EXTENT_UNWRITTEN : flags - 7);
+	item->len = sizeof(*extent);
+	if (extent->flags & cpu_to_le32(TUX3_EXTENT_CSUM) && len <= TUX3_EXTENT_CSUM_MAX(BLOCK))
+		item->len += len * sizeof(__le32);
+}
+
+static void forge_attr(struct input *input, const struct base *base, struct forged *item, u32 count)
+{
+	static const u32 modes[] = { S_IFREG, S_IFDIR, S_IFLNK, S_IFCHR, S_IFSOCK };
+	struct disk_attr *attr = (void *)item->data;
+	u32 i, start = input_take(input, 1);
+
+	for (i = 0; i < count && items[(start + i) % count].key.type != TUX3_ITEM_ATTR; i++)
+		;
+	*attr = (struct disk_attr){ .mode = cpu_to_le32(modes[start % ARRAY_SIZE(modes)] | 0644), .nlink = cpu_to_le32(1) };
+	if (i < count && start & 1)
+		memcpy(attr, items[(start + i) % count].data, sizeof(*attr));
+	item->len = sizeof(*attr);
+	item->key.offset = 0;
+	switch (input_take(input, 1) % 6) {
+	case 0:
+		attr->nlink = cpu_to_le32(input_take(input, 1) % 4);
+		break;
+	case 1:
+		attr->size = cpu_to_le64(input_value(input, base));
+		break;
+	case 2:
+		attr->flags ^= cpu_to_le32(1u << input_take(input, 1) % 13);
+		break;
+	case 3:
+		attr->blocks = cpu_to_le64(input_value(input, base));
+		break;
+	}
+}
+
+/* One item more, or another in place of one. */
+static void mutate_items(struct input *input, const struct base *base, u8 *block)
+{
+	static const u8 types[] = {
+		TUX3_ITEM_ATTR, TUX3_ITEM_PARENT, TUX3_ITEM_INLINE, TUX3_ITEM_XATTR, TUX3_ITEM_DIRENT, TUX3_ITEM_EXTENT,
+		TUX3_ITEM_EXTENT, TUX3_ITEM_QUOTA_USER, TUX3_ITEM_ORPHAN, TUX3_ITEM_ORPHAN,
+	};
+	u32 count = leaf_take(block), which = count ? input_number(input, count) : 0;
+	struct forged *item = &items[count];
+
+	if (!count)
+		return;
+	memset(item, 0, sizeof(*item));
+	item->key.type = types[input_take(input, 1) % ARRAY_SIZE(types)];
+	item->key.ino = item->key.type >= TUX3_ITEM_QUOTA_USER ? TUX3_INO_VOLUME :
+			input_take(input, 1) & 1 ? items[which].key.ino : forge_inode(input, base);
+	switch (item->key.type) {
+	case TUX3_ITEM_ATTR:
+		forge_attr(input, base, item, count);
+		break;
+	case TUX3_ITEM_INLINE:
+		item->len = input_number(input, sizeof(item->data));
+		item->key.offset = input_take(input, 1) % 4 ? 0 : input_take(input, 1) * 256;
+		memset(item->data, 't', item->len);
+		break;
+	case TUX3_ITEM_EXTENT:
+		item->key.offset = input_take(input, 1) % 8 ? input_take(input, 1) % 24 : input_value(input, base);
+		forge_extent(input, base, item);
+		break;
+	case TUX3_ITEM_QUOTA_USER:
+		item->key.type += input_take(input, 1) % 3;
+		item->key.offset = input_take(input, 1) % 4;
+		item->len = sizeof(struct disk_quota);
+		put_value(item->data + input_take(input, 1) % 8 * 8, input_value(input, base), 8);
+		break;
+	case TUX3_ITEM_ORPHAN:
+		item->key.offset = forge_inode(input, base);
+		item->len = sizeof(struct disk_orphan);
+		put_value(item->data, 1 + input_take(input, 1) % 2, 4);
+		put_value(item->data + 8, input_value(input, base), 8);
+		break;
+	default:
+		forge_chain(input, base, item);
+	}
+	if (input_take(input, 1) % 4)
+		count++;
+	else
+		items[which] = *item;
+	leaf_put(block, count);
 }
 
 /* ---- using it ---- */
@@ -822,6 +1043,7 @@ static void run_input(const u8 *data, size_t size)
 	bytes = device_memory_bytes(dev);
 	for (i = 0; i < base->used_count; i++)
 		memcpy(bytes + (size_t)base->used[i] * BLOCK, base->bytes + (size_t)base->used[i] * BLOCK, BLOCK);
+	hash_key = base->hash_key;
 	while (input_left(&input))
 		mutate(&input, base, bytes);
 	env_set_random_seed(1);
