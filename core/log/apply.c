@@ -339,11 +339,17 @@ static bool attr_refused(struct volume *vol, const struct disk_attr *attr, const
 {
 	struct disk_attr old;
 
-	if (likely(!vol->log.replaying) || vol->opts.mend || attr_possible(attr, vol->total_blocks))
+	if (likely(!vol->log.replaying) || attr_possible(attr, vol->total_blocks))
 		return false;
 	if (spot->found)
 		memcpy(&old, spot->data, sizeof(old));
-	return !spot->found || attr_possible(&old, vol->total_blocks);
+	if (spot->found && !attr_possible(&old, vol->total_blocks))
+		return false;
+	if (!vol->opts.mend)
+		return true;
+	/* What follows may put it right.  But a mount would stop here. */
+	vol->opts.mend->log_odd(vol->opts.mend, "The log, which gives an inode attributes that none can have, was begun anew");
+	return false;
 }
 
 static int apply_attr(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)
