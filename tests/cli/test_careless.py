@@ -55,7 +55,6 @@ def test_a_full_disk(run, build, mkfs, small_disk, args):
 
 
 @pytest.mark.parametrize("args,status", [(("tux3", "stat"), 1), (("tux3", "show"), 1), (("tux3", "graph"), 1), (("fsck.tux3",), 8),
-                                         (("mkfs.tux3", "-f"), 1),
                                          (("fsck.tux3", "--json"), 8)])
 def test_output_that_goes_nowhere(build, mkfs, args, status):
     with open("/dev/full", "w") as full:
