@@ -97,15 +97,16 @@ struct look {
 	struct volume *vol;
 	struct tree_key next;		/* where to go on, if there was no room for an item */
 	u32 count;
-	struct look_range {
-		u64 addr, count;
-	} range[LOOK_RANGES];
+	u32 len[LOOK_RANGES];		/* apart from the addresses: the stack is small */
+	u64 addr[LOOK_RANGES];
 };
 
-static void look_add(struct look *look, u64 addr, u64 count)
+static void look_add(struct look *look, u64 addr, u32 len)
 {
-	if (look->count < LOOK_RANGES)
-		look->range[look->count++] = (struct look_range){ addr, count };
+	if (look->count == LOOK_RANGES)
+		return;
+	look->addr[look->count] = addr;
+	look->len[look->count++] = len;
 }
 
 /* Where the tree is locked, so nothing is read. */
@@ -145,7 +146,7 @@ static int look_items(struct volume *vol, const struct tree_key *from, const str
 		look.count = 0;
 		more = tree_scan(vol, &look.next, to, look_item, &look);
 		for (i = 0; i < look.count && !err; i++)
-			err = delete_look_blocks(vol, look.range[i].addr, look.range[i].count);
+			err = delete_look_blocks(vol, look.addr[i], look.len[i]);
 	} while (more > 0 && !err);
 	return more < 0 ? more : err;
 }
