@@ -136,7 +136,6 @@ struct check_inode *check_inode_find(struct check *check, u64 ino);	/* NULL: non
 void check_name_text(char *text, size_t size, const void *name, u32 len);	/* quoted, for detail */
 
 /* check_items.c */
-bool check_mode_known(u32 mode);		/* is it one of the file types, with permissions and no more? */
 int check_item(struct check *check, const struct tree_key *key, const void *data, u32 len, u64 addr);
 int check_inode_finish(struct check *check);
 

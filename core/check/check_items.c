@@ -6,6 +6,7 @@
  * the one before.
  */
 #include "core/volume.h"
+#include "core/format/attr.h"
 #include "core/format/format.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
@@ -115,12 +116,6 @@ static void inode_check_times(struct check *check)
 	}
 }
 
-bool check_mode_known(u32 mode)
-{
-	return !(mode & ~(S_IFMT | 07777)) && (S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISCHR(mode) || S_ISBLK(mode) ||
-					       S_ISFIFO(mode) || S_ISSOCK(mode));
-}
-
 static int check_attr(struct check *check, const struct tree_key *key, const void *data, u32 len)
 {
 	struct check_current *now = &check->now;
@@ -139,7 +134,7 @@ static int check_attr(struct check *check, const struct tree_key *key, const voi
 	inode->mode = now->mode & S_IFMT;
 	inode->nlink = now->nlink;
 	inode_count_kind(check->result, now->mode);
-	if (!check_mode_known(now->mode) || (now->ino == TUX3_INO_ROOT && !S_ISDIR(now->mode)))
+	if (!attr_mode_possible(now->mode) || (now->ino == TUX3_INO_ROOT && !S_ISDIR(now->mode)))
 		check_problem(check, ATTR_MODE, now->ino, 0, NULL, now->ino, now->mode);
 	if (now->flags & ~TUX3_ATTR_KNOWN)
 		check_problem(check, ATTR_FLAGS, now->ino, 0, NULL, now->ino, now->flags);
@@ -378,7 +373,7 @@ int check_item(struct check *check, const struct tree_key *key, const void *data
 		return check_problem(check, ITEM_INO, key->ino, addr, NULL, key->type, key->ino);
 	if (item_kinds[key->type].at_zero && key->offset)
 		return check_problem(check, ITEM_OFFSET, key->ino, addr, NULL, key->ino, key->type, key->offset);
-	if (now->has_attr && check_mode_known(now->mode) && !(item_kinds[key->type].kinds & KIND(now->mode & S_IFMT)) &&
+	if (now->has_attr && attr_mode_possible(now->mode) && !(item_kinds[key->type].kinds & KIND(now->mode & S_IFMT)) &&
 	    !(now->wrong_types & TYPE_BIT(key->type))) {
 		now->wrong_types |= TYPE_BIT(key->type);
 		check_problem(check, TYPE_ITEMS, key->ino, addr, NULL, key->ino, now->mode, key->type);

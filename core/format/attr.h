@@ -10,5 +10,6 @@
 
 /* Can any inode have these, on a volume of so many blocks?  By themselves: what they count may still be wrong. */
 bool attr_possible(const struct disk_attr *attr, u64 total_blocks);
+bool attr_mode_possible(u32 mode);	/* of these the mode: one of the file types, permissions, and no more */
 
 #endif

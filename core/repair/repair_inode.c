@@ -7,6 +7,7 @@
  * the size: a file may well end with a hole.
  */
 #include "core/device/device.h"
+#include "core/format/attr.h"
 #include "core/format/name_hash.h"
 #include "core/blocks/balloc.h"
 #include "core/tree/tree.h"
@@ -496,7 +497,7 @@ static u32 choose_kind(struct survey *survey, bool *unknown)
 		*unknown = !kind && may_be_target(survey);
 		return S_IFREG;
 	}
-	return check_mode_known(kind) ? kind & S_IFMT : S_IFREG;
+	return attr_mode_possible(kind) ? kind & S_IFMT : S_IFREG;
 }
 
 /* ---- putting right ---- */
@@ -767,7 +768,7 @@ static int mend_surveyed(struct survey *survey)
 	if (!survey->has_attr) {
 		repair_default_attr(repair, choose_kind(survey, &survey->kind_unknown), &survey->attr);
 		survey->mode = le32_to_cpu(survey->attr.mode);
-	} else if (!check_mode_known(survey->mode)) {
+	} else if (!attr_mode_possible(survey->mode)) {
 		survey->mode = (survey->mode & 07777) | choose_kind(survey, &survey->kind_unknown);
 	}
 	if (ino == TUX3_INO_ROOT)
