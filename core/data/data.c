@@ -373,7 +373,7 @@ int data_cut_wait(struct tux3_inode *inode)
 {
 	int err = 0;
 
-	while (unlikely(READ_ONCE(inode->cutting)) && !err)
+	while (unlikely(smp_load_acquire(&inode->cutting)) && !err)
 		err = READ_ONCE(inode->vol->delta.paused) ? -EBUSY : delta_commit_surely(inode->vol);
 	return !err && unlikely(delete_cut_failed(inode->vol, inode->ino)) ? -EIO : err;
 }

@@ -219,10 +219,11 @@ int delete_look(struct tux3_inode *inode, u64 block, u64 count)
 
 /* ---- small ones, and how large ones begin ---- */
 
-/* Its end could not be cut off, in this session or before: it has an item for that. */
-static bool cut_forget(struct volume *vol, u64 ino)
+/* The end of this inode could not be cut off, in this session or before: it has an item for that.  forget: it goes, too. */
+static bool cut_is_put_off(struct volume *vol, u64 ino, bool forget)
 {
 	struct delete_work *work, *found = NULL;
+	bool is;
 
 	if (likely(!READ_ONCE(vol->delta.cuts_failed)))
 		return false;
@@ -230,25 +231,18 @@ static bool cut_forget(struct volume *vol, u64 ino)
 	list_for_each_entry(work, &vol->delta.cuts_put_off, link)
 		if (work->ino == ino)
 			found = work;
-	if (found)
+	is = found;
+	if (found && forget)
 		list_del(&found->link);
 	spin_unlock(&vol->delta.forgotten_lock);
-	kfree(found);
-	return found;
+	if (forget)
+		kfree(found);
+	return is;
 }
 
 bool delete_cut_failed(struct volume *vol, u64 ino)
 {
-	const struct delete_work *work;
-	bool failed = false;
-
-	if (likely(!READ_ONCE(vol->delta.cuts_failed)))
-		return false;
-	spin_lock(&vol->delta.forgotten_lock);
-	list_for_each_entry(work, &vol->delta.cuts_put_off, link)
-		failed |= work->ino == ino;
-	spin_unlock(&vol->delta.forgotten_lock);
-	return failed;
+	return cut_is_put_off(vol, ino, false);
 }
 
 static int delete_all(struct volume *vol, u64 ino, bool orphan_in_tree)
@@ -256,7 +250,7 @@ static int delete_all(struct volume *vol, u64 ino, bool orphan_in_tree)
 	struct record_inode record = { .ino = cpu_to_le64(ino) };
 	int err = ialloc_hold(vol, ino);
 
-	orphan_in_tree |= cut_forget(vol, ino);
+	orphan_in_tree |= cut_is_put_off(vol, ino, true);
 	if (!err)
 		err = log_record(vol, TUX3_RECORD_INODE_DELETE, &record, sizeof(record), NULL, 0);
 	if (!err && orphan_in_tree)
@@ -599,7 +593,7 @@ static void works_free(struct volume *vol, struct list_head *works, int err)
 		if (!err && work->put_off && work->kind == TUX3_ORPHAN_TRUNCATE)
 			cut_keep(vol, work);
 		if (work->inode) {
-			WRITE_ONCE(work->inode->cutting, false);
+			smp_store_release(&work->inode->cutting, false);	/* who sees that sees what is kept */
 			vol->host->inode_release(work->inode);
 			work->inode = NULL;
 		} else if (!err && work->kind == TUX3_ORPHAN_DELETE && !work->put_off) {
