@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Volumes in memory for tests of libtux3: see support_lib.h. */
+#include "support_image.h"
 #include "support_lib.h"
 #include "user/env/fault.h"
 #include "core/check/check.h"
 #include "core/mkfs.h"
 #include "core/open.h"
+#include "core/tree/tree.h"
 
 void bed_assert_ok(long long result, const char *call, const char *file, int line)
 {
@@ -141,6 +143,38 @@ struct tux3_node *bed_file(struct bed *bed, const char *path)
 
 	assert_ok(tux3_path(bed->volume, NULL, path, TUX3_CREATE | TUX3_PARENTS, 0644, &node));
 	return node;
+}
+
+u64 bed_file_ino(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = bed_file(bed, path);
+	u64 ino = tux3_node_ino(node);
+
+	tux3_node_put(node, 1);
+	return ino;
+}
+
+struct volume *bed_edit(struct bed *bed)
+{
+	struct image image = { .dev = bed->dev };
+	struct volume *vol = image_edit_begin(&image);
+
+	assert_non_null(vol);
+	return vol;
+}
+
+void edit_get_attr(struct volume *vol, u64 ino, struct disk_attr *attr)
+{
+	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+
+	assert_int_equal(tree_edit_lookup(vol, &key, attr, sizeof(*attr)), sizeof(*attr));
+}
+
+void edit_set_attr(struct volume *vol, u64 ino, const struct disk_attr *attr)
+{
+	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
+
+	assert_ok(tree_set(vol, &key, attr, sizeof(*attr)));
 }
 
 struct tux3_node *bed_find(struct bed *bed, const char *path)

@@ -51,6 +51,12 @@ void bed_cut_over(struct bed *bed);
 
 struct tux3_node *bed_file(struct bed *bed, const char *path);	/* made if need be */
 struct tux3_node *bed_find(struct bed *bed, const char *path);	/* NULL: there is none */
+u64 bed_file_ino(struct bed *bed, const char *path);		/* made if need be; its number */
+
+/* To forge what is on the device, of a volume that is closed: then image_edit_end() (support_image.h). */
+struct volume *bed_edit(struct bed *bed);
+void edit_get_attr(struct volume *vol, u64 ino, struct disk_attr *attr);
+void edit_set_attr(struct volume *vol, u64 ino, const struct disk_attr *attr);
 u64 bed_random(u64 *state);
 
 #endif

@@ -14,29 +14,6 @@
 
 #define NONE	0x5555ull	/* that field stays */
 
-static void get_attr(struct volume *vol, u64 ino, struct disk_attr *attr)
-{
-	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
-
-	assert_int_equal(tree_edit_lookup(vol, &key, attr, sizeof(*attr)), sizeof(*attr));
-}
-
-static void set_attr(struct volume *vol, u64 ino, const struct disk_attr *attr)
-{
-	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
-
-	assert_ok(tree_set(vol, &key, attr, sizeof(*attr)));
-}
-
-static struct volume *edit(struct bed *bed)
-{
-	struct image image = { .dev = bed->dev };
-	struct volume *vol = image_edit_begin(&image);
-
-	assert_non_null(vol);
-	return vol;
-}
-
 static void repair(struct bed *bed)
 {
 	struct repair_options opts = {};
@@ -81,15 +58,15 @@ static void refused(bool quota, bool of_dir, u64 blocks, u32 nlink, u64 size)
 	u64 ino[2];
 
 	make(&bed, &ino[0], &ino[1]);
-	vol = edit(&bed);
-	get_attr(vol, ino[of_dir], &attr);
+	vol = bed_edit(&bed);
+	edit_get_attr(vol, ino[of_dir], &attr);
 	if (blocks != NONE)
 		attr.blocks = cpu_to_le64(blocks);
 	if (nlink != NONE)
 		attr.nlink = cpu_to_le32(nlink);
 	if (size != NONE)
 		attr.size = cpu_to_le64(size);
-	set_attr(vol, ino[of_dir], &attr);
+	edit_set_attr(vol, ino[of_dir], &attr);
 	assert_ok(image_edit_end(vol));
 	bed_open(&bed);
 	assert_int_equal(tux3_path(bed.volume, NULL, path, 0, 0, &node), -EIO);
@@ -140,11 +117,11 @@ static void test_deleted_inode_with_impossible_blocks(void **state)
 		u64 file, dir;
 
 		make(&bed, &file, &dir);
-		vol = edit(&bed);
-		get_attr(vol, file, &attr);
+		vol = bed_edit(&bed);
+		edit_get_attr(vol, file, &attr);
 		attr.blocks = cpu_to_le64(blocks[i]);
 		attr.nlink = 0;
-		set_attr(vol, file, &attr);
+		edit_set_attr(vol, file, &attr);
 		key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, file);
 		assert_ok(tree_set(vol, &key, &orphan, sizeof(orphan)));
 		assert_ok(image_edit_end(vol));
@@ -176,10 +153,10 @@ static void test_wrong_blocks_stay_possible(void **state)
 
 		grow = i & 1;
 		make(&bed, &file, &dir);
-		vol = edit(&bed);
-		get_attr(vol, file, &attr);
+		vol = bed_edit(&bed);
+		edit_get_attr(vol, file, &attr);
 		attr.blocks = cpu_to_le64(blocks[i / 2]);
-		set_attr(vol, file, &attr);
+		edit_set_attr(vol, file, &attr);
 		assert_ok(image_edit_end(vol));
 		bed_open(&bed);
 		node = bed_find(&bed, "/file");
@@ -219,11 +196,11 @@ static void test_wrong_counts_of_a_directory_stay_possible(void **state)
 
 		grow = i & 1;
 		make(&bed, &file, &dir);
-		vol = edit(&bed);
-		get_attr(vol, dir, &attr);
+		vol = bed_edit(&bed);
+		edit_get_attr(vol, dir, &attr);
 		attr.nlink = cpu_to_le32(cases[i / 2].nlink);
 		attr.size = cpu_to_le64(cases[i / 2].size);
-		set_attr(vol, dir, &attr);
+		edit_set_attr(vol, dir, &attr);
 		assert_ok(image_edit_end(vol));
 		bed_open(&bed);
 		if (grow) {
@@ -265,10 +242,10 @@ static void test_directory_with_too_many_links_is_removed(void **state)
 	sub = tux3_node_ino(node);
 	tux3_node_put(node, 1);
 	bed_close(&bed);
-	vol = edit(&bed);
-	get_attr(vol, sub, &attr);
+	vol = bed_edit(&bed);
+	edit_get_attr(vol, sub, &attr);
 	attr.nlink = cpu_to_le32(5);
-	set_attr(vol, sub, &attr);
+	edit_set_attr(vol, sub, &attr);
 	assert_ok(image_edit_end(vol));
 	bed_open(&bed);
 	node = bed_find(&bed, "/dir");
@@ -290,11 +267,11 @@ static void test_times_long_ago(void **state)
 
 	for (i = 0; i < 2; i++) {
 		make(&bed, &file, &dir);
-		vol = edit(&bed);
-		get_attr(vol, file, &attr);
+		vol = bed_edit(&bed);
+		edit_get_attr(vol, file, &attr);
 		attr.mtime_sec = attr.ctime_sec = cpu_to_le64(i ? S64_MAX - 1 : 1ull << 63);
 		attr.atime_sec = cpu_to_le64(i ? S64_MAX : (1ull << 63) + 1);
-		set_attr(vol, file, &attr);
+		edit_set_attr(vol, file, &attr);
 		assert_ok(image_edit_end(vol));
 		bed_open(&bed);
 		node = bed_find(&bed, "/file");

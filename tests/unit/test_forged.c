@@ -16,15 +16,6 @@
 
 #define BYTES	(8u << 20)
 
-static struct volume *edit(struct bed *bed)
-{
-	struct image image = { .dev = bed->dev };
-	struct volume *vol = image_edit_begin(&image);
-
-	assert_non_null(vol);
-	return vol;
-}
-
 static int tell(void *ctx, const struct check_problem *problem)
 {
 	if (getenv("FORGED_VERBOSE"))
@@ -117,23 +108,11 @@ static void use(struct bed *bed)
 	}
 }
 
-static void get_attr(struct volume *vol, u64 ino, struct disk_attr *attr)
-{
-	struct tree_key key = tree_key(ino, TUX3_ITEM_ATTR, 0);
-
-	assert_int_equal(tree_edit_lookup(vol, &key, attr, sizeof(*attr)), sizeof(*attr));
-}
-
 static void set_item(struct volume *vol, u64 ino, u8 type, u64 offset, const void *data, u32 len)
 {
 	struct tree_key key = tree_key(ino, type, offset);
 
 	assert_ok(tree_set(vol, &key, data, len));
-}
-
-static void set_attr(struct volume *vol, u64 ino, const struct disk_attr *attr)
-{
-	set_item(vol, ino, TUX3_ITEM_ATTR, 0, attr, sizeof(*attr));
 }
 
 static void set_orphan(struct volume *vol, u64 ino, u32 kind, u64 block)
@@ -159,10 +138,10 @@ static void test_root_that_is_to_be_deleted(void **state)
 	struct bed bed;
 
 	make_empty(&bed);
-	vol = edit(&bed);
-	get_attr(vol, TUX3_INO_ROOT, &attr);
+	vol = bed_edit(&bed);
+	edit_get_attr(vol, TUX3_INO_ROOT, &attr);
 	attr.nlink = 0;
-	set_attr(vol, TUX3_INO_ROOT, &attr);
+	edit_set_attr(vol, TUX3_INO_ROOT, &attr);
 	set_orphan(vol, TUX3_INO_ROOT, TUX3_ORPHAN_DELETE, 0);
 	assert_ok(image_edit_end(vol));
 	assert_true(problems(&bed));
@@ -181,13 +160,13 @@ static void test_root_that_is_no_directory(void **state)
 
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
 		make_empty(&bed);
-		vol = edit(&bed);
-		get_attr(vol, TUX3_INO_ROOT, &attr);
+		vol = bed_edit(&bed);
+		edit_get_attr(vol, TUX3_INO_ROOT, &attr);
 		attr.mode = cpu_to_le32(modes[i] | 0644);
-		set_attr(vol, TUX3_INO_ROOT, &attr);
+		edit_set_attr(vol, TUX3_INO_ROOT, &attr);
 		if (S_ISLNK(modes[i])) {
 			attr.size = cpu_to_le64(1);
-			set_attr(vol, TUX3_INO_ROOT, &attr);
+			edit_set_attr(vol, TUX3_INO_ROOT, &attr);
 			set_item(vol, TUX3_INO_ROOT, TUX3_ITEM_INLINE, 0, "x", 1);
 		}
 		assert_ok(image_edit_end(vol));
@@ -217,7 +196,7 @@ static void test_truncate_of_what_is_in_use(void **state)
 		assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
 		tux3_node_put(node, 1);
 		bed_close(&bed);
-		vol = edit(&bed);
+		vol = bed_edit(&bed);
 		set_orphan(vol, ino, TUX3_ORPHAN_TRUNCATE, block);
 		assert_ok(image_edit_end(vol));
 		assert_int_equal(!!problems(&bed), block < 5);
@@ -244,14 +223,12 @@ static void test_mode_with_more_bits(void **state)
 	u64 ino;
 
 	bed_make(&bed, BYTES, 4096);
-	node = bed_file(&bed, "/file");
-	ino = tux3_node_ino(node);
-	tux3_node_put(node, 1);
+	ino = bed_file_ino(&bed, "/file");
 	bed_close(&bed);
-	vol = edit(&bed);
-	get_attr(vol, ino, &attr);
+	vol = bed_edit(&bed);
+	edit_get_attr(vol, ino, &attr);
 	attr.mode |= cpu_to_le32(0x50000);
-	set_attr(vol, ino, &attr);
+	edit_set_attr(vol, ino, &attr);
 	assert_ok(image_edit_end(vol));
 	assert_true(problems(&bed));
 	repair(&bed);
@@ -351,12 +328,12 @@ static void forge_target(struct bed *bed, const char *text, u32 len, u32 piece)
 	ino = tux3_node_ino(node);
 	tux3_node_put(node, 1);
 	bed_close(bed);
-	vol = edit(bed);
+	vol = bed_edit(bed);
 	for (at = 0; at < len; at += piece)
 		set_item(vol, ino, TUX3_ITEM_INLINE, at, text + at, min(piece, len - at));
-	get_attr(vol, ino, &attr);
+	edit_get_attr(vol, ino, &attr);
 	attr.size = cpu_to_le64(len);
-	set_attr(vol, ino, &attr);
+	edit_set_attr(vol, ino, &attr);
 	assert_ok(image_edit_end(vol));
 	if (problems(bed)) {
 		repair(bed);
@@ -456,19 +433,16 @@ static void test_last_log_number(void **state)
 static void test_last_inode(void **state)
 {
 	struct bed bed = { .opts.manual = true };
-	struct tux3_node *node;
 	struct disk_attr attr;
 	struct volume *vol;
 	u64 ino;
 
 	bed_make(&bed, BYTES, 4096);
-	node = bed_file(&bed, "/file");
-	ino = tux3_node_ino(node);
-	tux3_node_put(node, 1);
+	ino = bed_file_ino(&bed, "/file");
 	bed_close(&bed);
-	vol = edit(&bed);
-	get_attr(vol, ino, &attr);
-	set_attr(vol, TUX3_INO_MAX, &attr);
+	vol = bed_edit(&bed);
+	edit_get_attr(vol, ino, &attr);
+	edit_set_attr(vol, TUX3_INO_MAX, &attr);
 	vol->tree_inodes++;
 	assert_ok(image_edit_end(vol));
 	assert_true(problems(&bed));
@@ -497,11 +471,11 @@ static void test_inline_data_that_is_long(void **state)
 		assert_int_equal(tux3_write(node, data, 100, 0), 100);
 		tux3_node_put(node, 1);
 		bed_close(&bed);
-		vol = edit(&bed);
+		vol = bed_edit(&bed);
 		set_item(vol, ino, TUX3_ITEM_INLINE, 0, data, sizes[i]);
-		get_attr(vol, ino, &attr);
+		edit_get_attr(vol, ino, &attr);
 		attr.size = cpu_to_le64(sizes[i]);
-		set_attr(vol, ino, &attr);
+		edit_set_attr(vol, ino, &attr);
 		assert_ok(image_edit_end(vol));
 		if (problems(&bed))
 			repair(&bed);
@@ -539,15 +513,13 @@ static void test_inline_flag_of_others(void **state)
 	node = bed_find(&bed, "/dir");
 	ino[1] = tux3_node_ino(node);
 	tux3_node_put(node, 1);
-	node = bed_file(&bed, "/empty");
-	ino[2] = tux3_node_ino(node);
-	tux3_node_put(node, 1);
+	ino[2] = bed_file_ino(&bed, "/empty");
 	bed_close(&bed);
-	vol = edit(&bed);
+	vol = bed_edit(&bed);
 	for (i = 0; i < 3; i++) {
-		get_attr(vol, ino[i], &attr);
+		edit_get_attr(vol, ino[i], &attr);
 		attr.flags |= cpu_to_le32(TUX3_ATTR_INLINE);
-		set_attr(vol, ino[i], &attr);
+		edit_set_attr(vol, ino[i], &attr);
 	}
 	assert_ok(image_edit_end(vol));
 	if (problems(&bed))

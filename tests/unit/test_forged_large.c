@@ -26,15 +26,6 @@ static double seconds(void)
 	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-static struct volume *edit(struct bed *bed)
-{
-	struct image image = { .dev = bed->dev };
-	struct volume *vol = image_edit_begin(&image);
-
-	assert_non_null(vol);
-	return vol;
-}
-
 static void repair(struct bed *bed)
 {
 	struct repair_options opts = {};
@@ -61,17 +52,14 @@ static void same_blocks(u32 count, u32 len, u32 step, bool use)
 {
 	struct bed bed = { .opts.manual = true };
 	struct disk_extent extent = {};
-	struct tux3_node *node;
 	struct volume *vol;
 	u64 ino;
 	u32 i;
 
 	bed_make(&bed, BYTES, 4096);
-	node = bed_file(&bed, "/file");
-	ino = tux3_node_ino(node);
-	tux3_node_put(node, 1);
+	ino = bed_file_ino(&bed, "/file");
 	bed_close(&bed);
-	vol = edit(&bed);
+	vol = bed_edit(&bed);
 	extent.birth = cpu_to_le64(1);
 	extent.len = cpu_to_le32(len);
 	extent.flags = cpu_to_le32(TUX3_EXTENT_UNWRITTEN);
@@ -135,7 +123,7 @@ static void test_names_of_the_root(void **state)
 	dir = tux3_node_ino(node);
 	tux3_node_put(node, 1);
 	bed_close(&bed);
-	vol = edit(&bed);
+	vol = bed_edit(&bed);
 	for (i = 0; i < NAMES; i++) {
 		sprintf(name, "name%u", i);
 		set_dirent(vol, dir, name, TUX3_INO_ROOT);
