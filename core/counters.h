@@ -42,6 +42,7 @@
 	X(SCRUB_PROBLEMS, "scrub_problems", "problems",	    "that scrubs found") \
 	X(FSYNCS_AHEAD,	  "fsyncs_ahead",   "fsyncs",	    "made one file durable ahead of its delta, or names in a directory") \
 	X(FSYNCS_NAMES,	  "fsyncs_names",   "fsyncs",	    "of these, with names that files lost, or got besides their first") \
+	X(FSYNCS_DIRS,	  "fsyncs_dirs",    "directories",  "that were new, and went ahead with what was synced in them") \
 	X(INTENT_BLOCKS,  "intent_blocks",  "blocks",	    "written for them") \
 	X(INTENTS_RECOVERED, "intents_recovered", "inodes", "brought by them at mount to what no delta had yet") \
 	X(COMMIT_NS,	  "commit_ns",	    "ns",	    "time from transition to durable, summed") \

@@ -437,6 +437,17 @@ static void put_new(struct m_state *state, const struct m_state *then, u32 id)
 	state->inodes[id] = then->inodes[id];
 }
 
+/* Who has an entry for it?  NULL: nobody. */
+static const struct m_entry *entry_of(const struct m_inode *dir, u32 id)
+{
+	u32 i;
+
+	for (i = 0; dir && i < dir->entry_count; i++)
+		if (dir->entries[i].id == id)
+			return &dir->entries[i];
+	return NULL;
+}
+
 /*
  * Names that an intent says, and the inodes that had them before and have them then: from one to the other, since no file may
  * have more or fewer names than its link count says.
@@ -634,6 +645,37 @@ static void put_times_perhaps(struct put_names *put, u32 dir)
 	put_perhaps(&inode->ctime, &inode->ctime_low, &inode->ctime_high, is ? is->ctime : ~0ULL);
 }
 
+/* The directory is new: it is made as it is then, with nothing in it, and those that it is in before it. */
+static const char *put_dir_there(struct put_names *put, u32 id)
+{
+	const struct m_inode *is = inode_in(put->then, id);
+	const struct m_entry *entry = is ? entry_of(inode_in(put->then, is->parent), id) : NULL;
+	struct m_inode *inode;
+	const char *why;
+
+	if (inode_in(put->state, id))
+		return NULL;
+	if (!entry)
+		return "its directory is not there";
+	why = put_dir_there(put, is->parent);
+	if (why)
+		return why;
+	put_new(put->state, put->then, id);
+	inode = model_change(put->state, id);
+	inode->entry_count = 0;
+	inode->nlink = 2;
+	model_add_entry(put->state, is->parent, entry->name, id);
+	model_entry(put->state->inodes[is->parent], entry->name)->got = entry->got;
+	model_change(put->state, is->parent)->nlink++;
+	put_times(put, is->parent, is->btime);
+	return NULL;
+}
+
+static bool is_dir(const struct m_state *state, u32 id)
+{
+	return id != M_NONE && inode_in(state, id) && S_ISDIR(state->inodes[id]->mode);
+}
+
 /* Does it come to one of the names?  Then it has there what it had when it got it. */
 static bool gets_name(const struct put_names *put, u32 id)
 {
@@ -672,7 +714,7 @@ static const char *put_inode(struct put_names *put, u32 id)
 	if (!was)
 		return is && is->nlink ? "a file that is to have one of the names is not there" : NULL;
 	if (S_ISDIR(was->mode))
-		return "a directory has got or lost one of the names";
+		return NULL;
 	if (gets_name(put, id) && !same_file(was, is))
 		put_on_old(put->state, put->then, id);
 	if (!changes_names(put, id))
@@ -690,17 +732,36 @@ static void put_entry(struct put_names *put, const struct put_name *name)
 	model_entry(put->state->inodes[name->dir], name->name)->got = got(put->then, name->dir, name->name);
 }
 
+/* It may only be one that is made with it. */
+static bool name_is_of_dir(struct put_names *put, const struct put_name *name, const char **why)
+{
+	bool was = is_dir(put->state, name->was), is = is_dir(put->then, name->is);
+
+	if (!was && !is)
+		return false;
+	if (name->was == name->is)
+		return true;
+	*why = was || inode_in(put->state, name->is) ? "a directory has got or lost one of the names" :
+						       put_dir_there(put, name->is);
+	return true;
+}
+
 /* subject: the file that the intent is of.  born: when it was made, if it is new. */
 static const char *put_all(struct put_names *put, u32 subject, u64 born)
 {
 	const char *why = NULL;
 	u32 i;
 
-	for (i = 0; i < put->name_count; i++) {
+	for (i = 0; i < put->name_count && !why; i++) {
 		const struct put_name *name = &put->names[i];
 
-		if (!inode_in(put->state, name->dir))
-			return "its directory is not there";
+		why = put_dir_there(put, name->dir);
+		if (why && name->is == M_NONE && name->was == M_NONE) {
+			why = NULL;
+			continue;
+		}
+		if (why || name_is_of_dir(put, name, &why))
+			continue;
 		if (name->was == name->is)
 			put_times_perhaps(put, name->dir);
 		if (name->is == M_NONE && name->was == M_NONE)
@@ -729,7 +790,9 @@ static const char *put_names(struct m_state *state, const struct m_state *then, 
 	for (i = 0; closure && i < closure->count; i++)
 		put_name(&put, closure->names[i].dir, closure->names[i].name);
 	put_find(&put, id, dir);
-	why = put_all(&put, id, born);
+	why = dir != M_NONE ? put_dir_there(&put, dir) : NULL;
+	if (!why)
+		why = put_all(&put, id, born);
 	if (dir != M_NONE && !why)
 		put_times(&put, dir, 0);
 	put_free(&put);
@@ -751,14 +814,19 @@ bool model_ctime_differs(const struct m_inode *inode, u64 ctime)
 	return time_differs(inode->ctime, inode->ctime_low, inode->ctime_high, ctime);
 }
 
+/* But for its names and times. */
+static bool same_dir(const struct m_inode *a, const struct m_inode *b)
+{
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && same_xattrs(a, b);
+}
+
 bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id)
 {
 	const struct m_inode *dir = id < a->count ? a->inodes[id] : NULL, *other = b->inodes[id];
 	u32 i;
 
-	if (!dir || dir->mode != other->mode || dir->uid != other->uid || dir->gid != other->gid ||
-	    model_mtime_differs(dir, other->mtime) || model_ctime_differs(dir, other->ctime) ||
-	    dir->entry_count != other->entry_count || !same_xattrs(dir, other))
+	if (!dir || !same_dir(dir, other) || model_mtime_differs(dir, other->mtime) ||
+	    model_ctime_differs(dir, other->ctime) || dir->entry_count != other->entry_count)
 		return false;
 	for (i = 0; i < other->entry_count; i++) {
 		const struct m_entry *entry = model_entry(dir, other->entries[i].name);
@@ -774,8 +842,10 @@ const char *model_put_ahead(struct m_state *state, const struct m_state *then, u
 	bool is_there = inode_in(state, id);
 	const char *why;
 
-	if (S_ISDIR(then->inodes[id]->mode))
-		return is_there ? put_names(state, then, M_NONE, id, 0, closure) : "the directory is not there";
+	if (S_ISDIR(then->inodes[id]->mode)) {
+		why = put_names(state, then, M_NONE, id, 0, closure);
+		return why || same_dir(state->inodes[id], then->inodes[id]) ? why : "the directory itself is not as it was";
+	}
 	/* Without a name it is gone after a crash, and nothing of it can be seen. */
 	if (!is_there && !then->inodes[id]->nlink)
 		return NULL;

@@ -133,7 +133,8 @@ void model_set_ino(struct m_state *state, u32 id, u64 ino);
 bool model_ino_taken(const struct m_state *state, u64 ino, u32 but);
 /*
  * An fsync has put inode id, as it is in state then, on top of this older state: attributes and contents, and its names, with
- * what became of whom they led to, and where those are now; of a directory the names in it, and what follows from them.
+ * what became of whom they led to, and where those are now; of a directory the names in it, and what follows from them.  New
+ * directories are made, as far as any of that is in them.
  * NULL, or why that cannot be; what is left of the state then is of no use.
  */
 const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id, const struct m_closure *closure);

@@ -40,6 +40,7 @@ void reach_note(struct sim_run *run)
 	raise_to(&run->reach.log_blocks, vol->log.length);
 	raise_to(&run->reach.dirty_nodes, vol->tree.dirty_count);
 	raise_to(&run->reach.names, delta_counter(vol, TUX3_COUNT_FSYNCS_NAMES));
+	raise_to(&run->reach.dirs, delta_counter(vol, TUX3_COUNT_FSYNCS_DIRS));
 	raise_to(&run->reach.groups, vol->balloc.loaded);
 	raise_to(&run->reach.reads, disk_read_passes(run->disk));
 	run->reach.slices += !list_empty(&vol->delta.deletes);

@@ -75,6 +75,7 @@ struct sim_config {
 	X(replay_nodes,	"largest replay",		"dirty nodes") \
 	X(intents,	"most intents recovered",	"intents") \
 	X(names,	"fsyncs ahead with names",	"fsyncs in a mount") \
+	X(dirs,		"new directories ahead",	"directories in a mount") \
 	X(groups,	"groups in memory",		"groups") \
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \
@@ -95,7 +96,7 @@ struct sim_goal {
 	struct sim_reach least, most;	/* 0: no matter */
 };
 
-#define SIM_KINDS 16u	/* of workloads that are counted apart: random ones and the families */
+#define SIM_KINDS 20u	/* of workloads that are counted apart: random ones and the families */
 
 struct sim_totals {
 #define X(name) u64 name;

@@ -362,7 +362,7 @@ struct disk_intent {
 	__le32 runs;
 	__le64 dir;		/* the inode is new, and its only name is in this directory; 0: in the tree, or named by records */
 	__u8 name_len;
-	__u8 beside;		/* 1: it was written for the names of the next one that has 0, and is no fsync of its own */
+	__u8 beside;		/* 1: it was written for names of the next one that has 0, and is no fsync of its own */
 	__u8 spare[2];
 	__le32 records;		/* bytes of records behind the runs: what else has changed, before the runs are mapped */
 	struct disk_attr attr;	/* blocks, and the flags that say how the file is stored, are as the tree has them */

@@ -347,7 +347,7 @@ static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirt
 	if (dirty != INODE_DIRTY_ATIME) {
 		slot->stored = cause == BY_STORE && (slot->stored || !(slot->dirty & ~INODE_DIRTY_ATIME));
 		inode->attr.change++;
-		if (cause != BY_NAME) {
+		if (cause != BY_NAME && dirty & ~(INODE_DIRTY_NAMES | INODE_DIRTY_LISTING)) {
 			inode->changed_delta = op->delta;
 			inode->changes++;
 		}

@@ -101,14 +101,14 @@ struct tux3_inode {
 	u64 born_delta;			/* in which it was made */
 	u64 names_delta;		/* the newest in which it got or lost a name, or one was moved */
 	u64 stored_delta;		/* the newest whose commit changed whether its data is inline */
-	u64 changed_delta;		/* the newest in which it was changed otherwise than by its names */
+	u64 changed_delta;		/* the newest in which it was changed otherwise than by its names, or names in it */
 	u32 changes;			/* moves with each such change */
 	u32 changes_told;		/* what it is up to this one, an intent that is durable has all of */
 	/* Its first name, until born_delta is released.  NULL: none, or a crash could bring back somebody else by it. */
 	struct tux3_inode *born_dir;
 	struct name_entry *born_entry;
 	u32 names_seq;			/* moves when it gets or loses a name */
-	bool born_ahead;		/* an intent by which it is there, with a name, is durable */
+	bool born_ahead;		/* an intent by which it is there, with a name, is durable; also read without the lock */
 	/*
 	 * An intent, this one, and those before it have all of its data but for blocks [fresh, fresh_end), which have changed
 	 * since; told 0: none has.  It is durable, or not known to be.  told also becomes 0 without the lock.

@@ -14,9 +14,9 @@
  * is left out if it still is so, and that one is durable: programs that sync often would have all of a file written each
  * time.)  So it may be written while an older delta is being committed, and holds on top of that delta or the one before.  With
  * a name that others had go those, with all names of theirs that have changed (core/names/name_closure.h).  An inode for which
- * that would not do goes the long way, by a commit: one in a directory that is new itself; with ranges preallocated, a
- * part removed, or xattrs with blocks of their own (intent_fsync.c).  So does every one from the move of a directory until that
- * is durable: the path by which it was synced might lead elsewhere after a crash.
+ * that would not do goes the long way, by a commit: one with ranges preallocated, a part removed, or xattrs with blocks of
+ * their own (intent_fsync.c).  So does every one from the move of a directory until that is durable: the path by which it was
+ * synced might lead elsewhere after a crash.  A directory that is new has an intent that makes it, before those of what is in it.
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
  * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  The first commit of

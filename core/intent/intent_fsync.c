@@ -8,7 +8,8 @@
  *			is written he leaves it to who has waited longest.  Whose is written meanwhile goes
  *
  * Names that have changed may belong to another file, too, which must be what it was when it got its own: has that one changed
- * since it was last durable, its intent is written before, in the same request (intent_part).
+ * since it was last durable, its intent is written before, in the same request (intent_part).  So is that of a directory that
+ * is new.
  *
  * An inode fits if it can be said in an intent what it is, whether the newest durable delta is the one it is now or
  * the one under way: what was changed since must be attributes, data, ranges removed, xattrs, that it was made, or
@@ -42,7 +43,7 @@
 			 XATTR_BYTES + CLOSURE_BYTES + TUX3_NAME_MAX)
 #define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
 
-#define REQUEST_PARTS		(CLOSURE_BESIDE + 1)
+#define REQUEST_PARTS		(CLOSURE_BESIDE + CLOSURE_DIRS + 1)
 
 /* Blocks that an intent is about, if they are dirty. */
 struct span {
@@ -59,6 +60,7 @@ struct intent_part {
 	u32 blocks;			/* of data */
 	u32 changes, names_seq;		/* of the inode: the intent has all of its changes, and its links */
 	bool first;			/* block 0 is among them */
+	bool made;			/* its intent has the name that it was made with */
 	struct disk_intent *intent;	/* while it is captured */
 };
 
@@ -76,7 +78,7 @@ struct intent_request {
 	u32 blocks;			/* of data */
 	void *data;
 	u32 said;			/* its number, for names */
-	bool named;			/* it has the inode's name, or a closure */
+	bool named;			/* it has a name of the last part's inode, or a closure */
 	struct name_closure closure;	/* of names that it has in records; no inodes: nobody asked for them */
 	/* intent.lock, and whoever was woken: */
 	struct completion wake;		/* it is done, or who waits is to write */
@@ -87,6 +89,11 @@ struct intent_request {
 	int err;
 	u8 intents[] __aligned(8);	/* round_up(INTENT_BYTES, 8) for each part */
 };
+
+static bool part_is_dir(const struct intent_part *part)
+{
+	return S_ISDIR(READ_ONCE(part->inode->attr.mode));
+}
 
 /* Those that were grabbed. */
 static void parts_release(struct intent_parts *parts)
@@ -114,16 +121,17 @@ static bool slot_fits(const struct inode_slot *slot)
 	       RB_EMPTY_ROOT(&slot->prealloc) && slot->cut == DATA_END && !slot->unchecked_end;
 }
 
-/* New, with the one name that it was made with, in a directory that is in the tree; and its delta is not being released. */
-static bool inode_has_new_name(const struct tux3_inode *inode, u64 durable)
+/* New, with the one name that it was made with; and its delta is not being released. */
+static bool inode_has_new_name(const struct tux3_inode *inode)
 {
 	u32 i;
 
+	lockdep_assert_held(&inode->lock);
 	for (i = 0; i < 2; i++)
 		if (inode->slot[i].tie || inode->slot[i].ties || inode->slot[i].untied)
 			return false;
-	return inode->born_delta > inode->vol->intent.retired && inode->born_dir && inode->attr.nlink == 1 &&
-	       READ_ONCE(inode->born_dir->born_delta) <= durable;
+	return inode->born_delta > inode->vol->intent.retired && inode->born_dir &&
+	       (S_ISDIR(inode->attr.mode) ? inode->attr.nlink >= 2 : inode->attr.nlink == 1);
 }
 
 /* Are there names of it to be said, and more than that one? */
@@ -132,31 +140,41 @@ static bool inode_needs_closure(struct tux3_inode *inode, u64 durable)
 	bool needs;
 
 	spin_lock(&inode->lock);
-	needs = inode->names_delta > durable && !inode_has_new_name(inode, durable);
+	needs = inode->names_delta > durable && !inode_has_new_name(inode);
 	spin_unlock(&inode->lock);
 	return needs;
 }
 
+/* That name, in a directory that is there on whichever base.  0; -EAGAIN: it leads elsewhere, or that is not there. */
+static int capture_new_name(struct intent_part *part, struct intent_request *request, char *name)
+{
+	struct tux3_inode *inode = part->inode;
+	unsigned int len;
+
+	lockdep_assert_held(&inode->lock);
+	if (!inode_has_new_name(inode))
+		return -EAGAIN;
+	if (!closure_has_dir(&request->closure, inode->born_dir)) {
+		request->closure.lacks = inode->born_dir;
+		return -EAGAIN;
+	}
+	len = name_go_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta, request->said, name);
+	part->intent->dir = cpu_to_le64(inode->born_dir->ino);
+	part->intent->name_len = len;
+	part->made = len;
+	return len ? 0 : -EAGAIN;
+}
+
 /* Its name, if it has no other to be said.  0, or -EAGAIN: what is to be said is not. */
-static int capture_name(const struct intent_part *part, u64 durable, struct intent_request *request, char *name,
-			unsigned int *name_len)
+static int capture_name(struct intent_part *part, u64 durable, struct intent_request *request, char *name)
 {
 	struct tux3_inode *inode = part->inode;
 
-	*name_len = 0;
 	if (part->beside)	/* its names are in the closure of the last one */
 		return 0;
 	if (request->closure.inodes)
 		return closure_fits(&request->closure, inode) ? 0 : -EAGAIN;
-	if (inode->names_delta <= durable)
-		return 0;
-	if (!inode_has_new_name(inode, durable))
-		return -EAGAIN;
-	*name_len = name_go_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta,
-				  request->said, name);
-	part->intent->dir = cpu_to_le64(inode->born_dir->ino);
-	part->intent->name_len = *name_len;
-	return *name_len ? 0 : -EAGAIN;
+	return inode->names_delta <= durable ? 0 : capture_new_name(part, request, name);
 }
 
 static void punch_record(struct tux3_inode *inode, const struct inode_range *range, void *at)
@@ -192,8 +210,7 @@ static int capture_removed(struct tux3_inode *inode, u8 *at)
 }
 
 /* The inode as it is now, without its data and xattrs: 0 or -EAGAIN. */
-static int capture_inode(const struct intent_part *part, u64 delta, u64 durable, struct intent_request *request, u8 **at,
-			 char *name, unsigned int *name_len)
+static int capture_inode(struct intent_part *part, u64 delta, u64 durable, struct intent_request *request, u8 **at, char *name)
 {
 	struct disk_intent *intent = part->intent;
 	struct tux3_inode *inode = part->inode;
@@ -211,7 +228,7 @@ static int capture_inode(const struct intent_part *part, u64 delta, u64 durable,
 	if (punches < 0)
 		goto out;
 	*at += punches * PUNCH_BYTES;
-	err = capture_name(part, durable, request, name, name_len);
+	err = capture_name(part, durable, request, name);
 	if (err)
 		goto out;
 	intent->delta = cpu_to_le64(delta);
@@ -369,21 +386,34 @@ static bool fsync_goes_ahead(struct volume *vol, u32 blocks)
 
 /* ---- capture ---- */
 
+/* Carrying it out may change what making it does; or, as its names do, what a rename does. */
+static int capture_cost_dir(const struct intent_part *part, u64 *cost)
+{
+	struct tux3_inode *inode = part->inode;
+	struct volume *vol = inode->vol;
+
+	if (!part->beside) {
+		*cost = space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX);
+		return 0;
+	}
+	*cost = space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_name(TUX3_NAME_MAX);
+	return min(xattr_pending(inode, NULL, XATTR_BYTES, cost), 0);
+}
+
 /*
  * Carrying it out may change what making a file does; and what was removed, and xattrs.  For names that were changed
  * otherwise who did it has paid in the deltas that are not durable, but not for what comes of them in another order:
  * as much as a rename. -EAGAIN: it does not fit.
  */
-static int capture_cost(struct tux3_inode *inode, u32 blocks, u64 *cost)
+static int capture_cost(const struct intent_part *part, u64 *cost)
 {
+	struct tux3_inode *inode = part->inode;
 	struct volume *vol = inode->vol;
 	int punches, got;
 
-	if (S_ISDIR(READ_ONCE(inode->attr.mode))) {
-		*cost = space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX);
-		return 0;
-	}
-	*cost = space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, blocks, 0);
+	if (part_is_dir(part))
+		return capture_cost_dir(part, cost);
+	*cost = space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX) + space_cost_data(vol, part->max, 0);
 	if (inode_needs_closure(inode, READ_ONCE(vol->delta.committed)))
 		*cost += space_cost_replace(vol, 0, TUX3_NAME_MAX);
 	got = xattr_pending(inode, NULL, XATTR_BYTES, cost);
@@ -405,15 +435,14 @@ static int capture_costs(const struct intent_parts *parts, u64 *cost)
 
 	*cost = 0;
 	for (i = 0; i < parts->count && !err; i++) {
-		err = capture_cost(parts->part[i].inode, parts->part[i].max, &one);
+		err = capture_cost(&parts->part[i], &one);
 		*cost += err ? 0 : one;
 	}
 	return err;
 }
 
 /* Records, in the order in which they count: they end at *at. */
-static int capture_records(const struct intent_part *part, u64 delta, struct intent_request *request, u8 **at, char *name,
-			   unsigned int *name_len)
+static int capture_records(struct intent_part *part, u64 delta, struct intent_request *request, u8 **at, char *name)
 {
 	struct tux3_inode *inode = part->inode;
 	u64 durable = READ_ONCE(inode->vol->delta.committed), cost = 0;
@@ -429,15 +458,16 @@ static int capture_records(const struct intent_part *part, u64 delta, struct int
 		return err;
 	if (!part->beside)
 		*at += closure_records(&request->closure, *at);
-	err = capture_inode(part, delta, durable, request, at, name, name_len);
+	err = capture_inode(part, delta, durable, request, at, name);
 	part->intent->records = cpu_to_le32(*at - begin);
 	return err;
 }
 
-static void capture_end(const struct intent_part *part, struct intent_request *request, const u8 *end)
+static void capture_end(const struct intent_part *part, struct intent_request *request, u8 *end, const char *name)
 {
-	u32 len = end - (const u8 *)part->intent;
+	u32 name_len = part->intent->name_len, len = end + name_len - (const u8 *)part->intent;
 
+	memcpy(end, name, name_len);
 	part->intent->len = cpu_to_le32(len);
 	request->len += round_up(len, 8);
 }
@@ -457,74 +487,163 @@ static int capture_file(struct intent_part *part, u64 delta, struct intent_reque
 {
 	u8 *at = (u8 *)(part->intent + 1);
 	char name[TUX3_NAME_MAX];
-	unsigned int name_len;
 	int err;
 
 	part->blocks = 0;
-	part->first = false;
+	part->first = part->made = false;
 	note_changes(part);
 	err = capture_data(part, request, &at);
 	if (!err)
-		err = capture_records(part, delta, request, &at, name, &name_len);
+		err = capture_records(part, delta, request, &at, name);
 	if (err)
 		return err;
-	memcpy(at, name, name_len);
 	if (part->beside)
 		closure_add_beside(&request->closure, part->inode->ino, part->changes, part->names_seq);
 	else
-		request->named = name_len || request->closure.names;
-	capture_end(part, request, at + name_len);
+		request->named = part->made || request->closure.names;
+	capture_end(part, request, at, name);
 	return 0;
 }
 
-/* Has nothing of the directory changed but names, and what follows from that? */
+/* ---- a directory ---- */
+
+/*
+ * Has nothing of the directory changed but names in it, and what follows from that, but for what a crash leaves as it is?  It is
+ * there then, by its name.
+ */
 static bool dir_changed_names_only(struct tux3_inode *inode)
 {
+	u64 durable = READ_ONCE(inode->vol->delta.committed);
+	bool named, only;
 	u32 dirty;
 
 	spin_lock(&inode->lock);
-	dirty = inode->slot[0].dirty | inode->slot[1].dirty;
+	dirty = (inode->slot[0].dirty | inode->slot[1].dirty) & ~INODE_DIRTY_ATIME;
+	named = inode->names_delta <= durable || (inode->born_ahead && !inode->names_seq);
+	only = dirty && named && inode->attr.nlink && inode_is_as_told(inode, durable);
 	spin_unlock(&inode->lock);
-	return dirty & INODE_DIRTY_NAMES && !(dirty & ~(INODE_DIRTY_NAMES | INODE_DIRTY_LISTING | INODE_DIRTY_ATIME));
+	return only;
+}
+
+/* Where its delta is there, is all of it but its names, and those in it? */
+static bool dir_is_as_made(const struct tux3_inode *inode)
+{
+	lockdep_assert_held(&inode->lock);
+	return inode->changed_delta == inode->born_delta;
+}
+
+/* The same of one that this request makes. */
+static bool dir_is_made_here(const struct intent_request *request, struct tux3_inode *inode)
+{
+	bool here = closure_makes_dir(&request->closure, inode);
+
+	spin_lock(&inode->lock);
+	here = here && inode->attr.nlink && dir_is_as_made(inode);
+	spin_unlock(&inode->lock);
+	return here;
+}
+
+/* With the lock of the inode. */
+static void capture_dir_attr(const struct intent_part *part)
+{
+	struct tux3_inode *inode = part->inode;
+
+	lockdep_assert_held(&inode->lock);
+	attr_to_disk(&part->intent->attr, &inode->attr, 0);
+	part->intent->attr.flags = cpu_to_le32(inode->attr.flags & TUX3_ATTR_SETTABLE);
+}
+
+static void capture_dir_end(const struct intent_part *part, u64 delta, struct intent_request *request, u8 *end, const char *name)
+{
+	struct disk_intent *intent = part->intent;
+
+	intent->delta = cpu_to_le64(delta);
+	intent->ino = cpu_to_le64(part->inode->ino);
+	intent->beside = part->beside;
+	intent->records = cpu_to_le32(end - (u8 *)(intent + 1));
+	request->named = true;
+	capture_end(part, request, end, name);
+}
+
+/*
+ * Inside the delta.  It makes the directory where that is not there.  Where it is, it changes nothing: so it has not all changes
+ * of one that was changed in a later delta than its own.
+ */
+static int capture_new_dir(struct intent_part *part, u64 delta, struct intent_request *request)
+{
+	struct tux3_inode *inode = part->inode;
+	u8 *at = (u8 *)(part->intent + 1);
+	char name[TUX3_NAME_MAX];
+	u64 cost = 0;
+	int got, err;
+
+	part->made = false;
+	if (closure_has_dir(&request->closure, inode)) {	/* since it was found not to be there */
+		part->intent = NULL;
+		return 0;
+	}
+	note_changes(part);
+	got = xattr_pending(inode, at, XATTR_BYTES, &cost);
+	if (got < 0)
+		return got;
+	spin_lock(&inode->lock);
+	err = capture_new_name(part, request, name);
+	capture_dir_attr(part);
+	if (!dir_is_as_made(inode))
+		part->changes = inode->changes_told;
+	spin_unlock(&inode->lock);
+	if (err)
+		return err;
+	closure_add_dir(&request->closure, inode);
+	capture_dir_end(part, delta, request, at + got, name);
+	return 0;
+}
+
+/* Inside the delta: names in a directory that is there, and as it is after a crash. */
+static int capture_listing(struct intent_part *part, u64 delta, struct intent_request *request)
+{
+	struct tux3_inode *inode = part->inode;
+	u8 *at = (u8 *)(part->intent + 1);
+	bool there;
+	int err;
+
+	if (!closure_has_dir(&request->closure, inode)) {
+		request->closure.lacks = inode;
+		return -EAGAIN;
+	}
+	if (!dir_changed_names_only(inode) && !dir_is_made_here(request, inode))
+		return -EAGAIN;
+	err = closure_of_dir(&request->closure, inode, delta, inode->vol->intent.retired, request->said);
+	if (err)
+		return err;
+	at += closure_records(&request->closure, at);
+	spin_lock(&inode->lock);
+	there = inode->attr.nlink;
+	part->changes = inode->changes_told;
+	capture_dir_attr(part);
+	spin_unlock(&inode->lock);
+	if (there)
+		capture_dir_end(part, delta, request, at, "");
+	return there ? 0 : -EAGAIN;
 }
 
 /* Inside the delta. */
-static int capture_dir(struct intent_part *part, u64 delta, struct intent_request *request)
+static int capture_part(struct intent_part *part, u64 delta, struct intent_request *request)
 {
-	struct disk_intent *intent = part->intent;
-	struct tux3_inode *inode = part->inode;
-	struct tux3_attr attr;
-	u32 records;
-	int err = -EAGAIN;
-
-	if (dir_changed_names_only(inode))
-		err = closure_of_dir(&request->closure, inode, delta, inode->vol->intent.retired, request->said);
-	if (err)
-		return err;
-	records = closure_records(&request->closure, (u8 *)(intent + 1));
-	inode_get_attr(inode, &attr);
-	intent->delta = cpu_to_le64(delta);
-	intent->ino = cpu_to_le64(inode->ino);
-	intent->records = cpu_to_le32(records);
-	attr_to_disk(&intent->attr, &attr, 0);
-	request->named = true;
-	capture_end(part, request, (u8 *)(intent + 1) + records);
-	return 0;
+	part->intent = (struct disk_intent *)(request->intents + request->len);
+	if (!part_is_dir(part))
+		return capture_file(part, delta, request);
+	return part->beside ? capture_new_dir(part, delta, request) : capture_listing(part, delta, request);
 }
 
 /* Inside the delta: what is beside comes first, since names of the last one are to lead to it. */
 static int capture_parts(struct intent_request *request, u64 delta)
 {
-	struct intent_part *part;
 	int err = 0;
 	u32 i;
 
-	for (i = 0; i < request->parts.count && !err; i++) {
-		part = &request->parts.part[i];
-		part->intent = (struct disk_intent *)(request->intents + request->len);
-		err = S_ISDIR(READ_ONCE(part->inode->attr.mode)) ? capture_dir(part, delta, request) :
-								   capture_file(part, delta, request);
-	}
+	for (i = 0; i < request->parts.count && !err; i++)
+		err = capture_part(&request->parts.part[i], delta, request);
 	/* Its names were changed since it was found to be needed, or a commit has made them durable. */
 	if (!err && !closure_has_beside(&request->closure))
 		err = -EAGAIN;
@@ -599,19 +718,33 @@ static struct intent_request *request_new(struct volume *vol, const struct inten
 	return request;
 }
 
-/* One more, before those that are there: 0, and it is held if it is a file; or -EAGAIN, and it is none. */
+/* Before those that are there, but behind the directory that it was made in. */
+static u32 part_place(const struct intent_parts *parts, const struct tux3_inode *inode)
+{
+	u32 i;
+
+	for (i = 0; i < parts->count; i++)
+		if (parts->part[i].beside && parts->part[i].inode == READ_ONCE(inode->born_dir))
+			return i + 1;
+	return 0;
+}
+
+/* One more: 0, and it is held if it is a file; or -EAGAIN, and it is none of them. */
 static int parts_add(struct intent_parts *parts, struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 	struct intent_part part = { .inode = inode, .beside = parts->count };
 	bool is_dir = S_ISDIR(READ_ONCE(inode->attr.mode));
-	u32 i;
+	u32 same = 0, i;
 	int err = 0;
 
-	for (i = 0; i < parts->count; i++)
-		if (parts->part[i].inode == inode)	/* it is being changed all the time */
+	for (i = 0; i < parts->count; i++) {
+		/* It is being changed all the time.  But a directory that is new is said before what is in it. */
+		if (parts->part[i].inode == inode && (parts->part[i].beside || !is_dir))
 			return -EAGAIN;
-	if (parts->count == REQUEST_PARTS || (!is_dir && !vol->host->data_hold(inode)))
+		same += parts->part[i].beside && part_is_dir(&parts->part[i]) == is_dir;
+	}
+	if (same == (is_dir ? CLOSURE_DIRS : CLOSURE_BESIDE) || (!is_dir && !vol->host->data_hold(inode)))
 		return -EAGAIN;
 	if (!is_dir) {
 		span_begin(inode, &part.span);
@@ -621,8 +754,9 @@ static int parts_add(struct intent_parts *parts, struct tux3_inode *inode)
 		vol->host->data_let(inode);
 		return err;
 	}
-	memmove(&parts->part[1], &parts->part[0], parts->count * sizeof(part));
-	parts->part[0] = part;
+	i = part_place(parts, inode);
+	memmove(&parts->part[i + 1], &parts->part[i], (parts->count - i) * sizeof(part));
+	parts->part[i] = part;
 	parts->count++;
 	return 0;
 }
@@ -632,7 +766,7 @@ static void parts_let(const struct intent_parts *parts)
 	u32 i;
 
 	for (i = 0; i < parts->count; i++)
-		if (!S_ISDIR(READ_ONCE(parts->part[i].inode->attr.mode)))
+		if (!part_is_dir(&parts->part[i]))
 			parts->part[i].inode->vol->host->data_let(parts->part[i].inode);
 }
 
@@ -687,7 +821,7 @@ struct intent_write {
 	u64 addr, life;			/* of its first block, of the area */
 	u64 base;			/* the newest of the requests' */
 	struct intent_request *requests[BATCH_REQUESTS];
-	u32 count, closures, len, header_blocks, data_blocks;
+	u32 count, closures, dirs, len, header_blocks, data_blocks;
 };
 
 /* Who waits for it may free it from now on: it is in no list.  intent->lock held. */
@@ -800,6 +934,7 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 		write->requests[write->count++] = request;
 		write->base = max(write->base, request->base);
 		write->closures += request->closure.names > 0;
+		write->dirs += request->closure.dirs;
 		write->len += request->len;
 		write->data_blocks += request->blocks;
 		write->header_blocks = header;
@@ -918,6 +1053,7 @@ static void write_batch(struct volume *vol)
 	} else {
 		count_add(vol, TUX3_COUNT_FSYNCS_AHEAD, write.count);
 		count_add(vol, TUX3_COUNT_FSYNCS_NAMES, write.closures);
+		count_add(vol, TUX3_COUNT_FSYNCS_DIRS, write.dirs);
 		count_add(vol, TUX3_COUNT_INTENT_BLOCKS, write.header_blocks + write.data_blocks);
 	}
 	for (i = 0; i < write.count; i++)
@@ -950,6 +1086,8 @@ static void part_is_durable(const struct intent_part *part)
 {
 	struct tux3_inode *inode = part->inode;
 
+	if (!part->intent)	/* nothing was to be said */
+		return;
 	spin_lock(&inode->lock);
 	inode_told(inode, part->changes);
 	if (part->span.told && READ_ONCE(inode->told) == part->span.told)
@@ -957,24 +1095,35 @@ static void part_is_durable(const struct intent_part *part)
 	spin_unlock(&inode->lock);
 }
 
-/* The intent with its names is durable: an fsync of the directory need not wait for them. */
-static void names_are_durable(struct tux3_inode *inode, u32 said, const struct name_closure *closure)
+/* It is there after a crash; and an fsync of its directory need not wait for the name. */
+static void part_is_made(const struct intent_part *part, u32 said)
 {
-	struct intent *intent = &inode->vol->intent;
+	struct tux3_inode *inode = part->inode;
 
-	mutex_lock(&intent->capture);
 	spin_lock(&inode->lock);
-	inode->born_ahead = true;
-	if (!closure->names && inode->born_delta > intent->retired && inode->born_dir)
+	WRITE_ONCE(inode->born_ahead, true);
+	if (part->made && inode->born_delta > inode->vol->intent.retired && inode->born_dir)
 		name_went_ahead(inode->born_dir, inode->born_entry, inode->ino, inode->born_delta, said);
 	spin_unlock(&inode->lock);
-	closure_is_durable(closure, intent->retired);
+}
+
+/* The intent with its names is durable: likewise. */
+static void names_are_durable(struct volume *vol, const struct intent_request *request)
+{
+	struct intent *intent = &vol->intent;
+	u32 i;
+
+	mutex_lock(&intent->capture);
+	for (i = 0; i < request->parts.count; i++)
+		if (request->parts.part[i].made || !request->parts.part[i].beside)
+			part_is_made(&request->parts.part[i], request->said);
+	closure_is_durable(&request->closure, intent->retired);
 	mutex_unlock(&intent->capture);
 }
 
 /*
- * Is nothing left to do for an fsync of a directory?  That is so if what has changed of it are names, all of which went ahead.
- * A directory that is new itself has none such.
+ * Is nothing left to do for an fsync of a directory?  That is so if what has changed of it are names in it, all of which went
+ * ahead.
  */
 static bool dir_is_ahead(struct tux3_inode *inode)
 {
@@ -1011,7 +1160,7 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 		return err;
 	err = request->err;
 	if (!err && request->named)
-		names_are_durable(inode, request->said, &request->closure);
+		names_are_durable(vol, request);
 	for (i = 0; i < request->parts.count && !err; i++)
 		part_is_durable(&request->parts.part[i]);
 	request_free(request);

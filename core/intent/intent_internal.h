@@ -26,7 +26,7 @@ static inline u64 intent_run_bytes(u32 count)
 int intent_bad(struct volume *vol, const struct disk_intent *intent, const char *what);	/* -EIO, said */
 int intent_log_attr(struct volume *vol, __le64 ino, const struct disk_attr *attr);
 int intent_tree_attr(struct volume *vol, __le64 ino, struct disk_attr *attr);	/* 1, 0: there is no such inode, or an error */
-/* The file of the intent, which is new, gets its name. */
+/* The file or directory of the intent, which is new, gets its name. */
 int intent_recover_name(struct volume *vol, const struct disk_intent *intent);
 /*
  * Its records of names, and the other inodes that they are about.  *named: the intent's own inode has got one, which is not looked

@@ -379,7 +379,7 @@ static bool record_key(const struct disk_intent *intent, const struct disk_recor
 	if (type == TUX3_RECORD_EXTENT_PUNCH && len == sizeof(*punch)) {
 		key->type = TUX3_ITEM_EXTENT;
 		key->offset = le64_to_cpu(punch->block);
-		return punch->ino == intent->ino;
+		return punch->ino == intent->ino && S_ISREG(le32_to_cpu(intent->attr.mode));
 	}
 	if ((type != TUX3_RECORD_XATTR_SET && type != TUX3_RECORD_XATTR_DELETE) ||
 	    len < offsetof(struct record_xattr, entry) + sizeof(xattr->entry) || xattr->entry.pieces)
@@ -485,13 +485,31 @@ static int recover_file(struct recovery *recovery, const struct intent_found *fo
 	return intent_log_attr(vol, intent->ino, &attr);
 }
 
-/* Of a directory nothing is said but names in it. */
-static int recover_dir(struct recovery *recovery, const struct disk_intent *intent)
+/* Nothing is in it yet. */
+static int recover_new_dir(struct recovery *recovery, const struct disk_intent *intent)
+{
+	struct disk_attr attr = intent->attr, none;
+	int err = recover_new(recovery, intent, false, &none);
+
+	attr.flags &= cpu_to_le32(TUX3_ATTR_SETTABLE);
+	if (!err)
+		err = recover_records(recovery, intent, intent_records(intent), &attr);
+	attr.size = attr.blocks = 0;
+	attr.nlink = cpu_to_le32(2);
+	return err ? err : intent_log_attr(recovery->vol, intent->ino, &attr);
+}
+
+/* Either it is made, if it is not there, or names in it are said. */
+static int recover_dir(struct recovery *recovery, const struct disk_intent *intent, bool there)
 {
 	bool named;
 
-	if (intent->runs || intent->name_len)
-		return intent_bad(recovery->vol, intent, "it is a directory, and there is more than names in it");
+	if (intent->runs)
+		return intent_bad(recovery->vol, intent, "it is a directory, and has data");
+	if (intent->name_len)
+		return there ? 0 : recover_new_dir(recovery, intent);
+	if (!there)
+		return intent_bad(recovery->vol, intent, "there is no such directory");
 	return intent_recover_names(recovery->vol, intent, intent_records(intent), &named);
 }
 
@@ -507,9 +525,7 @@ static int recover_one(struct recovery *recovery, const struct intent_found *fou
 	if ((!S_ISREG(mode) && !S_ISDIR(mode)) || !intent->attr.nlink ||
 	    (there && (le32_to_cpu(old.mode) & S_IFMT) != (mode & S_IFMT)))
 		return intent_bad(recovery->vol, intent, "it is no regular file or directory, or another one");
-	if (S_ISDIR(mode) && !there)
-		return intent_bad(recovery->vol, intent, "there is no such directory");
-	err = S_ISDIR(mode) ? recover_dir(recovery, intent) : recover_file(recovery, found, there, &old);
+	err = S_ISDIR(mode) ? recover_dir(recovery, intent, there) : recover_file(recovery, found, there, &old);
 	if (!err)
 		count_add(recovery->vol, TUX3_COUNT_INTENTS_RECOVERED, 1);
 	return err;

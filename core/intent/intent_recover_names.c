@@ -279,7 +279,7 @@ int intent_recover_names(struct volume *vol, const struct disk_intent *intent, c
 	return err;
 }
 
-/* ---- the name of a new file ---- */
+/* ---- the name of a new file or directory ---- */
 
 /* Its directory has one more, since it was made. */
 static int name_was_made(struct volume *vol, const struct disk_intent *intent)
@@ -291,6 +291,8 @@ static int name_was_made(struct volume *vol, const struct disk_intent *intent)
 	if (err)
 		return err;
 	dir_entries(&attr, 1);
+	if (S_ISDIR(le32_to_cpu(made->mode)))
+		attr.nlink = cpu_to_le32(min_t(u64, (u64)le32_to_cpu(attr.nlink) + 1, ATTR_LINKS_MAX));
 	dir_times(&attr, made->btime_sec, made->btime_nsec, made->btime_sec, made->btime_nsec);
 	return intent_log_attr(vol, intent->dir, &attr);
 }

@@ -17,13 +17,34 @@
 #define DIRENT_HEAD (offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
 
 static_assert(CLOSURE_BYTES >= CLOSURE_NAMES * (sizeof(struct disk_record) + DIRENT_HEAD + TUX3_NAME_MAX + 7) +
-	      (CLOSURE_INODES + CLOSURE_NAMES) * (sizeof(struct disk_record) + sizeof(struct intent_named)));
+	      (CLOSURE_INODES + CLOSURE_NAMES + 1) * (sizeof(struct disk_record) + sizeof(struct intent_named)));
 
 void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes, u32 names_seq)
 {
 	closure->beside[closure->besides].ino = ino;
 	closure->beside[closure->besides].names_seq = names_seq;
 	closure->beside[closure->besides++].changes = changes;
+}
+
+void closure_add_dir(struct name_closure *closure, struct tux3_inode *dir)
+{
+	closure->dir[closure->dirs++] = dir;
+}
+
+bool closure_makes_dir(const struct name_closure *closure, const struct tux3_inode *dir)
+{
+	u32 i;
+
+	for (i = 0; i < closure->dirs; i++)
+		if (closure->dir[i] == dir)
+			return true;
+	return false;
+}
+
+bool closure_has_dir(const struct name_closure *closure, const struct tux3_inode *dir)
+{
+	return closure_makes_dir(closure, dir) || READ_ONCE(dir->born_ahead) ||
+	       READ_ONCE(dir->born_delta) <= READ_ONCE(dir->vol->delta.committed);
 }
 
 static void closure_begin(struct name_closure *closure, struct tux3_inode *subject, u64 delta, u64 retired, u32 said)
@@ -141,24 +162,29 @@ static bool is_holder(const struct holders *holders, const struct tux3_inode *in
 /* ---- putting it together ---- */
 
 /*
- * Is the directory there on whichever base?  One that is new is not; nor is one that was removed in the delta before, after what
- * was in it was moved out.
+ * Is the directory there on whichever base?  0, or -EAGAIN, as for one that was removed in the delta before, after what was in it
+ * was moved out.
  */
-static bool dir_is_sure(const struct name_closure *closure, const struct tux3_inode *dir)
+static int look_at_dir(struct name_closure *closure, struct tux3_inode *dir)
 {
-	return READ_ONCE(dir->born_delta) <= closure->durable &&
-	       (READ_ONCE(dir->attr.nlink) || READ_ONCE(dir->names_delta) == closure->delta);
+	if (!closure_has_dir(closure, dir)) {
+		closure->lacks = dir;
+		return -EAGAIN;
+	}
+	return READ_ONCE(dir->attr.nlink) || READ_ONCE(dir->names_delta) == closure->delta ? 0 : -EAGAIN;
 }
 
 static int put_name(struct name_closure *closure, struct tux3_inode *dir, struct name_entry *entry, bool again)
 {
 	u32 i;
+	int err;
 
 	for (i = 0; i < closure->names; i++)
 		if (closure->name[i].entry == entry)
 			return 0;
-	if (closure->names == CLOSURE_NAMES || !dir_is_sure(closure, dir))
-		return -EAGAIN;
+	err = closure->names == CLOSURE_NAMES ? -EAGAIN : look_at_dir(closure, dir);
+	if (err)
+		return err;
 	closure->name[closure->names++] = (struct closure_name){ .dir = dir, .entry = entry, .again = again };
 	return 0;
 }
@@ -379,6 +405,28 @@ int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 
 	return err ? err : closure_check(closure);
 }
 
+/* Nothing is to be said of the name, but that the directory has changed. */
+static int note_idle(struct name_closure *closure, struct name_change *change)
+{
+	change->said = closure->said;
+	change->since = false;
+	closure->idle = true;
+	return 0;
+}
+
+/* A directory has the name: 0 if it was made with it, and is there. */
+static int look_at_subdir(struct name_closure *closure, struct name_change *change)
+{
+	u32 which = name_holder_index(change, change->entry->ino);
+	struct tux3_inode *dir = which == NAME_ABSENT ? NULL : name_holder(change, which);
+	int err;
+
+	if (!dir || change->ino != dir->ino || READ_ONCE(dir->born_entry) != change->entry)
+		return -EAGAIN;
+	err = look_at_dir(closure, dir);
+	return err ? err : note_idle(closure, change);
+}
+
 /*
  * One that is not durable.  Where a crash leaves the name as it is there is nothing to be said of it: of one that was made and
  * removed again, the change is idle.  But who has lost a name and got it again may have been changed in between, and that comes
@@ -386,15 +434,17 @@ int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 
  */
 static int look_at_change(struct name_closure *closure, struct tux3_inode *inode, struct name_change *change)
 {
+	struct name_entry *entry = change->entry;
 	struct holders holders;
 
-	find_holders(closure, change->entry, &holders);
-	if (holders.differs || change->entry->ino)
-		return put_name(closure, inode, change->entry, !holders.differs);
-	change->said = closure->said;
-	change->since = false;
-	closure->idle = change->entry;
-	return 0;
+	if (entry->pins)
+		return -EAGAIN;
+	if (entry->ino && entry->type == S_IFDIR >> 12)
+		return look_at_subdir(closure, change);
+	find_holders(closure, entry, &holders);
+	if (holders.differs || entry->ino)
+		return put_name(closure, inode, entry, !holders.differs);
+	return note_idle(closure, change);
 }
 
 /* From the newest on: mostly the others are older. */
@@ -424,17 +474,15 @@ int closure_of_dir(struct name_closure *closure, struct tux3_inode *inode, u64 d
 	u32 slot;
 
 	closure_begin(closure, inode, delta, retired, said);
+	closure->listing = inode;
 	for (slot = 0; slot < 2 && !err; slot++) {
 		spin_lock(&dir->lock);
 		if (slot_is_held(closure, slot))
 			err = look_at_changes(closure, inode, dir, slot);
 		spin_unlock(&dir->lock);
 	}
-	/* With any name of it the directory's times are said. */
-	if (!err && !closure->names && closure->idle)
-		err = put_name(closure, inode, closure->idle, false);
 	if (!err)
-		err = closure->names ? look_at_all(closure) : -EAGAIN;
+		err = look_at_all(closure);
 	return err ? err : closure_check(closure);
 }
 
@@ -500,7 +548,7 @@ static u32 record_dir(struct tux3_inode *dir, u8 *at)
 	return log_record_size(sizeof(*record));
 }
 
-/* Has a name before this one the same directory? */
+/* Has a name before this one the same directory, or is the intent of that? */
 static bool dir_was_before(const struct name_closure *closure, u32 name)
 {
 	u32 i;
@@ -508,7 +556,7 @@ static bool dir_was_before(const struct name_closure *closure, u32 name)
 	for (i = 0; i < name; i++)
 		if (closure->name[i].dir == closure->name[name].dir)
 			return true;
-	return false;
+	return closure->name[name].dir == closure->listing;
 }
 
 u32 closure_records(const struct name_closure *closure, u8 *at)
@@ -524,6 +572,8 @@ u32 closure_records(const struct name_closure *closure, u8 *at)
 	for (i = 0; i < closure->names; i++)
 		if (!dir_was_before(closure, i))
 			at += record_dir(closure->name[i].dir, at);
+	if (closure->listing)
+		at += record_dir(closure->listing, at);
 	return at - begin;
 }
 
@@ -586,7 +636,7 @@ void closure_is_durable(const struct name_closure *closure, u64 retired)
 		name_is_durable(closure, &closure->name[i], retired);
 	if (!closure->idle || closure->delta <= retired)
 		return;
-	dir = name_dir_of(closure->name[0].dir);	/* of a directory the first name is its own */
+	dir = name_dir_of(closure->listing);
 	spin_lock(&dir->lock);
 	for (slot = 0; slot < 2; slot++)
 		if (slot == (closure->delta & 1) || closure->delta - 1 > retired)

@@ -20,14 +20,17 @@
 
 #define CLOSURE_NAMES	8u
 #define CLOSURE_INODES	8u	/* without directories */
-#define CLOSURE_BESIDE	2u
-#define CLOSURE_BYTES	(CLOSURE_NAMES * (48 + TUX3_NAME_MAX) + (CLOSURE_INODES + CLOSURE_NAMES) * 48)	/* of records, at most */
+#define CLOSURE_BESIDE	2u	/* files */
+#define CLOSURE_DIRS	4u	/* that are new, and written beside, too */
+/* Of records, at most. */
+#define CLOSURE_BYTES	(CLOSURE_NAMES * (48 + TUX3_NAME_MAX) + (CLOSURE_INODES + CLOSURE_NAMES + 1) * 48)
 
 struct name_closure {
 	struct volume *vol;
 	u64 delta, retired, durable;	/* the front delta; the newest whose inodes are let go; and that is durable */
 	u64 subject;			/* the inode that the intent is of */
-	struct name_entry *idle;	/* of a directory: a name that was made and removed again; or NULL */
+	struct tux3_inode *listing;	/* it, if it is a directory; or NULL */
+	bool idle;			/* of that: there are changed names that need not be said */
 	u32 said;			/* its number */
 	u32 names, inodes;
 	struct closure_name {
@@ -53,6 +56,9 @@ struct name_closure {
 		u64 ino;
 		u32 changes, names_seq;
 	} beside[CLOSURE_BESIDE];
+	/* Likewise new directories, that are there by this. */
+	u32 dirs;
+	struct tux3_inode *dir[CLOSURE_DIRS];
 	/* NULL, or with -EAGAIN one whose intent is to be among them; as long as intent.capture is held. */
 	struct tux3_inode *lacks;
 };
@@ -60,14 +66,19 @@ struct name_closure {
 /*
  * Inside the front delta, with what keeps others from being retired (intent.capture).  Of a file, or of what has
  * changed in a directory; subject is it.  0; -EAGAIN: it is too large, a directory is part of it, it is being changed
- * just now, or a file of it may not be there after a crash.  Of a file whose names are as a crash leaves them there are no names,
- * but it: so it is after a save, when it is synced again.  Of a directory with such changes alone there is one name all the same,
- * since its times have changed; if none have that is -EAGAIN.
+ * just now, or what is of it may not be there after a crash.  Of a file whose names are as a crash leaves them there are no names,
+ * but it: so it is after a save, when it is synced again.  Of a directory that is so, too, but its times are said.  A directory
+ * that was made in it has none of its names: that has an intent of its own, which says so.
  */
 int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said);
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *dir, u64 delta, u64 retired, u32 said);
 /* Before: one is written beside. */
 void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes, u32 names_seq);
+/* The same for a directory that is new. */
+void closure_add_dir(struct name_closure *closure, struct tux3_inode *dir);
+bool closure_makes_dir(const struct name_closure *closure, const struct tux3_inode *dir);
+/* Is it there, whichever delta a crash leaves, or was it so? */
+bool closure_has_dir(const struct name_closure *closure, const struct tux3_inode *dir);
 /* Are all of these in it?  What has become of the names of one that is not, nothing says. */
 bool closure_has_beside(const struct name_closure *closure);
 /* Its records, at most CLOSURE_BYTES; returns how many bytes. */

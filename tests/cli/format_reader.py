@@ -563,12 +563,12 @@ class Volume:
     def set_attr(self, ino, attr):
         self.attr_set(struct.pack("<Q", ino) + ATTRS.pack(*attr))
 
-    def dir_changed(self, ino, entries, mtime, ctime):
+    def dir_changed(self, ino, entries, mtime, ctime, subdirs=0):
         attr = self.attr(ino)
         mtime = max(mtime, (attr.mtime_sec, attr.mtime_nsec))
         ctime = max(ctime, (attr.ctime_sec, attr.ctime_nsec))
-        self.set_attr(ino, attr._replace(size=attr.size + entries, change=attr.change + 1, mtime_sec=mtime[0], mtime_nsec=mtime[1],
-                                         ctime_sec=ctime[0], ctime_nsec=ctime[1]))
+        self.set_attr(ino, attr._replace(size=attr.size + entries, nlink=attr.nlink + subdirs, change=attr.change + 1,
+                                         mtime_sec=mtime[0], mtime_nsec=mtime[1], ctime_sec=ctime[0], ctime_nsec=ctime[1]))
 
     def orphan(self, ino, is_one):
         key = struct.pack("<QQ", INO_VOLUME << 8 | ORPHAN, ino)
@@ -615,10 +615,16 @@ class Volume:
     def carry_out(self, intent):
         new = Attr(*ATTRS.unpack(intent.attr))
         stored, blocks = 0, 0
+        is_dir = new.mode >> 12 == 4
+        if is_dir and intent.name:
+            if (intent.ino, ATTR, 0) in self.items:
+                return
+            new = new._replace(size=0, nlink=2)
         self.carry_out_names(intent)
-        if new.mode >> 12 == 4:
-            expect(not intent.runs and not intent.name, "an intent of a directory has names in it alone")
-            return
+        if is_dir:
+            expect(not intent.runs, "an intent of a directory has no data")
+            if not intent.name:
+                return
         if (intent.ino, ATTR, 0) in self.items:
             old = self.attr(intent.ino)
             stored, blocks = old.flags & 7, old.blocks
@@ -626,7 +632,7 @@ class Volume:
                 self.orphan(intent.ino, False)
         elif intent.name:
             made = new.btime_sec, new.btime_nsec
-            self.dir_changed(intent.dir, 1, made, made)
+            self.dir_changed(intent.dir, 1, made, made, is_dir)
             self.dirent_set(struct.pack("<QQ", intent.dir, self.name_hash(intent.dir, DIRENT, intent.name)) +
                             DIRENT_HEAD.pack(intent.ino, new.mode >> 12, len(intent.name)) + intent.name)
         if stored & ATTR_INLINE:

@@ -3,6 +3,7 @@
 #ifndef SUPPORT_INTENT_H
 #define SUPPORT_INTENT_H
 
+#include <pthread.h>
 #include "support_lib.h"
 #include "core/intent/intent.h"
 
@@ -73,5 +74,75 @@ static inline void make(struct bed *bed, u32 block_size)
 {
 	make_sized(bed, BYTES, block_size);
 }
+
+static inline struct tux3_node *new_file(struct bed *bed, const char *path, u8 value)
+{
+	struct tux3_node *node = bed_file(bed, path);
+
+	fill(node, 0, 5000, value);
+	return node;
+}
+
+static inline void new_and_gone(struct bed *bed, const char *path, u8 value, bool synced)
+{
+	struct tux3_node *node = new_file(bed, path, value);
+
+	if (synced)
+		assert_true(synced_ahead(bed, node));
+	tux3_node_put(node, 1);
+}
+
+static inline void rename_path(struct bed *bed, const char *from, const char *to, u32 flags)
+{
+	assert_ok(tux3_path_rename(bed->volume, NULL, from, to, flags));
+}
+
+static inline bool path_ahead(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	bool ahead;
+
+	assert_non_null(node);
+	ahead = synced_ahead(bed, node);
+	tux3_node_put(node, 1);
+	return ahead;
+}
+
+/* 0: there is none. */
+static inline void assert_file(struct bed *bed, const char *path, u8 value, u32 links)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	struct tux3_stat stat;
+
+	if (!value) {
+		assert_null(node);
+		return;
+	}
+	if (!node)
+		fail_msg("%s is not there", path);
+	assert_filled(node, 0, 5000, value);
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.nlink, links);
+	tux3_node_put(node, 1);
+}
+
+static inline void begin(struct bed *bed)
+{
+	make(bed, BLOCK);
+	new_and_gone(bed, "dir/a", 1, false);
+	new_and_gone(bed, "dir/b", 2, false);
+	new_and_gone(bed, "other/c", 3, false);
+	assert_ok(tux3_sync(bed->volume));
+}
+
+void *fsync_path(void *node);		/* a thread */
+
+/* ---- a commit under way, that is not durable ---- */
+
+void hold_commit(struct bed *bed, pthread_t *thread);
+/* other: a thread that waits for it, or NULL. */
+void let_commit(struct bed *bed, pthread_t thread, const pthread_t *other);
+/* What a crash would have left now. */
+void assert_image(struct bed *bed, u32 recovered, void (*look)(struct bed *bed));
 
 #endif
