@@ -424,6 +424,23 @@ static const void *intent_records(const struct disk_intent *intent)
 	return run;
 }
 
+/* Is all of the file that there was before removed? */
+static bool removes_all(const struct disk_intent *intent)
+{
+	const void *records = intent_records(intent);
+	const struct disk_record *record;
+	u32 at = 0;
+
+	while (log_next_record(records, le32_to_cpu(intent->records), &at, &record) > 0) {
+		const struct record_extent *punch = (const void *)(record + 1);
+
+		if (le16_to_cpu(record->type) == TUX3_RECORD_EXTENT_PUNCH && le32_to_cpu(record->len) == sizeof(*punch) &&
+		    !punch->block && le64_to_cpu(punch->count) == DATA_END)
+			return true;
+	}
+	return false;
+}
+
 static int recover_data(struct recovery *recovery, const struct intent_found *found, struct disk_attr *attr)
 {
 	const struct disk_intent *intent = found->intent;
@@ -434,7 +451,7 @@ static int recover_data(struct recovery *recovery, const struct intent_found *fo
 	int err = 0;
 
 	if (attr->flags & cpu_to_le32(TUX3_ATTR_INLINE)) {
-		if (!runs || run->block)
+		if ((!runs || run->block) && !removes_all(intent))
 			return intent_bad(recovery->vol, intent, "its data is inline, and not in the intent");
 		err = drop_inline(vol, intent->ino);
 		attr->flags &= ~cpu_to_le32(TUX3_ATTR_INLINE);

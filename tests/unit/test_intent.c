@@ -640,6 +640,45 @@ static void test_the_base_is_damaged(void **state)
 	bed_free(&bed);
 }
 
+/*
+ * A commit is under way, and has not come to a file that it will store inline; but what there was of that is removed by now.  So on
+ * one base it is inline, and the intent has nothing of it to put in its place.
+ */
+static void test_emptied_before_the_commit_stores_it_inline(void **state)
+{
+	pthread_t thread, fsync;
+	struct tux3_node *node;
+	struct bed bed = {};
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		begin(&bed);
+		new_and_gone(&bed, "dir/large", 9, false);	/* what is held is the write of this */
+		node = bed_file(&bed, "dir/x");
+		fill(node, 0, 10, 10);
+		if (i & 1)
+			assert_true(synced_ahead(&bed, node));
+		hold_commit(&bed, &thread);
+		assert_ok(tux3_truncate(node, 0));
+		if (i & 2)
+			fill(node, 2 * BLOCK, 10, 11);
+		assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
+		usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+		let_commit(&bed, thread, &fsync);
+		tux3_node_put(node, 1);
+		bed_crash(&bed);
+		node = bed_find(&bed, "dir/x");
+		assert_int_equal(size_of(node), i & 2 ? 2 * BLOCK + 10 : 0);
+		if (i & 2) {
+			assert_filled(node, 0, 2 * BLOCK, 0);
+			assert_filled(node, 2 * BLOCK, 10, 11);
+		}
+		tux3_node_put(node, 1);
+		bed_free(&bed);
+		memset(&bed, 0, sizeof(bed));
+	}
+}
+
 /* ---- directories ---- */
 
 /* fsync of a directory: does it take a commit? */
@@ -944,6 +983,7 @@ int main(void)
 		cmocka_unit_test(test_a_full_volume_takes_the_area),
 		cmocka_unit_test(test_recovery_while_read_only),
 		cmocka_unit_test(test_the_base_is_damaged),
+		cmocka_unit_test(test_emptied_before_the_commit_stores_it_inline),
 		cmocka_unit_test(test_a_directory_whose_new_files_went_ahead),
 		cmocka_unit_test(test_a_directory_that_changed_otherwise),
 		cmocka_unit_test(test_what_cpus_count_by_themselves),
