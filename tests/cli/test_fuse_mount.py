@@ -7,13 +7,14 @@ import resource
 import signal
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from conftest import is_mounted, wait_until
-from posixlib import fails, in_child, opened, pattern, read_file, write_file
+from posixlib import fails, in_child, opened, pattern, read_file, rest_of_entries, some_entries, write_file
 
 
 def one_sentence(done):
@@ -371,6 +372,28 @@ def test_absent_names_are_cached(mounted):
     in_child(lambda: os.unlink(mounted / "none"))
     with fails(errno.ENOENT):
         os.stat(mounted / "none")
+
+
+def test_listings_are_cached(mount, volume):
+    """What nobody changed is listed without a request, also after a listing that was left, and then a change."""
+    m = mount(volume, "age=3600")
+    for i in range(5):
+        write_file(m / f"name-{i}")
+    with opened(m.path, os.O_DIRECTORY) as left:
+        some_entries(left, 32768)
+    write_file(m / "more")
+    lists = []
+    for _ in range(3):
+        with opened(m.path, os.O_DIRECTORY) as fd:
+            if len(lists) == 2:
+                m.daemon.send_signal(signal.SIGSTOP)
+                rescue = threading.Timer(30, m.daemon.send_signal, [signal.SIGCONT])
+                rescue.start()
+            lists.append(rest_of_entries(fd, 32768))
+    assert rescue.is_alive(), "the kernel asked for a directory that it had listed"
+    rescue.cancel()
+    m.daemon.send_signal(signal.SIGCONT)
+    assert lists[0] == lists[1] == lists[2] and len(lists[0]) == 8
 
 
 def fsync_error(fd):

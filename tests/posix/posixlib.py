@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import itertools
 import os
 import pickle
 import signal
@@ -43,6 +44,22 @@ def link_fd(fd, path):
 
 def syncfs(fd):
     return _check(libc.syncfs(fd))
+
+
+def some_entries(fd, size):
+    """The names that one getdents64(2) brings; none: the end."""
+    buffer = ctypes.create_string_buffer(size)
+    got = _check(libc.getdents64(fd, buffer, ctypes.c_size_t(size)))
+    names, at = [], 0
+    while at < got:
+        length = int.from_bytes(buffer.raw[at + 16:at + 18], "little")
+        names.append(buffer.raw[at + 19:at + length].split(b"\0")[0].decode())
+        at += length
+    return names
+
+
+def rest_of_entries(fd, size):
+    return list(itertools.chain.from_iterable(iter(lambda: some_entries(fd, size), [])))
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import errno
 import os
 import shutil
 
-from posixlib import fails, fs_type, libc, opened, read_file, time_limit, write_file
+from posixlib import fails, fs_type, libc, opened, read_file, rest_of_entries, some_entries, time_limit, write_file
 
 
 def test_long_names(mnt):
@@ -284,6 +284,33 @@ def test_add_while_listing(mnt):
     d.close()
     assert sorted(n for n in seen if n in old) == sorted(old)
     assert len(seen) == len(set(seen))
+
+
+def test_what_changed_before_a_listing_began(mnt):
+    """It shows that, also if one that began earlier ends after its beginning: FUSE's kernel side takes the older one for both."""
+    for count, size in ((1, 32768), (5, 32768), (5, 100), (600, 4096), (3000, 32768)):
+        path = f"{mnt}/{count}-{size}"
+        os.mkdir(path)
+        names = {f"name-{i}" for i in range(count)}
+        for name in names:
+            write_file(f"{path}/{name}")
+        for step in range(3 if count > 1 else 2):
+            with opened(path, os.O_DIRECTORY) as early, opened(path, os.O_DIRECTORY) as late:
+                seen = []
+                while len(seen) < len(names) + 2:
+                    seen += some_entries(early, size)
+                last = [name for name in seen if name in names][-1]
+                names.remove(last)
+                if step % 2:
+                    os.unlink(f"{path}/{last}")
+                else:
+                    names.add(f"new-{step}")
+                    os.rename(f"{path}/{last}", f"{path}/new-{step}")
+                seen = some_entries(late, size)
+                rest_of_entries(early, size)
+                seen += rest_of_entries(late, size)
+                assert sorted(seen) == sorted(names | {".", ".."}), (count, size, step)
+            assert set(os.listdir(path)) == names
 
 
 def test_new_entry_shows_after_rewind(mnt):
