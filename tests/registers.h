@@ -50,6 +50,7 @@ struct owned {				/* by one writer */
 static struct owned owned[REG_WRITERS];
 static bool reg_stop;
 static bool reg_moves;			/* there are COLLAPSE_RANGE and exchanges of ranges */
+static bool reg_names;			/* mostly names are changed, looked up and listed */
 static bool reg_pieces;			/* while a write goes on the size may be what is written so far */
 
 /*
@@ -373,7 +374,7 @@ static void write_step(struct owned *own)
 
 	if (count > REG_BLOCKS - block)
 		count = REG_BLOCKS - block;
-	switch (roll(own, 64)) {
+	switch (roll(own, reg_names && roll(own, 4) ? 6 : 64)) {
 	case 0 ... 5:
 		change_names(own);
 		break;
@@ -536,7 +537,7 @@ static void *reg_reader(void *arg)
 		uint32_t f = reg_random(&seed) % REG_FILES, block = reg_random(&seed) % REG_BLOCKS;
 		uint32_t count = 1 + reg_random(&seed) % (REG_BLOCKS - block);
 
-		switch (reg_random(&seed) % 16) {
+		switch (reg_names && reg_random(&seed) % 8 ? 7 + reg_random(&seed) % 2 : reg_random(&seed) % 16) {
 		case 0:
 			read_size(own, f);
 			break;

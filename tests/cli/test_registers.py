@@ -10,6 +10,7 @@ CASES = {
     "short deltas": ("age=0.02,dirty=256K,data_cache=128K", "memory"),
     "as it is": ("", "memory"),
     "the kernel gathers": ("age=0.02,writeback", "pieces"),
+    "names": ("age=0.02,names=6", "memory names"),
 }
 
 

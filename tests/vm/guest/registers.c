@@ -2,7 +2,7 @@
 /*
  * registers.h on whatever is mounted: the module, tux3-fuse, another filesystem to compare with.
  *
- *	registers DIR MILLISECONDS SEED [moves] [memory] [stores] [pieces]
+ *	registers DIR MILLISECONDS SEED [moves] [memory] [stores] [pieces] [names]
  *
  * Writers write by calls and with O_DIRECT, readers read so and through mappings; a thread of its own syncs, and lets the page
  * cache go.  Space is not to be short.  What is just being copied is seen in part, so a block is not seen as a whole; each of
@@ -12,6 +12,7 @@
  * memory	the caches of the machine are dropped now and then (root)
  * stores	writers write through mappings, too; with FUSE SEEK_DATA does not know of these
  * pieces	what is written makes the file longer step by step, as with most filesystems
+ * names	for the most part names are changed, looked up and listed
  */
 #include <err.h>
 #include <pthread.h>
@@ -256,7 +257,7 @@ int main(int argc, char **argv)
 	uint32_t i;
 
 	if (argc < 4)
-		errx(2, "usage: registers DIR MILLISECONDS SEED [moves] [memory] [stores] [pieces]");
+		errx(2, "usage: registers DIR MILLISECONDS SEED [moves] [memory] [stores] [pieces] [names]");
 	must(snprintf(top, sizeof(top), "%s/registers-XXXXXX", argv[1]) < (int)sizeof(top) && mkdtemp(top), argv[1]);
 	seed = strtoull(argv[3], NULL, 0);
 	for (i = 4; i < (uint32_t)argc; i++) {
@@ -264,6 +265,7 @@ int main(int argc, char **argv)
 		drop_memory |= !strcmp(argv[i], "memory");
 		stores |= !strcmp(argv[i], "stores");
 		reg_pieces |= !strcmp(argv[i], "pieces");
+		reg_names |= !strcmp(argv[i], "names");
 	}
 	sigaction(SIGBUS, &action, NULL);
 	for (i = 0; i < (uint32_t)argc; i++)
