@@ -255,7 +255,8 @@ static void fill(struct bed *bed)
 static void round_of(u64 seed, bool one_cpu, u32 ms)
 {
 	struct bed bed = {
-		.opts = { .age_ms = 3, .log_blocks = 64, .dirty_nodes = 24, .costs = true }, .data_cache_bytes = 24 * REG_BLOCK,
+		.opts = { .age_ms = 3, .log_blocks = 64, .dirty_nodes = 24, .costs = true, .names_cached = reg_names ? 6 : 0 },
+		.data_cache_bytes = 24 * REG_BLOCK,
 	};
 	cpu_set_t before;
 	u32 i;
@@ -299,10 +300,22 @@ static void test_registers(void **state)
 		round_of(i, i % 2, 2000);
 }
 
+/* Directories that are not in memory as a whole, and little else than names: one is looked at in each moment of a commit. */
+static void test_names(void **state)
+{
+	u64 first = number("TUX3_TEST_SEED", 1), i;
+
+	reg_moves = reg_names = true;
+	for (i = 0; i < 2; i++)
+		round_of(first * 4 + i, i % 2, 1000);
+	reg_names = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_registers),
+		cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
