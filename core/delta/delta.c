@@ -364,7 +364,7 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
  * holds already.
  */
 #define PASS_BYTES	(64u << 10)	/* what is small */
-#define PASS_ALL_BYTES	(1u << 20)	/* in all, and never more than half of the limit */
+#define PASS_ALL_BYTES	(8u << 20)	/* in all, and never more than half of the limit */
 
 static struct delta_pass *delta_pass_of_task(struct volume *vol)
 {

@@ -17,9 +17,10 @@
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
 
-#define AREA_BYTES	(4u << 20)
+#define AREA_BYTES	(16u << 20)	/* at most: some 2,000 fsyncs of a block, while one commit is under way */
 #define AREA_BLOCKS	64u	/* at least, where blocks are large */
-#define AREA_SHARE	64u	/* of a small volume it takes no more than one part of so many */
+#define AREA_SHARE	64u	/* of a small volume it takes no more than one part of so many ... */
+#define AREA_FREE_SHARE	8u	/* ... and of what is free no more than one of so many */
 #define AREA_MIN	8u	/* blocks: with less it is not worth it */
 
 int intent_init(struct volume *vol)
@@ -86,16 +87,18 @@ static bool ring_has_newer(struct intent *intent, u64 delta)
 void intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
 {
 	struct intent *intent = &vol->intent;
-	u64 want = min_t(u64, max(AREA_BYTES >> vol->block_shift, AREA_BLOCKS), vol->total_blocks / AREA_SHARE), addr;
+	u64 want = min(max_t(u64, AREA_BYTES >> vol->block_shift, AREA_BLOCKS), vol->total_blocks / AREA_SHARE), addr;
 	u32 got;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!READ_ONCE(intent->wanted) || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL || intent->place.addr ||
-	    intent->fresh.addr || intent->shrink || want < AREA_MIN)
+	    intent->fresh.addr || intent->shrink)
+		return;
+	want = min_t(u64, want, max_t(s64, space_balance(vol), 0) / AREA_FREE_SHARE);
+	if (want < AREA_MIN)
 		return;
 	WRITE_ONCE(intent->wanted, false);
-	if (vol->space.tight[~delta & 1] || space_balance(vol) < (s64)(AREA_SHARE / 8 * want) ||
-	    !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
+	if (vol->space.tight[~delta & 1] || !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
 		return;
 	*charged += want;
 	space_note_log(vol, delta, want);
