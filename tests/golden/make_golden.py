@@ -273,6 +273,24 @@ def go_ahead_with_names(tree, block):
     tree.rename("/moved away", "/not synced yet")
 
 
+def go_ahead_with_dirs(tree, block):
+    """Directories that are new: with what is in them, one in the other, by an fsync of the one above, and of their own."""
+    tree.mkdir("/dir/new")
+    tree.xattr("/dir/new", "user.a", b"of a new directory")
+    tree.mkdir("/dir/new/below")
+    tree.put("/dir/new/below/synced", block + 5)
+    tree.put("/dir/new/not synced", 10)
+    tree.fsync("/dir/new/below/synced")
+    tree.mkdir("/dir/listed")
+    tree.fsync("/dir")
+    tree.mkdir("/dir/new and empty")
+    tree.fsync("/dir/new and empty")
+    tree.mkdir("/project/inherits")
+    tree.rename("/project/of the project", "/project/inherits/moved")
+    tree.fsync("/project/inherits/moved")
+    tree.mkdir("/not synced, either")
+
+
 def move(tree, block):
     """Data that come to another place of a file, or to another file: of each kind of extent, and what is inline."""
     tree.allocate("/dir/blocks", COLLAPSE, 3 * block, 4 * block)
@@ -292,12 +310,12 @@ def move(tree, block):
 
 class Recipe:
     def __init__(self, block=4096, size=48 << 20, features="quota", logged=False, ahead=False, torn=False, label="golden", many=0,
-                 keep=0, moved=False, cut=False, more=False, names=False):
+                 keep=0, moved=False, cut=False, more=False, names=False, dirs=False):
         self.block, self.size, self.features, self.label = block, size, features, label
         self.keep = keep	# of its log, so many commits
         self.many = many or (10 if not logged else 430 if block > 4096 else 280)	# so many that leaves are merged
         self.logged, self.ahead, self.torn, self.moved, self.cut = logged, ahead, torn, moved, cut
-        self.more, self.names = more, names	# intents with records; with records of names
+        self.more, self.names, self.dirs = more, names, dirs	# intents with records; with records of names; of new directories
 
     def make(self, image):
         with open(image, "wb") as f:
@@ -324,6 +342,8 @@ class Recipe:
                 go_ahead_with_records(tree, self.block)
             if self.names:
                 go_ahead_with_names(tree, self.block)
+            if self.dirs:
+                go_ahead_with_dirs(tree, self.block)
             if self.torn:
                 tree.put("/whole", 3 * self.block)
                 tree.sync()
@@ -389,6 +409,7 @@ RECIPES = {
     "intents-64k": Recipe(65536, 96 << 20, ahead=True),
     "intents-records": Recipe(ahead=True, more=True),
     "intents-names": Recipe(ahead=True, names=True),
+    "intents-dirs": Recipe(ahead=True, dirs=True),
     "orphans": Recipe(logged=True, keep=8),
     "orphans-64k": Recipe(65536, 96 << 20, logged=True, keep=8),
     "torn": Recipe(torn=True),
