@@ -27,6 +27,7 @@
 	X(ANCHOR_BLOCKS,  "anchor_blocks",  "blocks",	    "anchors written") \
 	X(INODES_COMMITTED, "inodes_committed", "inodes",   "inodes whose changes a delta committed") \
 	X(INODES_PUT_OFF, "inodes_put_off", "inodes",	    "only stored to through mappings, that an fsync of others left to the next delta") \
+	X(INODES_LOST,	  "inodes_lost",    "inodes",	    "of which a delta could not commit something, since metadata cannot be read") \
 	X(INODES_DELETED, "inodes_deleted", "inodes",	    "deleted from the tree") \
 	X(INODES_VANISHED, "inodes_vanished", "inodes",	    "made and removed within a delta: no tree or log work") \
 	X(NAMES_VANISHED, "names_vanished", "names",	    "added and removed within a delta: no tree or log work") \

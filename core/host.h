@@ -45,6 +45,11 @@ struct tux3_host_ops {
 	 * be NULL.
 	 */
 	void (*data_aborted)(struct tux3_inode *inode, u64 delta, int err);
+	/*
+	 * Some of what was changed cannot be committed, since metadata of the inode cannot be read: each who has it open is to
+	 * hear -EIO once from fsync.  That data is dropped: data_done() comes for it as for the rest.  Before the commit is over.
+	 */
+	void (*data_lost)(struct tux3_inode *inode);
 	/* Delta is durable (err 0), or the volume is closed without: blocks dirty in it are clean, its private copies go. */
 	void (*data_done)(struct tux3_inode *inode, u64 delta, int err);
 

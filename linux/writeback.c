@@ -754,6 +754,12 @@ void host_data_aborted(struct tux3_inode *inode, u64 delta, int err)
 	}
 }
 
+/* What is dropped was not sent: data_done() makes it clean, as it does after an error. */
+static void host_data_lost(struct tux3_inode *inode)
+{
+	mapping_set_error(core_node(inode)->vfs.i_mapping, -EIO);
+}
+
 void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 {
 	struct tux3_node *node = core_node(inode);
@@ -896,6 +902,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_write = host_data_write,
 	.data_copy = host_data_copy,
 	.data_aborted = host_data_aborted,
+	.data_lost = host_data_lost,
 	.data_done = host_data_done,
 	.data_put_off = host_data_put_off,
 	.data_stores_known = COMPAT_PROTECTS_BATCHES ? host_data_stores_known : NULL,

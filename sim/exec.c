@@ -598,6 +598,8 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 	if (op->kind != SIM_QUOTA)
 		note_granted(run, &granted, op);
 	fault_pause(run, true);
+	if (!run->lost_delta && delta_counter(tux3_core(run->volume), TUX3_COUNT_INODES_LOST))
+		run->lost_delta = counted.committed + 1;
 	check_result(run, op, before, expected, &result);
 	if (!result.err)
 		note_created(run, op, result.ino);

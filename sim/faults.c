@@ -83,7 +83,7 @@ static void fault_ops(struct sim_run *run, u64 seed)
 	u32 i;
 
 	run_first_ahead(run);
-	for (i = 0; i < run->params->ops && !run->failed && !run->broken; i++)
+	for (i = 0; i < run->params->ops && !run->failed && !run->broken && !run->lost_delta; i++)
 		run_random_op(run, &rng);
 }
 

@@ -177,6 +177,7 @@ struct sim_run {
 	u32 op_index;
 	bool faulty;		/* operations may fail with EIO, ENOMEM, EROFS */
 	bool broken;		/* the volume has given up: nothing more is asked of it */
+	u64 lost_delta;		/* 0, or from this one on files lack what a commit could not put where it cannot be read */
 	bool failed;
 	bool threaded;		/* commits are another thread's: no boundaries, no acks */
 	bool recovering;	/* what the trace has is a recovery */

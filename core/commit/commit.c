@@ -135,7 +135,7 @@ static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr, s
 		err = commit_names_of(dirs, inode->ino);
 	tree_edit_end(inode->vol);
 	if (settled) {
-		inode->in_tree = true;
+		WRITE_ONCE(inode->in_tree, true);	/* an fsync looks */
 		ialloc_settle(inode->vol, inode->ino);
 	}
 	return err;
@@ -218,6 +218,60 @@ static int commit_data(struct tux3_inode *inode, u64 delta, struct tux3_attr *at
 	return err;
 }
 
+/* Can its attributes be set?  Mostly they are where the last edit was, and else the next one will be here. */
+static int commit_reach_attr(struct tux3_inode *inode)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	struct volume *vol = inode->vol;
+	bool there;
+	int len;
+
+	if (!inode->in_tree || tree_edit_is_near(vol, &key, &key))
+		return 0;
+	tree_edit_begin(vol);
+	there = tree_edit_reach(vol, &key);
+	tree_edit_end(vol);
+	len = there ? 0 : tree_lookup(vol, &key, NULL, 0);
+	return len == -ENOENT ? 0 : min(len, 0);
+}
+
+/* Is what has changed of it all its own?  Then the tree is as it should be without it, too. */
+static bool commit_may_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
+{
+	const struct inode_slot *slot;
+	bool may;
+
+	spin_lock(&inode->lock);
+	slot = inode_slot_of(inode, delta);
+	may = !(dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME)) && !slot->tie && !slot->ties && !slot->untied;
+	spin_unlock(&inode->lock);
+	return may;
+}
+
+/*
+ * Its attributes cannot be read any more, and so not set: nothing of it is committed.  Names, and what comes with them, cannot be
+ * left out: that stops the volume.
+ */
+static int commit_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
+{
+	if (!commit_may_lose(inode, delta, dirty))
+		return -EIO;
+	WRITE_ONCE(inode->stuck, true);
+	if (inode->slot[delta & 1].cut != DATA_END)
+		WRITE_ONCE(inode->cutting, false);
+	if (dirty != INODE_DIRTY_ATIME)
+		data_tell_lost(inode);
+	return 0;
+}
+
+/* A file of which an earlier change could not be committed: what its attributes say of its data is not true. */
+static int commit_stuck(struct tux3_inode *inode, u64 delta, u32 dirty, struct tux3_attr *attr)
+{
+	if (dirty & INODE_DIRTY_DATA)
+		data_tell_lost(inode);
+	return data_commit_stuck(inode, delta, attr);
+}
+
 /* names: of a directory, where to go on with its names, if they changed.  dirs: of others, where their own may come next. */
 static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor *names, struct commit_dirs *dirs,
 			struct io_window *io)
@@ -230,7 +284,11 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (inode->deleted)
 		return commit_names(vol, dirs, inode->ino);
-	err = inode_refresh_blocks(inode);
+	err = attr.nlink ? commit_reach_attr(inode) : 0;
+	if (unlikely(err == -EIO))
+		return commit_lose(inode, delta, dirty);
+	if (!err)
+		err = inode_refresh_blocks(inode);
 	if (err)
 		return err;
 	/* No name at the end of this delta, and none given since. */
@@ -249,7 +307,9 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	/* Before data: a long truncate puts an item of its own where an orphan's is. */
 	if (!err)
 		err = commit_orphan(inode, !attr.nlink);
-	if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
+	if (!err && unlikely(inode->stuck))
+		err = commit_stuck(inode, delta, dirty, &attr);
+	else if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
 		err = commit_data(inode, delta, &attr, io);
 	if (err)
 		return err;

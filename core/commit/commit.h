@@ -21,6 +21,10 @@ void commit_give_up(struct volume *vol, unsigned int slot);
  * logged; the flags that say how the file is stored are changed in it.
  */
 int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io);
+/* Instead of it, of an inode that is stuck: size and flags in attr become what the tree says. */
+int data_commit_stuck(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr);
+/* Something of what was changed is not committed, since it cannot be read: users of the file, and who reads messages, are told. */
+void data_tell_lost(struct tux3_inode *inode);
 /* Before any inode of delta: the remaps of this list, which are those of delta.  Stays as it is. */
 int data_commit_remaps(struct volume *vol, struct llist_node *list, u64 delta);
 /* quota_commit.c: log the limits that were changed in delta, and grace that has begun.  Behind all that moves usage. */

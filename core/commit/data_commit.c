@@ -10,6 +10,12 @@
  *
  * Before all that ranges of files whose blocks change their place get them (remap.h).
  *
+ * What cannot be read cannot be edited, and one bad block must not stop the volume.  So before anything is placed or logged it
+ * is looked (data_reach()), which reads what the edit would read anyway.  What meets a bad block is dropped, as by other Linux
+ * filesystems when a write of theirs fails: leaf by leaf, so it is what could not be read back; each who has the file open hears of
+ * it by fsync.  The end of a file that cannot be cut off is left to delete.c, and goes later.  A file that is inline, or cannot be
+ * cut, is stuck: nothing more of its data is committed, and size and flags stay as the tree has them.
+ *
  * Data goes to newly allocated blocks, but for blocks of unwritten extents, which nobody can read
  * before the commit.  Small files without extents go inline into the tree.
  *
@@ -24,8 +30,10 @@
 #include "core/delta/pace.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
+#include "core/inode/path.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
+#include "core/data/reach.h"
 #include "core/data/remap.h"
 #include "core/commit/commit.h"
 
@@ -36,6 +44,7 @@ struct data_commit {
 	struct tux3_attr *attr;
 	struct io_window *io;
 	bool was_inline;	/* the tree has an INLINE item */
+	bool lost;		/* something of it is not committed */
 	struct data_places places;
 };
 
@@ -47,6 +56,113 @@ static int data_record(struct data_commit *dc, enum tux3_record_type type, const
 	return log_record_at(dc->vol, &key, type, payload, len, tail, tail_len);
 }
 
+/* ---- what cannot be read ---- */
+
+/*
+ * As reach_blocks().  Mostly they are where the last edit was.  Of an inode that is new, all keys lead to where its number was
+ * found to be free.
+ */
+static int data_reach(struct data_commit *dc, u64 block, u64 *count)
+{
+	struct tree_key from = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, block);
+	struct tree_key end = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, *count > DATA_END - block ? DATA_END : block + *count);
+
+	if (!dc->inode->in_tree)
+		return 0;
+	if (likely(tree_edit_has_all(dc->vol, &from, &end)))
+		return reach_maps(dc->inode, block, *count);
+	return reach_blocks(dc->inode, block, count);
+}
+
+static int data_reach_all(struct data_commit *dc, u64 block, u64 count)
+{
+	u64 part = count;
+	int err = data_reach(dc, block, &part);
+
+	return err || part == count ? err : reach_all(dc->inode, block + part, count == DATA_END ? DATA_END : count - part);
+}
+
+static int data_reach_inline(struct data_commit *dc)
+{
+	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_INLINE, 0);
+
+	return !dc->inode->in_tree || tree_edit_has_all(dc->vol, &key, &key) ? 0 : reach_item(dc->inode, TUX3_ITEM_INLINE);
+}
+
+/*
+ * Of blocks [block, end): those before *stop can all be read, or none of them can (*lost).  As many at once as can be: it is one
+ * record, for which was paid, that maps or frees what lies in several leaves.
+ */
+static int data_readable(struct data_commit *dc, u64 block, u64 end, u64 *stop, bool *lost)
+{
+	u64 part = end - block;
+	int err = data_reach(dc, block, &part);
+
+	*lost = err == -EIO;
+	dc->lost |= *lost;
+	*stop = block + part;
+	while ((!err || err == -EIO) && *stop < end) {
+		part = end - *stop;
+		err = data_reach(dc, *stop, &part);
+		if ((err == -EIO) != *lost)
+			return err == -EIO ? 0 : err;
+		*stop += part;
+		cond_resched();
+	}
+	return err == -EIO ? 0 : err;
+}
+
+/* What a look has said: true if something cannot be read, which is no error of the commit. */
+static bool data_loses(struct data_commit *dc, int *err)
+{
+	if (likely(*err != -EIO))
+		return false;
+	dc->lost = true;
+	*err = 0;
+	return true;
+}
+
+void data_tell_lost(struct tux3_inode *inode)
+{
+	inode_warn(inode->vol, "what was changed of inode", inode->ino, " cannot be committed, since metadata of it cannot be read: it is lost, and fsync of it says so; fsck.tux3 -y repairs what is bad");
+	count_add(inode->vol, TUX3_COUNT_INODES_LOST, 1);
+	inode->vol->host->data_lost(inode);
+}
+
+/* Of a file that is stuck.  Who truncates it is not to wait. */
+static int data_keep_stored(struct data_commit *dc)
+{
+	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_ATTR, 0);
+	u32 stored = TUX3_ATTR_INLINE | TUX3_ATTR_PREALLOC;
+	struct disk_attr attr;
+	int len = tree_lookup(dc->vol, &key, &attr, sizeof(attr));
+
+	if (len != sizeof(attr))
+		return len < 0 ? len : -EIO;
+	dc->attr->size = le64_to_cpu(attr.size);
+	dc->attr->flags = (dc->attr->flags & ~stored) | (le32_to_cpu(attr.flags) & stored);
+	if (dc->inode->slot[dc->delta & 1].cut != DATA_END)
+		WRITE_ONCE(dc->inode->cutting, false);
+	return 0;
+}
+
+int data_commit_stuck(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr)
+{
+	struct data_commit dc = { .inode = inode, .vol = inode->vol, .delta = delta, .attr = attr };
+
+	lockdep_assert_held(&inode->vol->delta.commit_mutex);
+	return data_keep_stored(&dc);
+}
+
+/* Nothing more of its data is committed. */
+static int data_lose_all(struct data_commit *dc)
+{
+	WRITE_ONCE(dc->inode->stuck, true);
+	return data_keep_stored(dc);
+}
+
+/* ---- extents that go ---- */
+
 static int data_punch_part(struct data_commit *dc, u64 block, u64 count)
 {
 	struct record_extent record = {
@@ -56,35 +172,68 @@ static int data_punch_part(struct data_commit *dc, u64 block, u64 count)
 	return data_record(dc, TUX3_RECORD_EXTENT_PUNCH, &record, sizeof(record), NULL, 0, TUX3_ITEM_EXTENT, block);
 }
 
+/* 1: something of it cannot be read, and nothing was done. */
+static int data_punch_looked(struct data_commit *dc, u64 block, u64 count)
+{
+	int err = data_reach_all(dc, block, count);
+
+	return err ? (err == -EIO ? 1 : err) : data_punch_part(dc, block, count);
+}
+
 /*
- * A range may have very many extents.  It goes in parts: what each needs is read before the tree is locked for it, and
- * between them others can read the tree.
+ * A range may have very many extents.  It goes in parts: what each needs is read, and looked at, before the tree is locked for it,
+ * and between them others can read the tree.  1: from *from on something cannot be read.
  */
-static int data_punch(struct data_commit *dc, u64 block, u64 count)
+static int data_punch(struct data_commit *dc, u64 *from, u64 count)
 {
 	struct volume *vol = dc->vol;
-	u64 end = count > DATA_END - block ? DATA_END : block + count;
+	u64 end = count > DATA_END - *from ? DATA_END : *from + count;
 	u64 extents = max_t(u64, vol->opts.slice_extents, dc->inode->blocks / DATA_PUNCH_PARTS);
-	struct tree_key from, to, last = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, end - 1);
+	struct tree_key first, to, last = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, end - 1);
 	int more = dc->inode->blocks > extents, err = 0;
 
 	while (more && !err) {
 		struct tree_skip part = { .left = extents };
 
-		from = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, block);
-		more = tree_skip(vol, &from, &last, &part);
+		first = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, *from);
+		more = tree_skip(vol, &first, &last, &part);
 		if (more < 0)
-			return more;
+			return more == -EIO ? 1 : more;
 		to = more ? tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, part.next - 1) : last;
-		prefetch_add_items(vol->ahead, &from, &to);
+		prefetch_add_items(vol->ahead, &first, &to);
 		prefetch_run(vol->ahead);
 		if (more) {
-			err = data_punch_part(dc, block, part.next - block);
-			block = part.next;
+			err = data_punch_looked(dc, *from, part.next - *from);
+			*from = err ? *from : part.next;
 			cond_resched();
 		}
 	}
-	return err ? err : data_punch_part(dc, block, end == DATA_END ? DATA_END : end - block);
+	return err ? err : data_punch_looked(dc, *from, end == DATA_END ? DATA_END : end - *from);
+}
+
+/* What the caller, or who made the change, has looked at: all or nothing. */
+static int data_punch_all(struct data_commit *dc, u64 block, u64 count)
+{
+	int err = data_punch(dc, &block, count);
+
+	return err > 0 ? -EIO : err;
+}
+
+/* What of it can be.  The rest stays, and cannot be read. */
+static int data_punch_readable(struct data_commit *dc, u64 block, u64 count)
+{
+	u64 end = block + count, stop;
+	int err = data_punch(dc, &block, count);
+	bool lost;
+
+	if (likely(err <= 0))
+		return err;
+	for (err = 0; block < end && !err; block = stop) {
+		err = data_readable(dc, block, end, &stop, &lost);
+		if (!err && !lost)
+			err = data_punch_part(dc, block, stop - block);
+	}
+	return err;
 }
 
 /* ---- inline ---- */
@@ -195,6 +344,21 @@ static int data_write_run(struct data_commit *dc, u64 block, u64 count)
 	return err;
 }
 
+/* The file's leaves are not all to be there: what goes into others is written. */
+static int data_write_readable(struct data_commit *dc, u64 block, u64 count)
+{
+	u64 end = block + count, stop;
+	bool lost;
+	int err = 0;
+
+	for (; block < end && !err; block = stop) {
+		err = data_readable(dc, block, end, &stop, &lost);
+		if (!err && !lost)
+			err = data_write_run(dc, block, stop - block);
+	}
+	return err;
+}
+
 static int data_write_dirty(struct data_commit *dc)
 {
 	u64 block = 0, count;
@@ -204,7 +368,7 @@ static int data_write_dirty(struct data_commit *dc)
 		err = dc->vol->host->data_next(dc->inode, dc->delta, block, &block, &count);
 		if (err)
 			return err == -ENOENT ? 0 : err;
-		err = data_write_run(dc, block, count);
+		err = data_write_readable(dc, block, count);
 		if (err)
 			return err;
 		block += count;
@@ -237,21 +401,37 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 
 /* ---- the parts of a commit ---- */
 
+/*
+ * The end of a file cannot be cut off now.  An item says that it is to be, which is what the size in the tree is for; and what was
+ * written there since is lost, or it would be cut off later.  Of an inode without a name all goes anyway.
+ */
+static int data_leave_cut(struct data_commit *dc, u64 block)
+{
+	WRITE_ONCE(dc->inode->stuck, true);
+	return dc->attr->nlink ? delete_cut(dc->inode, block) : 0;
+}
+
 /* The end of a file goes: at once, or in slices if it is long. */
 static int data_commit_cut(struct data_commit *dc, u64 block)
 {
 	struct tux3_inode *inode = dc->inode;
 	u64 cut = inode->slot[dc->delta & 1].cut;
+	bool is_long = inode->in_tree && dc->attr->nlink && cut != DATA_END;
 	int err = 0;
 
-	if (!inode->in_tree || !dc->attr->nlink || cut == DATA_END) {
-		if (cut != DATA_END)
-			WRITE_ONCE(inode->cutting, false);
-		return inode->in_tree ? data_punch(dc, block, DATA_END) : 0;
+	if (cut != DATA_END && !is_long)
+		WRITE_ONCE(inode->cutting, false);
+	if (!inode->in_tree)
+		return 0;
+	if (!is_long)
+		err = data_punch(dc, &block, DATA_END);
+	else if (block < cut)	/* an earlier truncate; data written since then may be there */
+		err = data_punch(dc, &block, cut - block);
+	if (unlikely(err > 0)) {
+		dc->lost = true;
+		return data_leave_cut(dc, block);
 	}
-	if (block < cut)	/* an earlier truncate; data written since then may be there */
-		err = data_punch(dc, block, cut - block);
-	return err ? err : delete_cut(inode, cut);
+	return err || !is_long ? err : delete_cut(inode, cut);
 }
 
 static int data_commit_removed(struct data_commit *dc)
@@ -262,16 +442,48 @@ static int data_commit_removed(struct data_commit *dc)
 
 	/* The set is that of the back delta: nobody changes it. */
 	for (range = file_ranges_first(removed); range; range = file_ranges_next(range)) {
-		if (dc->was_inline && !range->block)
-			err = inline_delete(dc);
+		if (dc->was_inline && !range->block) {
+			err = data_reach_inline(dc);
+			if (data_loses(dc, &err))
+				return data_lose_all(dc);
+			if (!err)
+				err = inline_delete(dc);
+		}
 		if (err)
 			break;
 		if (range->count >= DATA_END - range->block)
 			err = data_commit_cut(dc, range->block);
 		else if (dc->inode->in_tree)
-			err = data_punch(dc, range->block, range->count);
+			err = data_punch_readable(dc, range->block, range->count);
 		if (err)
 			break;
+	}
+	return err;
+}
+
+static int prealloc_range(struct data_commit *dc, u64 block, u64 end)
+{
+	struct data_extent extent = { .block = block };
+	u32 run;
+	u64 addr;
+	int err = 0;
+
+	while (!err && extent.block < end) {
+		extent.count = end - extent.block;
+		err = data_map_tree(dc->inode, &extent, NULL, 0);
+		if (err)
+			return err;
+		run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS * 16);
+		if (extent.kind == DATA_HOLE) {
+			err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, run, &addr, &run);
+			if (!err) {
+				dc->inode->goal = addr + run;
+				err = data_map_run(dc, extent.block, addr, run, TUX3_EXTENT_UNWRITTEN);
+			}
+		} else {
+			run = extent.count;
+		}
+		extent.block += run;
 	}
 	return err;
 }
@@ -279,30 +491,16 @@ static int data_commit_removed(struct data_commit *dc)
 static int data_commit_prealloc(struct data_commit *dc)
 {
 	struct inode_range *range;
-	u32 run;
-	u64 addr;
+	u64 block, end, stop;
+	bool lost;
 	int err = 0;
 
 	for (range = file_ranges_first(&dc->inode->slot[dc->delta & 1].prealloc); range; range = file_ranges_next(range)) {
-		struct data_extent extent = { .block = range->block };
-		u64 end = range->block + range->count;
-
-		while (!err && extent.block < end) {
-			extent.count = end - extent.block;
-			err = data_map_tree(dc->inode, &extent, NULL, 0);
-			if (err)
-				return err;
-			run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS * 16);
-			if (extent.kind == DATA_HOLE) {
-				err = balloc_alloc(dc->vol, BALLOC_DATA, dc->inode->goal, 1, run, &addr, &run);
-				if (!err) {
-					dc->inode->goal = addr + run;
-					err = data_map_run(dc, extent.block, addr, run, TUX3_EXTENT_UNWRITTEN);
-				}
-			} else {
-				run = extent.count;
-			}
-			extent.block += run;
+		end = range->block + range->count;
+		for (block = range->block; block < end && !err; block = stop) {
+			err = data_readable(dc, block, end, &stop, &lost);
+			if (!err && !lost)
+				err = prealloc_range(dc, block, stop);
 		}
 	}
 	return err;
@@ -339,14 +537,24 @@ static bool data_fits_inline(struct data_commit *dc, bool alone)
 
 static int data_commit_inline(struct data_commit *dc)
 {
-	u8 *data = log_commit_buffer(dc->vol, dc->attr->size);
-	int err;
+	bool had_blocks = dc->inode->in_tree && dc->inode->blocks;
+	int err = data_reach_inline(dc);
+	u8 *data;
 
+	if (!err && had_blocks)
+		err = data_reach_all(dc, 0, DATA_END);
+	if (data_loses(dc, &err)) {
+		data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
+		return dc->was_inline ? data_lose_all(dc) : 0;
+	}
+	if (err)
+		return err;
+	data = log_commit_buffer(dc->vol, dc->attr->size);
 	if (!data)
 		return -ENOMEM;
 	err = dc->vol->host->data_copy(dc->inode, dc->delta, 0, data, dc->attr->size);
-	if (!err && dc->inode->in_tree && dc->inode->blocks)
-		err = data_punch(dc, 0, DATA_END);
+	if (!err && had_blocks)		/* as was just looked at */
+		err = data_punch_all(dc, 0, DATA_END);
 	if (!err)
 		err = inline_store_data(dc, data);
 	if (!err)
@@ -381,7 +589,7 @@ static int data_keep_inline(struct data_commit *dc, bool others_dirty)
 
 static int data_commit_dirty(struct data_commit *dc)
 {
-	u64 first = 0, count = 0, next;
+	u64 first = 0, count = 0, one = 1, next;
 	bool dirty0, alone;
 	int err = dc->vol->host->data_next(dc->inode, dc->delta, 0, &first, &count);
 
@@ -392,10 +600,20 @@ static int data_commit_dirty(struct data_commit *dc)
 		dc->vol->host->data_next(dc->inode, dc->delta, 1, &next, &count) == -ENOENT;
 	if (data_fits_inline(dc, alone))
 		return data_commit_inline(dc);
-	if (dc->was_inline)
-		err = dirty0 ? inline_delete(dc) : data_keep_inline(dc, !err);
-	else
+	if (dc->was_inline) {
+		bool dirty = !err;
+
+		/* It gets a block, or may. */
+		err = data_reach_inline(dc);
+		if (!err)
+			err = data_reach(dc, 0, &one);
+		if (data_loses(dc, &err))
+			return data_lose_all(dc);
+		if (!err)
+			err = dirty0 ? inline_delete(dc) : data_keep_inline(dc, dirty);
+	} else {
 		err = 0;
+	}
 	if (err)
 		return err;
 	data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
@@ -416,9 +634,13 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	if (S_ISLNK(attr->mode))
 		return inode->in_tree || !inode->target ? 0 : symlink_store(&dc);
 	err = data_commit_removed(&dc);
-	if (!err)
+	if (!err && !inode->stuck)
 		err = data_commit_unchecked(&dc);
-	return err ? err : data_commit_dirty(&dc);
+	if (!err && !inode->stuck)
+		err = data_commit_dirty(&dc);
+	if (unlikely(dc.lost) && !err)
+		data_tell_lost(inode);
+	return err;
 }
 
 /* ---- remaps ---- */
@@ -437,7 +659,7 @@ static int remap_clear(struct data_commit *dc, const struct remap_side *side)
 
 	dc->inode = side->inode;
 	for (i = 0; i < side->range_count && !err; i++)
-		err = data_punch(dc, side->ranges[i].block, side->ranges[i].count);
+		err = data_punch_all(dc, side->ranges[i].block, side->ranges[i].count);
 	remap_count(side->inode);
 	return err;
 }
@@ -470,7 +692,7 @@ static int remap_commit(struct data_commit *dc, const struct data_remap *remap)
 		dc->inode = side[i].inode;
 		err = inode_refresh_blocks(dc->inode);
 		if (!err && side[i].drop.count)
-			err = data_punch(dc, side[i].drop.block, side[i].drop.count);
+			err = data_punch_all(dc, side[i].drop.block, side[i].drop.count);
 		remap_count(dc->inode);
 	}
 	/* First all holes: what two ranges swap is for a moment in neither. */

@@ -91,11 +91,11 @@ static int next_item(void *ctx, const struct tree_key *key, const void *data, u3
 	return 1;
 }
 
-/* The first extent that starts at or after block. */
-static int extent_after(struct tux3_inode *inode, u64 block, struct next_extent *next)
+/* The first extent that starts in these blocks.  What is behind them, in another leaf perhaps, is not looked at. */
+static int extent_after(struct tux3_inode *inode, u64 block, u64 count, struct next_extent *next)
 {
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
-	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, U64_MAX);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, count > DATA_END - block ? DATA_END : block + count - 1);
 	int err;
 
 	next->found = false;
@@ -133,7 +133,7 @@ int data_map_tree(struct tux3_inode *inode, struct data_extent *out, __le32 *csu
 		err = 0;
 	} else if (!err) {
 		out->kind = DATA_HOLE;
-		err = extent_after(inode, out->block, &next);
+		err = extent_after(inode, out->block, out->count, &next);
 		if (!err && next.found)
 			out->count = min(out->count, next.block - out->block);
 	}

@@ -135,8 +135,7 @@ static int look_item(void *ctx, const struct tree_key *key, const void *data, u3
 	return 0;
 }
 
-/* Leaves, and the free maps of what goes with their items. */
-static int look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
+int delete_look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
 {
 	struct look look = { .vol = vol, .next = *from };
 	int more, err = 0;
@@ -185,7 +184,7 @@ static int look_attr(struct volume *vol, u64 ino, bool gone)
 static int look_inode(struct volume *vol, u64 ino)
 {
 	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX);
-	int err = look_items(vol, &from, &to);
+	int err = delete_look_items(vol, &from, &to);
 
 	return err ? err : look_attr(vol, ino, true);
 }
@@ -194,7 +193,7 @@ static int look_inode(struct volume *vol, u64 ino)
 static int look_slice(struct volume *vol, u64 ino, const struct tree_key *from, const struct tree_key *to)
 {
 	struct tree_key at = *from, first = tree_key(ino, from->type, 0), found;
-	int err = balloc_all_loaded(vol) ? 0 : look_items(vol, from, to);
+	int err = balloc_all_loaded(vol) ? 0 : delete_look_items(vol, from, to);
 
 	if (!err && from->offset) {
 		at.offset--;
@@ -346,7 +345,7 @@ static int look_small(struct tux3_inode *inode)
 
 	if (!tree_edit_is_near(vol, &from, &to))
 		return look_inode(vol, inode->ino);
-	return inode->blocks && !balloc_all_loaded(vol) ? look_items(vol, &from, &to) : 0;
+	return inode->blocks && !balloc_all_loaded(vol) ? delete_look_items(vol, &from, &to) : 0;
 }
 
 int delete_inode_is_long(struct tux3_inode *inode)

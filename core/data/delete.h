@@ -8,6 +8,7 @@
 #include "core/env.h"
 
 struct volume;
+struct tree_key;
 struct tux3_inode;
 
 /* All of these with commit_mutex held, but where a hint will do, and delete_exit(). */
@@ -23,11 +24,12 @@ bool delete_is_long(struct volume *vol, u64 blocks);	/* so many blocks go in sli
 int delete_mark_orphan(struct volume *vol, u64 ino, u32 kind, u64 block);
 /*
  * Outside a delta, without commit_mutex: can all be read that these blocks of a file take when they go?  A commit that finds out
- * stops the volume.  What goes in slices finds out by itself.  0, -EIO, -ENOMEM.
+ * can only tell fsync.  What goes in slices finds out by itself.  0, -EIO, -ENOMEM.
  */
 int delete_look(struct tux3_inode *inode, u64 block, u64 count);
-/* The same of blocks on the disk alone, whose free maps are changed. */
+/* The same of blocks on the disk alone, whose free maps are changed; and of items: leaves, and free maps of what goes with them. */
 int delete_look_blocks(struct volume *vol, u64 addr, u64 count);
+int delete_look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to);
 bool delete_cut_failed(struct volume *vol, u64 ino);	/* that of this inode was put off: any context */
 int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
 bool delete_under_way(struct volume *vol);	/* or as a hint */

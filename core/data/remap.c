@@ -9,6 +9,7 @@
 #include "core/inode/inode_quota.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
+#include "core/data/reach.h"
 #include "core/data/remap.h"
 
 #define REMAP_TRIES		8u	/* where stores to mappings get between */
@@ -301,14 +302,32 @@ static int remap_enter(struct data_remap *remap, struct delta_op *op)
 	return inode_quota_enter(gains->inode, op, cost, flags, &charge);
 }
 
+/* What the commit changes of a file: can all be read?  A half of a remap it cannot leave out. */
+static int side_can_be_read(const struct remap_side *side)
+{
+	int err = READ_ONCE(side->inode->stuck) ? -EIO : reach_item(side->inode, TUX3_ITEM_ATTR);
+	u32 i;
+
+	if (!err && side->drop.count)
+		err = reach_all(side->inode, side->drop.block, side->drop.count);
+	for (i = 0; i < side->range_count && !err; i++)
+		err = reach_all(side->inode, side->ranges[i].block, side->ranges[i].count);
+	return err;
+}
+
 /* Takes over the remap, whatever becomes of it. */
 static int remap_run(struct data_remap *remap, const struct data_remap_ops *ops)
 {
 	struct volume *vol = remap->side[0].inode->vol;
 	struct delta_op op;
 	u64 delta;
-	int err = remap_enter(remap, &op);
+	u32 i;
+	int err = 0;
 
+	for (i = 0; i < remap->sides && !err; i++)
+		err = side_can_be_read(&remap->side[i]);
+	if (!err)
+		err = remap_enter(remap, &op);
 	if (err) {
 		remap_free(remap);
 		return err;
@@ -517,9 +536,7 @@ static int tail_run(struct tux3_inode *inode, const struct data_remap_ops *ops, 
 	remap->side[0].new_size = new_size;
 	if (to < from)
 		remap->side[0].drop = (struct remap_range){ .block = to, .count = from - to };
-	err = delete_look(inode, remap->side[0].drop.block, remap->side[0].drop.count);
-	if (!err)
-		err = side_add_range(&remap->side[0], first, DATA_END - first);
+	err = side_add_range(&remap->side[0], first, DATA_END - first);
 	if (!err)
 		err = remap_read(remap, &remap->side[0], &source);
 	if (!err)

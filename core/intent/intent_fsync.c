@@ -29,7 +29,11 @@
 #include "core/log/apply.h"
 #include "core/names/name_change.h"
 #include "core/names/name_closure.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
 #include "core/data/data.h"
+#include "core/data/data_change.h"
+#include "core/data/reach.h"
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
 
@@ -293,6 +297,47 @@ static int count_dirty(struct tux3_inode *inode, const struct span *span, u32 *b
 		block += count;
 	}
 	return 0;
+}
+
+/*
+ * Can what these blocks change be read?  A commit would leave them out, and say so; an intent says that all is well, and is met by
+ * the next mount.  Mostly the leaf is in memory.
+ */
+static int run_can_be_read(struct tux3_inode *inode, u64 block, u64 count)
+{
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, block + count);
+	struct node_key low;
+
+	if (tree_leaf_of(inode->vol, &from, &to, &low) && balloc_all_loaded(inode->vol))
+		return 0;
+	return reach_all(inode, block, count);
+}
+
+/* Outside the delta.  -EAGAIN: that is for a commit to find out. */
+static int part_can_be_read(const struct intent_part *part)
+{
+	struct tux3_inode *inode = part->inode;
+	u64 block = part->span.from, count;
+	bool removed;
+	int err = READ_ONCE(inode->stuck) ? -EIO : 0;
+
+	if (!READ_ONCE(inode->in_tree))
+		return 0;
+	if (!err)
+		err = reach_item(inode, TUX3_ITEM_ATTR);
+	spin_lock(&inode->lock);
+	removed = !RB_EMPTY_ROOT(&inode->slot[0].removed) || !RB_EMPTY_ROOT(&inode->slot[1].removed);
+	spin_unlock(&inode->lock);
+	if (!err && removed)
+		err = reach_all(inode, 0, DATA_END);
+	if (!err && data_maybe_inline(inode->vol, READ_ONCE(inode->attr.flags), READ_ONCE(inode->attr.size)))
+		err = reach_item(inode, TUX3_ITEM_INLINE);
+	while (!err && block < part->span.end && inode->vol->host->data_dirty(inode, block, part->span.end, &block, &count)) {
+		err = run_can_be_read(inode, block, count);
+		block += count;
+	}
+	return err ? -EAGAIN : 0;
 }
 
 /* A run of dirty blocks: copied, and its record at *at. */
@@ -749,6 +794,8 @@ static int parts_add(struct intent_parts *parts, struct tux3_inode *inode)
 	if (!is_dir) {
 		span_begin(inode, &part.span);
 		err = count_dirty(inode, &part.span, &part.max);
+		if (!err)
+			err = part_can_be_read(&part);
 	}
 	if (err) {
 		vol->host->data_let(inode);

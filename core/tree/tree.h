@@ -367,6 +367,8 @@ int tree_cut(struct volume *vol, const struct tree_key *key, u32 level);
 bool tree_edit_reach(struct volume *vol, const struct tree_key *key);
 /* Without sem, by who holds commit_mutex: are these keys in one leaf, one of the two where edits went last, which are in memory? */
 bool tree_edit_is_near(struct volume *vol, const struct tree_key *from, const struct tree_key *to);
+/* The same, and there is an item before from in that leaf: whatever is set or deleted there, no other one is needed. */
+bool tree_edit_has_all(struct volume *vol, const struct tree_key *from, const struct tree_key *to);
 /* tree_edit_begin() at the leaf of key, which is read before if need be. */
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key);
 /* The back end is done for now: nodes that it kept for the next edit may be evicted again. */

@@ -233,6 +233,27 @@ bool tree_edit_is_near(struct volume *vol, const struct tree_key *from, const st
 	return way_leads(way, &first) && path_leads(way, &last);
 }
 
+/* There is something before first in the leaf, so that it does not get empty. */
+static bool way_has_all(const struct tree_path *way, const struct node_key *first, const struct node_key *last)
+{
+	bool found;
+
+	return path_leads(way, last) && leaf_find(path_node(way, 0), first, &found);
+}
+
+bool tree_edit_has_all(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
+{
+	struct node_key first = node_key_pack(from), last = node_key_pack(to);
+	const struct tree_path *way;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	way = &vol->tree.ways[vol->tree.way_last];
+	if (way_leads(way, &first))
+		return way_has_all(way, &first, &last);
+	way = &vol->tree.ways[vol->tree.way_before];
+	return way_leads(way, &first) && way_has_all(way, &first, &last);
+}
+
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key)
 {
 	tree_edit_begin(vol);

@@ -119,7 +119,9 @@ static void make_names_and_attributes(struct bed *bed)
 	assert_ok(tux3_path_mkdir(bed->volume, NULL, "/empty", 0755));
 	for (i = 0; i < FILES; i++) {
 		snprintf(name, sizeof(name), "/big/f%u", i);
-		tux3_node_put(bed_file(bed, name), 1);
+		node = bed_file(bed, name);
+		assert_int_equal(tux3_write(node, data, i % 5 * 30, 0), i % 5 * 30);
+		tux3_node_put(node, 1);
 	}
 	tux3_node_put(bed_file(bed, "/dir/file"), 1);
 	tux3_node_put(bed_file(bed, "/file"), 1);
@@ -283,6 +285,99 @@ static int node_remove_xattr(struct bed *bed, struct tux3_node *node)
 	return tux3_removexattr(node, NULL, "user.attr10");
 }
 
+/* What a write says, or the fsync after it: what cannot be committed is lost, and that is told. */
+static int write_at(struct tux3_node *node, u64 block, u32 blocks)
+{
+	ssize_t len = tux3_write(node, data, blocks * BLOCK, block * BLOCK);
+
+	return len < 0 ? len : len != blocks * BLOCK ? -EIO : 0;
+}
+
+/* Whole blocks here and there, which need not be read. */
+static int node_overwrite(struct bed *bed, struct tux3_node *node)
+{
+	int err = 0, one;
+	u32 i;
+
+	for (i = 0; i < 2 * PIECES; i += 26) {
+		one = write_at(node, i, 1);
+		err = one ? one : err;
+	}
+	one = tux3_fsync(node, false);
+	return one ? one : err;
+}
+
+/* All of it, holes and blocks. */
+static int node_overwrite_all(struct bed *bed, struct tux3_node *node)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < 2 * PIECES && !err; i += 2)
+		err = write_at(node, i, 2);
+	return err ? err : tux3_fsync(node, false);
+}
+
+static int node_append(struct bed *bed, struct tux3_node *node)
+{
+	int err = write_at(node, 2 * PIECES - 1, 3);
+
+	return err ? err : tux3_fsync(node, false);
+}
+
+/* Far behind its end, and then one block after the other, so that there is more than one commit. */
+static int node_append_often(struct bed *bed, struct tux3_node *node)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < 6 && !err; i++) {
+		err = write_at(node, 4 * PIECES + i, 1);
+		if (!err)
+			err = tux3_sync(bed->volume);
+	}
+	return err ? err : tux3_fsync(node, false);
+}
+
+static int node_fallocate_fsync(struct bed *bed, struct tux3_node *node)
+{
+	int err = node_fallocate(bed, node);
+
+	if (!err)
+		err = write_at(node, 101, 1);	/* of what it preallocated, and of what was there */
+	if (!err)
+		err = write_at(node, 700, 2);
+	return err ? err : tux3_fsync(node, false);
+}
+
+/* Emptied and written again, in one delta. */
+static int node_rewrite(struct bed *bed, struct tux3_node *node)
+{
+	int err = tux3_truncate(node, 0);
+
+	if (!err)
+		err = write_at(node, 0, 2);
+	return err ? err : tux3_fsync(node, false);
+}
+
+static int node_rewrite_inline(struct bed *bed, struct tux3_node *node)
+{
+	int err = tux3_truncate(node, 0);
+
+	if (!err)
+		err = min_t(ssize_t, tux3_write(node, data, 10, 0), 0);
+	return err ? err : tux3_fsync(node, false);
+}
+
+static int node_punch_and_write(struct bed *bed, struct tux3_node *node)
+{
+	int err = node_punch(bed, node);
+
+	if (!err)
+		err = write_at(node, 300, 2);
+	return err ? err : tux3_fsync(node, false);
+}
+
 static int do_nothing(struct bed *bed)
 {
 	return 0;
@@ -323,6 +418,28 @@ static int do_unlink_and_create(struct bed *bed)
 		snprintf(name, sizeof(name), "/big/new%u", i);
 		if (!tux3_path(bed->volume, NULL, name, TUX3_CREATE, 0644, &node))
 			tux3_node_put(node, 1);
+	}
+	return err;
+}
+
+/* Small ones, which stay inline, grow, or get a block; they lie here and there in the tree. */
+static int do_write_all(struct bed *bed)
+{
+	struct tux3_node *node;
+	char name[200];
+	int err = 0, one;
+	u32 i;
+
+	for (i = 0; i < FILES; i++) {
+		snprintf(name, sizeof(name), "/big/f%u", i);
+		one = tux3_path(bed->volume, NULL, name, 0, 0, &node);
+		if (!one) {
+			one = min_t(ssize_t, tux3_write(node, data, i % 3 ? 200 : BLOCK, i % 3 == 1 ? 50 : 0), 0);
+			if (!one)
+				one = tux3_fsync(node, false);
+			tux3_node_put(node, 1);
+		}
+		err = one ? one : err;
 	}
 	return err;
 }
@@ -377,18 +494,28 @@ static const struct operation {
 	int (*fn)(struct bed *bed);
 	const char *path;	/* of what node_fn is for, or what is unlinked */
 	node_fn node_fn;
+	bool in_use;		/* it changes nothing but the file */
 } operations[] = {
 	{ "nothing", .fn = do_nothing },
-	{ "truncate", .path = "/pieces", .node_fn = node_truncate },
-	{ "truncate_half", .path = "/pieces", .node_fn = node_truncate_half },
-	{ "truncate_grow", .path = "/pieces", .node_fn = node_truncate_grow },
-	{ "punch", .path = "/pieces", .node_fn = node_punch },
-	{ "zero", .path = "/pieces", .node_fn = node_zero },
-	{ "fallocate", .path = "/pieces", .node_fn = node_fallocate },
-	{ "collapse", .path = "/pieces", .node_fn = node_collapse },
-	{ "insert", .path = "/pieces", .node_fn = node_insert },
-	{ "exchange", .path = "/pieces", .node_fn = node_exchange },
-	{ "chmod", .path = "/pieces", .node_fn = node_chmod },
+	{ "truncate", .path = "/pieces", .node_fn = node_truncate, .in_use = true },
+	{ "truncate_half", .path = "/pieces", .node_fn = node_truncate_half, .in_use = true },
+	{ "truncate_grow", .path = "/pieces", .node_fn = node_truncate_grow, .in_use = true },
+	{ "punch", .path = "/pieces", .node_fn = node_punch, .in_use = true },
+	{ "zero", .path = "/pieces", .node_fn = node_zero, .in_use = true },
+	{ "fallocate", .path = "/pieces", .node_fn = node_fallocate, .in_use = true },
+	{ "collapse", .path = "/pieces", .node_fn = node_collapse, .in_use = true },
+	{ "insert", .path = "/pieces", .node_fn = node_insert, .in_use = true },
+	{ "exchange", .path = "/pieces", .node_fn = node_exchange, .in_use = true },
+	{ "overwrite", .path = "/pieces", .node_fn = node_overwrite, .in_use = true },
+	{ "overwrite_all", .path = "/pieces", .node_fn = node_overwrite_all, .in_use = true },
+	{ "append", .path = "/pieces", .node_fn = node_append, .in_use = true },
+	{ "append_often", .path = "/pieces", .node_fn = node_append_often, .in_use = true },
+	{ "fallocate_fsync", .path = "/pieces", .node_fn = node_fallocate_fsync, .in_use = true },
+	{ "rewrite", .path = "/pieces", .node_fn = node_rewrite, .in_use = true },
+	{ "rewrite_inline", .path = "/pieces", .node_fn = node_rewrite_inline, .in_use = true },
+	{ "punch_and_write", .path = "/pieces", .node_fn = node_punch_and_write, .in_use = true },
+	{ "write_all", .fn = do_write_all },
+	{ "chmod", .path = "/pieces", .node_fn = node_chmod, .in_use = true },
 	{ "link", .path = "/xattrs", .node_fn = node_link },
 	{ "set_xattr", .path = "/xattrs", .node_fn = node_set_xattr },
 	{ "new_xattr", .path = "/xattrs", .node_fn = node_new_xattr },
@@ -440,8 +567,16 @@ static bool goes_on(struct bed *bed, const char *path)
 	return !err;
 }
 
+/* How a volume with a bad block is treated. */
+struct treatment {
+	u32 slice_extents;	/* how much goes at a time when files are deleted or cut off; 0: all of these */
+	u32 fsync;		/* TUX3_FSYNC_... */
+	bool crash;		/* the power fails after the operation */
+	bool writes;		/* only operations that change a file's data */
+};
+
 /* Returns whether the volume could be opened. */
-static bool one_bad_node(struct bed *bed, const struct operation *operation)
+static bool one_bad_node(struct bed *bed, const struct operation *operation, const struct treatment *treatment)
 {
 	struct tux3_node *node;
 	bool made;
@@ -452,7 +587,12 @@ static bool one_bad_node(struct bed *bed, const struct operation *operation)
 	err = operate(bed, operation);
 	assert_true(!err || err == -EIO);
 	made = goes_on(bed, "/dir/new");
-	bed_reopen(bed);
+	if (treatment->crash) {
+		tux3_abandon(bed->volume);
+		assert_true(try_open(bed));
+	} else {
+		bed_reopen(bed);
+	}
 	goes_on(bed, "/dir/newer");
 	bed_close(bed);
 	be_bad(bed, 0);
@@ -475,10 +615,9 @@ static void see_message(int level, const char *message)
 	assert_null(strstr(message, "not valid"));	/* all is, but cannot be read */
 }
 
-/* slice_extents: how much goes at a time when files are deleted or cut off; 0: all of these. */
-static void each_node(u32 slice_extents)
+static void each_node(const struct treatment *treatment)
 {
-	struct bed bed = { .opts.slice_extents = slice_extents };
+	struct bed bed = { .opts = { .slice_extents = treatment->slice_extents, .fsync = treatment->fsync } };
 	const char *only = getenv("TUX3_TEST_OP");
 	struct nodes nodes = {};
 	u8 *bytes = make(&bed, &nodes);
@@ -486,14 +625,14 @@ static void each_node(u32 slice_extents)
 
 	env_set_log(see_message);
 	for (i = 0; i < ARRAY_SIZE(operations); i++) {
-		if (only && strcmp(only, operations[i].name))
+		if ((only && strcmp(only, operations[i].name)) || (treatment->writes && !operations[i].in_use))
 			continue;
 		for (k = opened = 0; k < nodes.count; k++) {
 			if (getenv("TUX3_TEST_VERBOSE"))
 				print_error("%s: node %u\n", operations[i].name, k);
 			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BYTES);
 			be_bad(&bed, nodes.addr[k]);
-			opened += one_bad_node(&bed, &operations[i]);
+			opened += one_bad_node(&bed, &operations[i], treatment);
 		}
 		assert_true(opened >= nodes.count - 2);		/* but without the root, and the leaf of the root directory */
 	}
@@ -504,12 +643,72 @@ static void each_node(u32 slice_extents)
 
 static void test_one_bad_node(void **state)
 {
-	each_node(0);
+	each_node(&(struct treatment){});
 }
 
 static void test_one_bad_node_in_slices(void **state)
 {
-	each_node(20);
+	each_node(&(struct treatment){ .slice_extents = 20 });
+}
+
+static void test_one_bad_node_and_a_crash(void **state)
+{
+	each_node(&(struct treatment){ .crash = true, .writes = true, .fsync = TUX3_FSYNC_AHEAD });
+}
+
+/* A file is in use, and all nodes have left memory, when one of them gets bad.  Of what else is in that leaf nothing is changed. */
+static void gets_bad(struct bed *bed, const struct operation *operation, u64 bad)
+{
+	struct tux3_node *node, *other;
+	int err;
+
+	bed_open(bed);
+	node = bed_find(bed, operation->path);
+	other = bed_find(bed, "/other");
+	cache_shrink(tux3_core(bed->volume), U64_MAX);
+	be_bad(bed, bad);
+	err = operation->node_fn(bed, node);
+	assert_true(!err || err == -EIO);
+	assert_ok(tux3_sync(bed->volume));
+	assert_int_equal(tux3_write(other, data, BLOCK, 0), BLOCK);
+	assert_ok(tux3_sync(bed->volume));
+	err = node_chmod(bed, node);
+	assert_true(!err || err == -EIO);
+	err = tux3_fsync(node, false);
+	assert_true(!err || err == -EIO);
+	assert_ok(tux3_fsync(node, false));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	bed_close(bed);
+	be_bad(bed, 0);
+	bed_open(bed);
+	bed_check(bed);
+	bed_close(bed);
+}
+
+static void test_node_that_gets_bad(void **state)
+{
+	const char *only = getenv("TUX3_TEST_OP");
+	struct nodes nodes = {};
+	struct bed bed = {};
+	u8 *bytes = make(&bed, &nodes);
+	u32 i, k;
+
+	env_set_log(see_message);
+	for (i = 0; i < ARRAY_SIZE(operations); i++) {
+		if (!operations[i].in_use || (only && strcmp(only, operations[i].name)))
+			continue;
+		for (k = 0; k < nodes.count; k++) {
+			if (getenv("TUX3_TEST_VERBOSE"))
+				print_error("%s: node %u\n", operations[i].name, k);
+			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BYTES);
+			be_bad(&bed, 0);
+			gets_bad(&bed, &operations[i], nodes.addr[k]);
+		}
+	}
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
 }
 
 /* Of what was removed nothing is left, and it does not come back. */
@@ -547,11 +746,103 @@ static void test_repair_frees_what_was_put_off(void **state)
 	free(bytes);
 }
 
+/* What is free, when everything is committed and what can be given back was. */
+static u64 free_blocks(struct bed *bed)
+{
+	struct tux3_statfs statfs;
+
+	assert_ok(tux3_sync(bed->volume));
+	tux3_statfs(bed->volume, &statfs);
+	return statfs.free_blocks;
+}
+
+struct leaf {
+	struct tree_key key;
+	u64 addr;
+};
+
+static int see_leaf(void *ctx, const struct tree_visit *visit)
+{
+	struct leaf *leaf = ctx;
+
+	if (!visit->level && tree_key_compare(&visit->low, &leaf->key) <= 0 &&
+	    (!visit->has_high || tree_key_compare(&leaf->key, &visit->high) < 0))
+		leaf->addr = visit->addr;
+	return 0;
+}
+
+/* The one that has the extent of this block. */
+static u64 leaf_of_pieces(struct bed *bed, u64 block)
+{
+	struct leaf leaf = {};
+
+	bed_open(bed);
+	leaf.key = tree_key(bed_file_ino(bed, "/pieces"), TUX3_ITEM_EXTENT, block);
+	assert_ok(tree_walk(tux3_core(bed->volume), see_leaf, &leaf));
+	assert_true(leaf.addr);
+	bed_close(bed);
+	return leaf.addr;
+}
+
+/* What is lost of a write is told once; the rest of it, and of the delta, is there; and nothing is used for it. */
+static void test_write_is_told_once(void **state)
+{
+	struct tux3_node *node, *other;
+	struct nodes nodes = {};
+	struct bed bed = {};
+	u8 *bytes = make(&bed, &nodes);
+	u64 leaf = leaf_of_pieces(&bed, 600), left;
+	char byte;
+
+	env_set_log(see_message);
+	be_bad(&bed, leaf);
+	bed_open(&bed);
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/other");
+	left = free_blocks(&bed);
+	memset(data, 'n', sizeof(data));
+	assert_ok(write_at(node, 0, 1));		/* in another leaf */
+	assert_ok(write_at(node, 600, 3));
+	assert_ok(write_at(other, 4, 1));
+	assert_int_equal(free_blocks(&bed), left);
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_fsync(node, false));
+	assert_ok(tux3_fsync(other, false));
+	/* In the cache it is still, as after a write that failed elsewhere; but no longer. */
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), -EIO);
+	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	be_bad(&bed, 0);
+	bed_open(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);
+	assert_int_equal(byte, 'x');
+	assert_int_equal(tux3_read(node, &byte, 1, 601 * BLOCK), 1);
+	assert_int_equal(byte, 0);
+	tux3_node_put(node, 1);
+	bed_check(&bed);
+	bed_close(&bed);
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_bad_node),
 		cmocka_unit_test(test_one_bad_node_in_slices),
+		cmocka_unit_test(test_one_bad_node_and_a_crash),
+		cmocka_unit_test(test_node_that_gets_bad),
+		cmocka_unit_test(test_write_is_told_once),
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 	};
 

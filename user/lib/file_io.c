@@ -382,9 +382,16 @@ int tux3_fsync_told(struct tux3_node *node)
 	return fsync_inode(&node->inode);
 }
 
+u32 tux3_losses(struct tux3_node *node)
+{
+	return atomic_read(&node->losses);
+}
+
 int tux3_fsync(struct tux3_node *node, bool data_only)
 {
-	int err = tux3_fsync_told(node);
+	int err = tux3_fsync_told(node), losses = tux3_losses(node);
 
+	if (unlikely(losses) && atomic_xchg(&node->losses_told, losses) != losses)
+		return -EIO;
 	return err == -EROFS && !atomic_xchg(&node->lost_told, 1) ? -EIO : err;
 }

@@ -101,6 +101,11 @@ static void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 	file_cache_clean(node_of(inode), delta);
 }
 
+static void host_data_lost(struct tux3_inode *inode)
+{
+	atomic_inc(&node_of(inode)->losses);
+}
+
 static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count)
 {
 	return file_cache_find_dirty(node_of(inode), from, end, block, count);
@@ -144,6 +149,7 @@ const struct tux3_host_ops lib_host_ops = {
 	.data_next = host_data_next,
 	.data_write = host_data_write,
 	.data_copy = host_data_copy,
+	.data_lost = host_data_lost,
 	.data_done = host_data_done,
 	.data_dirty = host_data_dirty,
 	.data_dirty_blocks = host_data_dirty_blocks,

@@ -41,6 +41,8 @@ int tux3_fallocate_killing(struct tux3_node *node, int mode, u64 offset, u64 len
 struct tux3_node *tux3_node_held(struct tux3 *volume, uint64_t ino);
 /* As tux3_fsync(), for who tells each of its users himself of what was lost: -EROFS each time, never -EIO for that. */
 int tux3_fsync_told(struct tux3_node *node);
+/* How many commits had to leave out something of it, since it is in memory: of that he tells them, too. */
+u32 tux3_losses(struct tux3_node *node);
 /* Some change of it is not durable yet: stat's count of blocks is a guess that the commit puts right. */
 bool tux3_node_pending(struct tux3_node *node);
 /* A remount: age, dirty, caches, names.  Only what is not 0. */

@@ -178,7 +178,9 @@ struct tux3_node {
 	u32 forgetting;			/* shard lock: threads in data_forget for it */
 	u64 users;			/* shard lock: references of callers */
 	u64 pins;			/* shard lock: references of deltas */
-	atomic_t lost_told;		/* tux3_fsync() has said that something of it was lost */
+	atomic_t losses;		/* commits that had to leave out something of it */
+	atomic_t losses_told;		/* of these tux3_fsync() has told */
+	atomic_t lost_told;		/* tux3_fsync() has said that something of it was lost when the volume stopped */
 	bool no_capability;		/* lock to set, atomic to read: it is known to have no security.capability */
 	bool linkable;			/* link_lock: made by tux3_tmpfile, may get a first name */
 	struct rw_semaphore lock;

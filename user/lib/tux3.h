@@ -276,7 +276,8 @@ TUX3_API int tux3_start_commit(struct tux3_node *file2, struct tux3_freshness *f
 TUX3_API int64_t tux3_seek(struct tux3_node *node, uint64_t offset, int whence);
 /*
  * After an error of the device the volume has stopped, and what was not committed is lost.  If that is something of this
- * node: -EIO once, then -EROFS.  If it is not, 0.
+ * node: -EIO once, then -EROFS.  If it is not, 0.  Where only metadata of this node cannot be read, what was changed of it is lost,
+ * and the volume goes on: -EIO once, too.
  */
 TUX3_API int tux3_fsync(struct tux3_node *node, bool data_only);
 /*

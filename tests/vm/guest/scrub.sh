@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# tux3 scrub of a volume that the module has mounted: damage made under it, and load beside it.  In the machine:
+# tux3 scrub of a volume that the module has mounted: damage made under it, and load beside it; and what writes to what is damaged
+# come to.  In the machine:
 #	vm/run --disk 64M -- tests/vm/guest/scrub.sh [NAME of a group ...]
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
 BACKING=/tmp/backing.img
@@ -225,7 +226,103 @@ group_life() {
 	loop_gone
 }
 
-all="damage load compare life"
+# A leaf with extents of this inode, but not its attributes: its block, and the first file block in it.  Of an unmounted volume.
+leaf_of() {	# INODE
+	build/tux3 show $BACKING tree | awk -v ino="$1" '
+		function leave() { if (extents > most && !attr) { most = extents; best = at " " first }; extents = attr = 0 }
+		$1 == "object" { leave(); at = $4 }
+		$1 == "ino" && $2 == ino && $4 == "attr" { attr = 1 }
+		$1 == "ino" && $2 == ino && $4 == "extent" && !extents++ { first = $6 }
+		END { leave(); print best }'
+}
+
+flip() {	# BLOCK: again, and it is as it was
+	python3 -c '
+import sys
+with open(sys.argv[1], "r+b", buffering=0) as f:
+    f.seek(int(sys.argv[2]) * 4096 + 60)
+    byte = f.read(1)
+    f.seek(-1, 1)
+    f.write(bytes([byte[0] ^ 1]))
+' $BACKING "$1"
+}
+
+expect_fsync() {	# NAME FD ok|MESSAGE
+	local got
+	got=$(python3 -c 'import os, sys
+try:
+	os.fsync(int(sys.argv[1]))
+	print("ok")
+except OSError as error:
+	print(error.strerror)' "$2")
+	[ "$got" = "$3" ] && ok "$1" || failed "$1" "'$got' instead of '$3'"
+}
+
+# What is written where the tree cannot be read is lost, which each hears who has the file open; all else goes on.
+group_lost() {
+	local ino leaf first
+	loop_fresh || { failed lost "no volume"; return; }
+	python3 -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
+for i in range(1500):
+    os.pwrite(fd, b"x" * 4096, i * 8192)
+' "$MNT/pieces"
+	make_file "$MNT/other" 20
+	ino=$(stat -c %i "$MNT/pieces")
+	umount "$MNT"
+	read -r leaf first <<<"$(leaf_of "$ino")"
+	[ -n "$first" ] && ok "a leaf of extents" || { failed "a leaf of extents" "there is none"; loop_gone; return; }
+	flip "$leaf"
+	mount_it || { failed lost "no mount"; loop_gone; return; }
+	exec 5<>"$MNT/pieces" 6<"$MNT/pieces" 7<>"$MNT/other"
+	dmesg --clear
+	python3 -c '
+import mmap, os, sys
+block = int(sys.argv[1]) + 4
+for fd, at in ((5, 0), (5, block), (5, block + 1), (7, 3)):
+    os.pwrite(fd, b"n" * 4096, at * 4096)
+with mmap.mmap(5, (block + 1) * 4096) as mapped:	# a page that is in memory
+    mapped[block * 4096 + 5] = 77
+' "$first"
+	expect_fsync "who wrote hears of it" 5 "Input/output error"
+	dmesg | grep -q "inode $ino (/pieces).*is lost" && ok "a message names the file" ||
+		failed "a message names the file" "$(dmesg | tail -n 3)"
+	expect_fsync "once" 5 ok
+	expect_fsync "another who has it open as well" 6 "Input/output error"
+	expect_fsync "once, too" 6 ok
+	expect_fsync "nothing is lost of another file" 7 ok
+	exec 4<"$MNT/pieces"
+	expect_fsync "nor for who opens it later" 4 ok
+	echo more >&7
+	sync -f "$MNT" 2>/dev/null && failed "syncfs hears of it as well" "it says that all is well" || ok "syncfs hears of it as well"
+	check "once; all else goes on" sync -f "$MNT"
+	check "new files" make_file "$MNT/new" 10
+	check "and names" sync "$MNT/new"
+	dd if="$MNT/pieces" bs=4k skip=$((first + 4)) count=1 status=none | head -c 4 | grep -q nnnn && ok "what was lost is cached" ||
+		failed "what was lost is cached" "it is not"
+	python3 -c '
+import mmap, sys
+with mmap.mmap(5, int(sys.argv[1]) * 4096 + 4096) as mapped:
+    mapped[int(sys.argv[1]) * 4096 + 6] = 78
+' $((first + 4))
+	expect_fsync "stored to again: lost again" 5 "Input/output error"
+	exec 4<&- 5>&- 6<&- 7>&-
+	echo 3 >/proc/sys/vm/drop_caches
+	refused "and then it cannot be read" "rror" dd if="$MNT/pieces" of=/dev/null bs=4k skip=$((first + 4)) count=1
+	check "it can be unmounted" umount "$MNT"
+	check "and mounted" mount_it
+	check "and written to" make_file "$MNT/newer" 10
+	umount "$MNT"
+	flip "$leaf"
+	mount_it
+	dd if="$MNT/pieces" bs=4k count=1 status=none | head -c 4 | grep -q nnnn && ok "what lay elsewhere is there" ||
+		failed "what lay elsewhere is there" "it is not"
+	checked_umount "umount after losses"
+	loop_gone
+}
+
+all="damage load compare life lost"
 for group in ${*:-$all}; do
 	group_$group
 done

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Looking whether an edit can be made, before it is logged: reach.h.
+ *
+ * What an edit of extents meets: the leaves of all that it takes; the item before, which may go on into them, or be joined; and
+ * where an extent goes on behind the end, the leaf where its rest will begin.  A leaf that loses its last item leaves its range
+ * to the one before: so there must be something before in the same leaf, or that one must be readable, too.
+ *
+ * Nothing is held between the look and the edit.  By the back end: only it edits, and what it has read stays in the cache for so
+ * long.  By others it is a hint.
+ */
+#include "core/volume.h"
+#include "core/blocks/balloc.h"
+#include "core/tree/tree.h"
+#include "core/inode/inode.h"
+#include "core/data/data.h"
+#include "core/data/delete.h"
+#include "core/data/reach.h"
+
+static int only_error(int len)
+{
+	return len == -ENOENT ? 0 : min(len, 0);
+}
+
+/* The item before this one, of whatever inode: its leaf is read. */
+static int reach_before(struct tux3_inode *inode, u8 type, u64 offset)
+{
+	struct tree_key at = offset ? tree_key(inode->ino, type, offset - 1) : tree_key(inode->ino, type - 1, U64_MAX);
+	struct tree_key first = tree_key(0, 0, 0), found;
+
+	return only_error(tree_lookup_before(inode->vol, &at, &first, &found, NULL, 0));
+}
+
+/* An extent that lies across this place: 1, and *addr is that of its block there.  0: there is none. */
+static int extent_across(struct tux3_inode *inode, u64 block, u64 *addr, u64 *count)
+{
+	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_EXTENT, 0), at = tree_key(inode->ino, TUX3_ITEM_EXTENT, block - 1);
+	struct disk_extent extent;
+	struct tree_key found;
+	int len = block ? tree_lookup_before(inode->vol, &at, &first, &found, &extent, sizeof(extent)) : 0;
+
+	if (len < (int)sizeof(extent) || found.offset + le32_to_cpu(extent.len) <= block)
+		return only_error(len);
+	*addr = le64_to_cpu(extent.addr) + (block - found.offset);
+	*count = found.offset + le32_to_cpu(extent.len) - block;
+	return 1;
+}
+
+/* If an extent goes on behind end: its rest will be an item there. */
+static int reach_rest(struct tux3_inode *inode, u64 end)
+{
+	struct tree_key at = tree_key(inode->ino, TUX3_ITEM_EXTENT, end);
+	u64 addr, count;
+	int across = extent_across(inode, end, &addr, &count);
+
+	return across > 0 ? only_error(tree_lookup(inode->vol, &at, NULL, 0)) : across;
+}
+
+int reach_maps(struct tux3_inode *inode, u64 block, u64 count)
+{
+	u64 end = count > DATA_END - block ? DATA_END : block + count;
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block), to = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1);
+	u64 addr, across;
+	int err;
+
+	if (balloc_all_loaded(inode->vol))
+		return 0;
+	err = extent_across(inode, block, &addr, &across);
+	if (err > 0)
+		err = delete_look_blocks(inode->vol, addr, min(across, end - block));
+	return err ? err : delete_look_items(inode->vol, &from, &to);
+}
+
+int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count)
+{
+	u64 end = *count > DATA_END - block ? DATA_END : block + *count;
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block), to = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1);
+	struct tree_key next;
+	bool more;
+	int err = tree_scan_leaf(inode->vol, &from, &to, NULL, NULL, &more, &next);
+
+	if (more && next.ino == inode->ino && next.type == TUX3_ITEM_EXTENT && next.offset < end) {
+		end = next.offset;
+		*count = end - block;
+	}
+	if (!err)
+		err = reach_before(inode, TUX3_ITEM_EXTENT, block);
+	if (!err && end != DATA_END)
+		err = reach_rest(inode, end);
+	return err ? err : reach_maps(inode, block, *count);
+}
+
+int reach_all(struct tux3_inode *inode, u64 block, u64 count)
+{
+	u64 end = count > DATA_END - block ? DATA_END : block + count, part;
+	int err = 0;
+
+	for (; block < end && !err; block += part) {
+		part = end - block;
+		err = reach_blocks(inode, block, &part);
+		cond_resched();
+	}
+	return err;
+}
+
+int reach_item(struct tux3_inode *inode, u8 type)
+{
+	struct tree_key key = tree_key(inode->ino, type, 0);
+	int err = only_error(tree_lookup(inode->vol, &key, NULL, 0));
+
+	return err ? err : reach_before(inode, type, 0);
+}
