@@ -835,6 +835,48 @@ static void test_write_is_told_once(void **state)
 	free(bytes);
 }
 
+static u64 went_ahead(struct bed *bed)
+{
+	return delta_counter(tux3_core(bed->volume), TUX3_COUNT_FSYNCS_AHEAD);
+}
+
+/* An fsync that writes an intent says that all is well: so it does not, where a commit would leave something out. */
+static void test_fsync_does_not_go_ahead(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node, *other;
+	struct nodes nodes = {};
+	u8 *bytes = make(&bed, &nodes);
+	u64 leaf = leaf_of_pieces(&bed, 600), ahead;
+	u32 i;
+
+	env_set_log(see_message);
+	be_bad(&bed, leaf);
+	bed_open(&bed);
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/other");
+	for (i = 0; i < 3; i++) {	/* the first one makes the area */
+		assert_ok(write_at(other, 4, 1));
+		assert_ok(tux3_fsync(other, false));
+	}
+	ahead = went_ahead(&bed);
+	assert_true(ahead);
+	assert_ok(write_at(node, 0, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(went_ahead(&bed), ++ahead);
+	assert_ok(write_at(node, 600, 1));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_int_equal(went_ahead(&bed), ahead);
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	tux3_abandon(bed.volume);
+	assert_true(try_open(&bed));
+	bed_close(&bed);
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -843,6 +885,7 @@ int main(void)
 		cmocka_unit_test(test_one_bad_node_and_a_crash),
 		cmocka_unit_test(test_node_that_gets_bad),
 		cmocka_unit_test(test_write_is_told_once),
+		cmocka_unit_test(test_fsync_does_not_go_ahead),
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 	};
 
