@@ -422,3 +422,64 @@ def test_each_open_file_hears_once_of_what_was_lost(mount, volume):
         assert fsync_error(other) == errno.EROFS
     subprocess.run(["umount", m.path], check=True)
     assert "nothing more is written" in m.ended(32)
+
+
+def leaf_of(run, volume, ino):
+    """A leaf with extents of this inode, but not its attributes: its address, and the first file block in it."""
+    leaves, leaf = [], None
+    for line in run("tux3", "show", volume, "tree").stdout.splitlines():
+        words = line.split()
+        if words[0] == "object":
+            leaf = {"at": int(words[3]), "extents": [], "attr": False}
+            leaves.append(leaf)
+        elif words[:2] == ["ino", str(ino)]:
+            leaf["attr"] |= words[3] == "attr"
+            if words[3] == "extent":
+                leaf["extents"].append(int(words[5]))
+    best = max((leaf for leaf in leaves if not leaf["attr"]), key=lambda leaf: len(leaf["extents"]))
+    return best["at"], best["extents"][0]
+
+
+def flip(volume, block):
+    with open(volume, "r+b") as f:
+        f.seek(block * 4096 + 60)
+        byte = f.read(1)[0]
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([byte ^ 1]))
+
+
+def test_each_open_file_hears_once_of_what_could_not_be_committed(run, mount, volume, fsck):
+    """What is written where the tree cannot be read is lost, and all else goes on."""
+    m = mount(volume)
+    with opened(m / "pieces") as fd:
+        for i in range(1500):
+            os.pwrite(fd, b"x" * 4096, i * 8192)
+        ino = os.fstat(fd).st_ino
+    write_file(m / "other", b"safe")
+    m.unmount()
+    leaf, first = leaf_of(run, volume, ino)
+    flip(volume, leaf)
+    m = mount(volume)
+    with opened(m / "pieces") as writer, opened(m / "pieces") as other, opened(m / "other") as safe:
+        os.pwrite(writer, b"n" * 4096, 0)
+        os.pwrite(writer, b"n" * 8192, (first + 4) * 4096)
+        os.pwrite(safe, b"more", 4)
+        assert [fsync_error(writer) for _ in range(2)] == [errno.EIO, 0]
+        assert [fsync_error(other) for _ in range(2)] == [errno.EIO, 0]
+        assert [fsync_error(safe) for _ in range(2)] == [0, 0]
+        with opened(m / "pieces") as later:
+            assert fsync_error(later) == 0
+            os.pwrite(writer, b"o" * 4096, (first + 4) * 4096)
+            assert [fsync_error(fd) for fd in (later, other, writer, writer)] == [errno.EIO, errno.EIO, errno.EIO, 0]
+        write_file(m / "new", b"new")
+    subprocess.run(["umount", m.path], check=True)
+    said = m.ended()
+    assert f"inode {ino} (/pieces) cannot be committed" in said and "read-only" not in said
+    m = mount(volume)
+    assert read_file(m / "other") == b"safemore" and read_file(m / "new") == b"new"
+    m.unmount()
+    flip(volume, leaf)
+    fsck(volume)
+    m = mount(volume)
+    data = read_file(m / "pieces")
+    assert data[:4096] == b"n" * 4096 and data[(first + 4) * 4096:][:4096] == b"x" * 4096

@@ -12,8 +12,9 @@
 /*
  * ---- open files ----
  *
- * All that is kept of one is in its inode.  But each that was open when the volume stopped is told once of what was lost,
- * as by the module: so each has a number, 0 if it was opened since, and who was told is written down.
+ * All that is kept of one is in its inode.  But each that was open when the volume stopped, or when a commit had to leave out
+ * something of the file, is told once of what was lost, as by the module: so each has a number, 0 if it was opened since the volume
+ * stopped, and who was told, or opened the file when something had been left out, is written down.
  */
 
 #define THREAD_SHIFT 40
@@ -21,7 +22,10 @@
 struct told {
 	struct told *next;
 	u64 handle;
+	u32 losses;		/* up to this one: tux3_losses(); TOLD_OF_END: that the volume stopped */
 };
+
+#define TOLD_OF_END U32_MAX
 
 static struct told *all_told;
 static DEFINE_MUTEX(told_lock);		/* for all_told, and to set any_told */
@@ -37,13 +41,6 @@ static u64 new_handle(void)
 	return ++last;
 }
 
-void fill_open(struct fuse_file_info *fi)
-{
-	fi->fh = volume_error(tux3_core(mount_state.volume)) ? 0 : new_handle();
-	fi->keep_cache = 1;
-	fi->noflush = 1;
-}
-
 static struct told **find_told(u64 handle)
 {
 	struct told **link;
@@ -53,22 +50,40 @@ static struct told **find_told(u64 handle)
 	return link;
 }
 
-/* Something of the file was lost: the first time that this open file asks? */
-static bool tell(u64 handle)
+/* Something of the file was lost: the first time that this open file asks since so many times? */
+static bool tell(u64 handle, u32 losses)
 {
-	struct told **link, *told = NULL;
+	struct told **link, *told;
+	bool first;
 
 	mutex_lock(&told_lock);
 	link = find_told(handle);
-	if (handle && !*link)
+	told = *link;
+	if (handle && !told) {
 		told = calloc(1, sizeof(*told));
-	if (told) {
-		told->handle = handle;
-		*link = told;
-		atomic_set(&any_told, 1);
+		if (told) {
+			told->handle = handle;
+			*link = told;
+			atomic_set(&any_told, 1);
+		}
 	}
+	first = told && told->losses < losses;
+	if (first)
+		told->losses = losses;
 	mutex_unlock(&told_lock);
-	return told;
+	return first;
+}
+
+/* What was lost of the file before is not for who opens it now. */
+void fill_open(struct tux3_node *node, struct fuse_file_info *fi)
+{
+	u32 losses = tux3_losses(node);
+
+	fi->fh = volume_error(tux3_core(mount_state.volume)) ? 0 : new_handle();
+	fi->keep_cache = 1;
+	fi->noflush = 1;
+	if (losses && fi->fh)
+		tell(fi->fh, losses);
 }
 
 static void forget_told(u64 handle)
@@ -99,7 +114,7 @@ void serve_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, -err);
 		return;
 	}
-	fill_open(fi);
+	fill_open(node_of(ino), fi);
 	fuse_reply_open(req, fi);
 }
 
@@ -181,10 +196,15 @@ void serve_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 
 void serve_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
-	int err = tux3_fsync_told(node_of(ino));
+	struct tux3_node *node = node_of(ino);
+	int err = tux3_fsync_told(node);
+	u32 losses;
 
 	(void)data_only;
-	if (err == -EROFS && tell(fi->fh))
+	losses = tux3_losses(node);
+	if (losses && tell(fi->fh, losses))
+		err = -EIO;
+	if (err == -EROFS && tell(fi->fh, TOLD_OF_END))
 		err = -EIO;
 	/* The count of blocks is known now. */
 	if (!err)

@@ -146,7 +146,7 @@ void serve_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 	err = new_durable(parent, S_IFREG, &node, err);
 	if (!take_entry(req, &entry, node, err))
 		return;
-	fill_open(fi);
+	fill_open(node, fi);
 	if (fuse_reply_create(req, &entry, fi))
 		tux3_node_put(node, 1);
 }

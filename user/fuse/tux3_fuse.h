@@ -153,7 +153,7 @@ void serve_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 void serve_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg, struct fuse_file_info *fi,
 		 unsigned int flags, const void *in, size_t in_size, size_t out_size);
 
-void fill_open(struct fuse_file_info *fi);
+void fill_open(struct tux3_node *node, struct fuse_file_info *fi);
 void serve_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void serve_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void serve_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
