@@ -519,6 +519,8 @@ static int change_run_freeing(struct data_change *change)
 	u32 records = parts * (sizeof(struct disk_record) + sizeof(struct record_extent));
 	int err = delete_look(change->inode, change->hole, change->hole_count);
 
+	if (!err)
+		err = inode_quota_read(change->inode);
 	if (err)
 		return err;
 	change->enter = DELTA_FREES;

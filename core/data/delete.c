@@ -342,9 +342,13 @@ static int look_small(struct tux3_inode *inode)
 {
 	struct tree_key from = tree_key(inode->ino, 0, 0), to = tree_key(inode->ino, U8_MAX, U64_MAX);
 	struct volume *vol = inode->vol;
+	int err;
 
 	if (!tree_edit_is_near(vol, &from, &to))
 		return look_inode(vol, inode->ino);
+	err = inode_quota_read(inode);
+	if (err)
+		return err;
 	return inode->blocks && !balloc_all_loaded(vol) ? delete_look_items(vol, &from, &to) : 0;
 }
 

@@ -308,6 +308,8 @@ static int side_can_be_read(const struct remap_side *side)
 	int err = READ_ONCE(side->inode->stuck) ? -EIO : reach_item(side->inode, TUX3_ITEM_ATTR);
 	u32 i;
 
+	if (!err)
+		err = inode_quota_read(side->inode);
 	if (!err && side->drop.count)
 		err = reach_all(side->inode, side->drop.block, side->drop.count);
 	for (i = 0; i < side->range_count && !err; i++)

@@ -58,6 +58,25 @@ void inode_quota_detach(struct tux3_inode *inode)
 	inode->owner = NULL;
 }
 
+int inode_quota_read(struct tux3_inode *inode)
+{
+	struct quota_owner *owner;
+	int i, err = 0;
+
+	if (likely(!READ_ONCE(inode->owner)))
+		return 0;
+	spin_lock(&inode->lock);
+	owner = inode->owner;
+	if (owner)
+		atomic_inc(&owner->refs);
+	spin_unlock(&inode->lock);
+	for (i = 0; owner && i < QUOTA_KINDS && !err; i++)
+		if (READ_ONCE(owner->quota[i]->mode) == QUOTA_UNKNOWN)
+			err = quota_load(inode->vol, owner->quota[i]);
+	quota_owner_put(inode->vol, owner);
+	return err;
+}
+
 /* ---- charging ---- */
 
 static void charge_undo(struct quota_charge *charge, u64 delta, const struct quota_amount *amount)

@@ -38,6 +38,12 @@ int inode_quota_attach(struct tux3_inode *inode, struct tux3_inode *dir);
 /* It is no inode of the volume any more; may be called twice. */
 void inode_quota_detach(struct tux3_inode *inode);
 
+/*
+ * Outside: can the usage be read of who has the inode?  Who is charged finds out; this is for those who only give back, since a
+ * commit that finds out stops the volume.  What was read once in this mount is not read again.  0, -EIO, -ENOMEM.
+ */
+int inode_quota_read(struct tux3_inode *inode);
+
 /* Inside, where it has paid *charged.  Who has to wait enters again, and has paid cost then. */
 int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 *charged, u64 cost, unsigned int flags,
 		       struct quota_charge *charge);

@@ -529,7 +529,7 @@ static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s6
 	*more = (s64)blocks - space_value_blocks(vol, max(old, 0));
 	*less = *more < 0;
 	*more = max_t(s64, *more, 0);
-	return 0;
+	return *less ? inode_quota_read(inode) : 0;
 }
 
 /* How far below zero it may go.  An ACL that goes with a new mode takes the place of one: chmod is not refused. */

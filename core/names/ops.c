@@ -662,8 +662,10 @@ static int setattr_owner(struct tux3_inode *inode, const struct tux3_attr *new, 
 		[QUOTA_PROJECT] = mask & OP_ATTR_PROJID ? new->projid : inode->attr.projid,
 	};
 	struct delta_op op;
-	int err = inode_quota_move(inode, id, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
+	int err = inode_quota_read(inode);
 
+	if (!err)
+		err = inode_quota_move(inode, id, &op, attr_apply_cost(vol, ~0u), DELTA_KEEPS);
 	if (err)
 		return err;
 	inode_attr(inode)->ctime = now;

@@ -142,13 +142,25 @@ static int see_node(void *ctx, const struct tree_visit *visit)
 	return 0;
 }
 
-/* Returns its bytes, to begin anew with. */
-static u8 *make(struct bed *bed, struct nodes *nodes)
+/* Returns its bytes, to begin anew with, on a device of which a block may get bad. */
+static u8 *close_and_save(struct bed *bed)
 {
 	struct bad_device *bad = calloc(1, sizeof(*bad));
 	u8 *bytes = malloc(BYTES);
 
 	assert_non_null(bad);
+	assert_non_null(bytes);
+	bed_close(bed);
+	memcpy(bytes, device_memory_bytes(bed->dev), BYTES);
+	bad->dev = *bed->dev;
+	bad->dev.ops = &bad_ops;
+	bad->below = bed->dev;
+	bed->dev = &bad->dev;
+	return bytes;
+}
+
+static u8 *make(struct bed *bed, struct nodes *nodes)
+{
 	memset(data, 'x', sizeof(data));
 	bed->opts.manual = true;
 	bed_make(bed, BYTES, BLOCK);
@@ -158,13 +170,7 @@ static u8 *make(struct bed *bed, struct nodes *nodes)
 	bed_reopen(bed);
 	assert_ok(tree_walk(tux3_core(bed->volume), see_node, nodes));
 	assert_true(nodes->count > 20);
-	bed_close(bed);
-	memcpy(bytes, device_memory_bytes(bed->dev), BYTES);
-	bad->dev = *bed->dev;
-	bad->dev.ops = &bad_ops;
-	bad->below = bed->dev;
-	bed->dev = &bad->dev;
-	return bytes;
+	return close_and_save(bed);
 }
 
 /* false: it cannot be. */
@@ -877,6 +883,132 @@ static void test_fsync_does_not_go_ahead(void **state)
 	free(bytes);
 }
 
+#define USERS	300u
+
+static int chown_to(struct tux3_node *node, u32 uid)
+{
+	struct tux3_stat stat = { .uid = uid };
+
+	return tux3_setattr(node, NULL, &stat, TUX3_SET_UID);
+}
+
+/* Each user has a file of a block; so usage is in several leaves. */
+static void make_users(struct bed *bed)
+{
+	struct tux3_node *node;
+	char name[32];
+	u32 i;
+
+	bed_make(bed, BYTES, BLOCK);
+	assert_ok(tux3_path_mkdir(bed->volume, NULL, "/dir", 0755));
+	for (i = 0; i < USERS; i++) {
+		snprintf(name, sizeof(name), "/dir/u%u", i);
+		node = bed_file(bed, name);
+		assert_ok(chown_to(node, 1000 + i));
+		assert_int_equal(tux3_write(node, data, BLOCK, 0), BLOCK);
+		tux3_node_put(node, 1);
+	}
+}
+
+static int user_write(struct bed *bed, struct tux3_node *node)
+{
+	return write_at(node, 0, 2);
+}
+
+static int user_punch(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BLOCK);
+}
+
+static int user_set_xattr(struct bed *bed, struct tux3_node *node)
+{
+	return tux3_setxattr(node, NULL, "user.large", data, 2 * BLOCK, 0);
+}
+
+static int user_chown_away(struct bed *bed, struct tux3_node *node)
+{
+	return chown_to(node, 0);
+}
+
+static int user_chown_here(struct bed *bed, struct tux3_node *node)
+{
+	struct tux3_node *new = bed_file(bed, "/new");
+	int err = chown_to(new, 1000 + USERS / 2);
+
+	tux3_node_put(new, 1);
+	return err;
+}
+
+/* Which goes when it is out of use, but cannot be freed. */
+static int user_unlink(struct bed *bed, struct tux3_node *node)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/dir/u%u", USERS / 2);
+	return do_unlink(bed, name);
+}
+
+static const struct {
+	node_fn fn;
+	int err;
+} user_operations[] = {
+	{ user_write, -EIO },
+	{ user_punch, -EIO },
+	{ user_set_xattr, -EIO },
+	{ user_chown_away, -EIO },
+	{ user_chown_here, -EIO },
+	{ node_truncate, -EIO },
+	{ node_fallocate, -EIO },
+	{ node_chmod, 0 },
+	{ user_unlink, 0 },
+};
+
+static void user_operation(struct bed *bed, u32 which)
+{
+	struct tux3_node *node, *other;
+	char name[32];
+
+	assert_true(try_open(bed));
+	snprintf(name, sizeof(name), "/dir/u%u", USERS / 2);
+	node = bed_find(bed, name);
+	other = bed_find(bed, "/dir/u0");
+	assert_int_equal(user_operations[which].fn(bed, node), user_operations[which].err);
+	assert_ok(write_at(other, 0, 3));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	assert_ok(tux3_sync(bed->volume));
+	tux3_abandon(bed->volume);
+	assert_true(try_open(bed));
+	bed_close(bed);
+	be_bad(bed, 0);
+	bed_open(bed);
+	bed_check(bed);
+	bed_close(bed);
+}
+
+/* Where usage cannot be read nothing is changed that it depends on. */
+static void test_bad_usage(void **state)
+{
+	struct leaf leaf = { .key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, 1000 + USERS / 2) };
+	struct bed bed = { .opts.manual = true, .quota = true };
+	u8 *bytes;
+	u32 i;
+
+	make_users(&bed);
+	bed_reopen(&bed);
+	assert_ok(tree_walk(tux3_core(bed.volume), see_leaf, &leaf));
+	bytes = close_and_save(&bed);
+	env_set_log(see_message);
+	for (i = 0; i < ARRAY_SIZE(user_operations); i++) {
+		memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BYTES);
+		be_bad(&bed, leaf.addr);
+		user_operation(&bed, i);
+	}
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -886,6 +1018,7 @@ int main(void)
 		cmocka_unit_test(test_node_that_gets_bad),
 		cmocka_unit_test(test_write_is_told_once),
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
+		cmocka_unit_test(test_bad_usage),
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 	};
 
