@@ -7,10 +7,13 @@
  * TUX3_TEST_OP=name runs only that operation, TUX3_TEST_VERBOSE=1 shows what the code under test prints.
  */
 #include "support_lib.h"
+#include "core/blocks/balloc.h"
+#include "core/data/data.h"
 #include "core/open.h"
 #include "core/repair/repair.h"
 #include "core/tree/tree.h"
 #include "user/env/log.h"
+#include "user/lib/lib.h"
 
 #include <errno.h>
 #include <string.h>
@@ -1009,6 +1012,70 @@ static void test_bad_usage(void **state)
 	free(bytes);
 }
 
+#define GROUPS_BYTES	(512u << 20)	/* a group has 127 MiB */
+
+/* Of the group that has the file's first block.  What else is changed in this test is elsewhere. */
+static u64 map_of(struct bed *bed, const char *path, unsigned int slot)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	struct tux3_node *node = bed_find(bed, path);
+	struct data_extent extent;
+
+	assert_ok(data_map(&node->inode, 0, 1, &extent, NULL, 0));
+	assert_int_equal(extent.kind, DATA_MAPPED);
+	tux3_node_put(node, 1);
+	assert_true(extent.addr / vol->group_blocks);
+	return balloc_slot_addr(vol, extent.addr / vol->group_blocks, slot);
+}
+
+/* What is written over frees blocks: if their free map cannot be read, it is lost, too. */
+static void bad_map(unsigned int slot)
+{
+	struct bad_device *bad = calloc(1, sizeof(*bad));
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *other;
+
+	assert_non_null(bad);
+	bed_make(&bed, GROUPS_BYTES, BLOCK);
+	node = bed_file(&bed, "/large");
+	assert_ok(tux3_fallocate(node, 0, 0, 300u << 20));
+	tux3_node_put(node, 1);
+	make_pieces(&bed, "/pieces", 50);
+	bed_reopen(&bed);
+	bad->bad = map_of(&bed, "/pieces", slot);
+	bed_close(&bed);
+	bad->dev = *bed.dev;
+	bad->dev.ops = &bad_ops;
+	bad->below = bed.dev;
+	bed.dev = &bad->dev;
+	env_set_log(see_message);
+	assert_true(try_open(&bed));
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/large");
+	assert_ok(write_at(node, 0, 1));
+	assert_ok(write_at(other, 0, 1));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_fsync(node, false));
+	assert_ok(tux3_fsync(other, false));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	tux3_abandon(bed.volume);
+	assert_true(try_open(&bed));
+	bed_close(&bed);
+	bad->bad = 0;
+	bed_open(&bed);
+	bed_check(&bed);
+	bed_free(&bed);
+	env_set_log(NULL);
+}
+
+static void test_bad_map(void **state)
+{
+	bad_map(0);		/* either: which of the two is newer cannot be told then */
+	bad_map(1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1019,6 +1086,7 @@ int main(void)
 		cmocka_unit_test(test_write_is_told_once),
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
 		cmocka_unit_test(test_bad_usage),
+		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 	};
 
