@@ -210,7 +210,9 @@ int delete_look(struct tux3_inode *inode, u64 block, u64 count)
 	struct tree_skip all = { .left = U64_MAX };
 	int err;
 
-	if (likely(!inode->scattered) || !count || (end == DATA_END && delete_is_long(inode->vol, READ_ONCE(inode->blocks))))
+	/* What is cut off in slices is looked at with each of them; what has no name is not (data_remove()). */
+	if (likely(!inode->scattered) || !count ||
+	    (end == DATA_END && READ_ONCE(inode->attr.nlink) && delete_is_long(inode->vol, READ_ONCE(inode->blocks))))
 		return 0;
 	err = tree_skip(inode->vol, &from, &to, &all);
 	return err < 0 ? err : look_slice(inode->vol, inode->ino, &from, &to);

@@ -498,6 +498,32 @@ static int do_orphan(struct bed *bed)
 	return err;
 }
 
+/* What has no name is not cut off in slices. */
+static int unlink_and_truncate(struct bed *bed, u64 size)
+{
+	struct tux3_node *node;
+	int err = tux3_path(bed->volume, NULL, "/pieces", 0, 0, &node);
+
+	if (err)
+		return err;
+	err = do_unlink(bed, "/pieces");
+	if (!err)
+		err = tux3_truncate(node, size);
+	assert_ok(tux3_sync(bed->volume));
+	tux3_node_put(node, 1);
+	return err;
+}
+
+static int do_truncate_nameless(struct bed *bed)
+{
+	return unlink_and_truncate(bed, 0);
+}
+
+static int do_truncate_half_nameless(struct bed *bed)
+{
+	return unlink_and_truncate(bed, PIECES * BLOCK + 1);
+}
+
 static const struct operation {
 	const char *name;
 	int (*fn)(struct bed *bed);
@@ -541,6 +567,8 @@ static const struct operation {
 	{ "rename_dir", .fn = do_rename_dir },
 	{ "rmdir", .fn = do_rmdir },
 	{ "orphan", .fn = do_orphan },
+	{ "truncate_nameless", .fn = do_truncate_nameless },
+	{ "truncate_half_nameless", .fn = do_truncate_half_nameless },
 };
 
 static int operate(struct bed *bed, const struct operation *operation)
