@@ -22,7 +22,8 @@
  * Who must not wait (IOCB_NOWAIT, as io_uring asks first) gets what one extent has, if it is known at once where that is.  Not
  * what two have: the second may have to be waited for when the first is on its way.
  *
- * Locking: none.  As with other reads, a truncate or a write beside it may be seen or not.
+ * Locking: none, but for what is read by way of the page cache.  As with other reads, a truncate or a write beside it may be seen
+ * or not.
  *
  * Writes with O_DIRECT go through the page cache, and leave it when they are durable (write.c): nobody waits for the device, and a
  * read after that is direct again.
@@ -99,15 +100,18 @@ static bool all_is_right(struct direct_bio *direct)
 	return pos >= direct->end;
 }
 
-/* A part of a block. */
+/* A part of a block.  With the lock that keeps the page cache empty where blocks are about to go, or to change their place. */
 static int read_cached(struct direct_bio *direct, u64 pos, u32 part, struct bvec_iter at)
 {
 	struct address_space *mapping = core_node(direct->inode)->vfs.i_mapping;
-	struct folio *folio = read_mapping_folio(mapping, pos >> PAGE_SHIFT, NULL);
+	struct folio *folio;
 	struct bvec_iter iter;
 	struct bio_vec vec;
 	char *data;
 
+	filemap_invalidate_lock_shared(mapping);
+	folio = read_mapping_folio(mapping, pos >> PAGE_SHIFT, NULL);
+	filemap_invalidate_unlock_shared(mapping);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
 	data = folio_address(folio) + offset_in_folio(folio, pos);

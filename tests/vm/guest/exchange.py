@@ -423,5 +423,57 @@ def model(folder, seed):
     both.look()
 
 
+# ---- direct reads that fail ----
+
+FEW, SECTORS = 16, BLOCK // 512
+
+
+def place_of(file, block):
+    """Its address on the device, in sectors."""
+    request = bytearray(struct.pack("=QQIIII", block * BLOCK, BLOCK, 0, 0, 1, 0) + bytes(56))
+    fcntl.ioctl(file, 0xC020660B, request)
+    logical, physical = struct.unpack_from("=QQ", request, 32)
+    return (physical + block * BLOCK - logical) // 512
+
+
+def make_failing(folder):
+    """Two files, and the addresses of their last blocks."""
+    places = []
+    for name in "ab":
+        file = os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        os.pwrite(file, name.encode() * (FEW * BLOCK), 0)
+        os.fsync(file)
+        places.append(place_of(file, FEW - 1))
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    print(*sorted(places))
+
+
+def failing(folder):
+    """
+    A direct read of which a part fails reads block by block by way of the cache, and from this slow device that lasts.  What it
+    brings there is not what another file has by then.
+    """
+    def read(name):
+        if os.fork():
+            return
+        file = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_DIRECT)
+        refused(errno.EIO, os.preadv, file, [mmap.mmap(-1, FEW * BLOCK)], 0)
+        os._exit(0)
+
+    a, b = (os.open(f"{folder}/{name}", os.O_RDWR) for name in "ab")
+    read("b")
+    time.sleep(0.3)
+    if not os.fork():
+        exchange(a, b, 0, 0, (FEW - 1) * BLOCK)
+        os._exit(0)
+    time.sleep(0.3)
+    read("a")
+    assert all(os.wait()[1] == 0 for _ in range(3))
+    for file, text in ((a, b"b"), (b, b"a")):
+        found = os.pread(file, (FEW - 1) * BLOCK, 0)
+        stale = [n for n in range(FEW - 1) if found[n * BLOCK:(n + 1) * BLOCK] != text * BLOCK]
+        assert not stale, f"blocks {stale} are what they were before the exchange"
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])

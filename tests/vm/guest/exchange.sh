@@ -34,6 +34,21 @@ defrag() {
 	cmp "$file" /tmp/pieces && build/tux3 defrag "$file" | grep ", 0 of them written anew"
 }
 
+# Reads take 0.1 s, and the last blocks of two files fail.
+failing() {
+	local places slow=/dev/mapper/failing disk=$DEVICE sectors
+	sectors=$(blockdev --getsz "$disk")
+	modprobe dm-delay
+	delayed() {	# FROM TO
+		echo "$1 $(($2 - $1)) delay $disk $1 100 $disk $1 0"
+	}
+	places=($(python3 $PROGRAM make_failing "$MNT")) && umount "$MNT" || return
+	{
+		delayed 0 ${places[0]} && echo "${places[0]} 8 error" && delayed $((places[0] + 8)) ${places[1]} &&
+			echo "${places[1]} 8 error" && delayed $((places[1] + 8)) "$sectors"
+	} | dmsetup create failing && mount -t tux3 $slow "$MNT" && python3 $PROGRAM failing "$MNT"
+}
+
 if fresh; then
 	for name in rules refusals freshness; do
 		check "$name" python3 $PROGRAM $name "$MNT"
@@ -53,5 +68,10 @@ fi
 if fresh -O ^data-csum; then
 	check "a model, without checksums" python3 $PROGRAM model "$MNT" 5
 	checked_umount "clean without checksums"
+fi
+if fresh; then
+	check "direct reads that fail beside an exchange" failing
+	umount "$MNT" && dmsetup remove failing
+	check "clean after that" build/fsck.tux3 -n "$DEVICE"
 fi
 summary
