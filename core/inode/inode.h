@@ -104,6 +104,7 @@ struct tux3_inode {
 	u64 changed_delta;		/* the newest in which it was changed otherwise than by its names, or names in it */
 	u32 changes;			/* moves with each such change */
 	u32 changes_told;		/* what it is up to this one, an intent that is durable has all of */
+	u32 changes_made;		/* of a directory: up to this one the first intent that makes it; 0: there was none */
 	/* Its first name, until born_delta is released.  NULL: none, or a crash could bring back somebody else by it. */
 	struct tux3_inode *born_dir;
 	struct name_entry *born_entry;

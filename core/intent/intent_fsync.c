@@ -570,11 +570,14 @@ static bool dir_changed_names_only(struct tux3_inode *inode)
 	return only;
 }
 
-/* Where its delta is there, is all of it but its names, and those in it? */
+/*
+ * Where its delta is there, or the first intent that makes it, is all of it but its names, and those in it?  Of a later intent
+ * nothing is carried out then.
+ */
 static bool dir_is_as_made(const struct tux3_inode *inode)
 {
 	lockdep_assert_held(&inode->lock);
-	return inode->changed_delta == inode->born_delta;
+	return inode->changed_delta == inode->born_delta && inode->changes == inode->changes_made;
 }
 
 /* The same of one that this request makes. */
@@ -634,6 +637,8 @@ static int capture_new_dir(struct intent_part *part, u64 delta, struct intent_re
 	spin_lock(&inode->lock);
 	err = capture_new_name(part, request, name);
 	capture_dir_attr(part);
+	if (!inode->changes_made)
+		inode->changes_made = part->changes;
 	if (!dir_is_as_made(inode))
 		part->changes = inode->changes_told;
 	spin_unlock(&inode->lock);

@@ -450,6 +450,33 @@ static void test_two_in_one_batch(void **state)
 	bed_free(&bed);
 }
 
+/* Changed while the intent that makes it is being written: that one does not have it, and another would change nothing. */
+static void test_changed_while_it_is_written(void **state)
+{
+	struct tux3_node *dir;
+	pthread_t first, second;
+	struct bed bed = {};
+	struct intent *intent;
+
+	begin(&bed);
+	intent = &bed.volume->vol->intent;
+	make_dir(&bed, "dir/sub");
+	dir = bed_find(&bed, "dir/sub");
+	mutex_lock(&intent->write);
+	assert_int_equal(pthread_create(&first, NULL, fsync_path, dir), 0);
+	usleep(100 * 1000);
+	set_mode(dir, 0700);
+	assert_int_equal(pthread_create(&second, NULL, fsync_path, dir), 0);
+	usleep(100 * 1000);
+	mutex_unlock(&intent->write);
+	pthread_join(first, NULL);
+	pthread_join(second, NULL);
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	assert_dir(&bed, "dir/sub", 0700, 0, 2);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -464,6 +491,7 @@ int main(void)
 		cmocka_unit_test(test_changed_beside_the_commit_that_makes_it),
 		cmocka_unit_test(test_gone_beside_the_commit_that_makes_it),
 		cmocka_unit_test(test_two_in_one_batch),
+		cmocka_unit_test(test_changed_while_it_is_written),
 	};
 
 	return cmocka_run_group_tests_name("intent dirs", tests, NULL, NULL);
