@@ -220,6 +220,11 @@ void inode_mark_stored(struct delta_op *op, struct tux3_inode *inode);	/* INODE_
 
 struct tux3_time inode_now(struct volume *vol);
 
+static inline bool time_is_before(const struct tux3_time *a, const struct tux3_time *b)
+{
+	return a->sec != b->sec ? a->sec < b->sec : a->nsec < b->nsec;
+}
+
 /* The flags of chattr(1), as FS_IOC_GETFLAGS numbers them.  To an attribute: false if there are some that we do not have. */
 u32 attr_flags_to_ioctl(u32 attr_flags);
 bool attr_flags_from_ioctl(u32 flags, u32 *attr_flags);

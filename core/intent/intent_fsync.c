@@ -169,6 +169,24 @@ static int capture_new_name(struct intent_part *part, struct intent_request *req
 	return len ? 0 : -EAGAIN;
 }
 
+/*
+ * With the name its directory gets the time at which that was made.  If its own were set back since, they are not as the intent by
+ * which it is there has them.
+ */
+static void note_times(const struct intent_part *part)
+{
+	const struct tux3_inode *inode = part->inode;
+	struct tux3_inode *dir = inode->born_dir;
+
+	lockdep_assert_held(&inode->vol->intent.capture);
+	if (!part->made)
+		return;
+	spin_lock(&dir->lock);
+	if (time_is_before(&dir->attr.mtime, &inode->attr.btime) || time_is_before(&dir->attr.ctime, &inode->attr.btime))
+		dir->changes++;
+	spin_unlock(&dir->lock);
+}
+
 /* Its name, if it has no other to be said.  0, or -EAGAIN: what is to be said is not. */
 static int capture_name(struct intent_part *part, u64 durable, struct intent_request *request, char *name)
 {
@@ -542,6 +560,7 @@ static int capture_file(struct intent_part *part, u64 delta, struct intent_reque
 		err = capture_records(part, delta, request, &at, name);
 	if (err)
 		return err;
+	note_times(part);
 	if (part->beside)
 		closure_add_beside(&request->closure, part->inode->ino, part->changes, part->names_seq);
 	else
@@ -644,6 +663,7 @@ static int capture_new_dir(struct intent_part *part, u64 delta, struct intent_re
 	spin_unlock(&inode->lock);
 	if (err)
 		return err;
+	note_times(part);
 	closure_add_dir(&request->closure, inode);
 	capture_dir_end(part, delta, request, at + got, name);
 	return 0;

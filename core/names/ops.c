@@ -18,11 +18,6 @@
 #include "core/names/ops.h"
 #include "core/names/parent.h"
 
-static bool time_is_before(const struct tux3_time *a, const struct tux3_time *b)
-{
-	return a->sec != b->sec ? a->sec < b->sec : a->nsec < b->nsec;
-}
-
 /*
  * A directory gained or lost entries and subdirectories.  If that sets its times back, as after touch with a time to come, what
  * new files say of it is not enough: they only set it forward.

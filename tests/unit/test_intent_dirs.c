@@ -41,6 +41,13 @@ static void set_mode(struct tux3_node *node, u32 mode)
 	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
 }
 
+static void set_mtime(struct tux3_node *node, s64 sec)
+{
+	struct tux3_stat stat = { .mtime.tv_sec = sec };
+
+	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MTIME));
+}
+
 static void stat_path(struct bed *bed, const char *path, struct tux3_stat *stat)
 {
 	struct tux3_node *node = bed_find(bed, path);
@@ -477,6 +484,35 @@ static void test_changed_while_it_is_written(void **state)
 	bed_free(&bed);
 }
 
+/* Its times were set back after something was made in it: what is said of that sets them forward. */
+static void test_times_set_back(void **state)
+{
+	struct tux3_node *dir;
+	struct tux3_stat stat;
+	struct bed bed = {};
+	u32 listed;
+
+	for (listed = 0; listed < 2; listed++) {
+		begin(&bed);
+		make_dir(&bed, "dir/sub");
+		if (listed)
+			make_dir(&bed, "dir/sub/deep");
+		else
+			new_and_gone(&bed, "dir/sub/x", 10, false);
+		dir = bed_find(&bed, "dir/sub");
+		set_mtime(dir, 1000000);
+		if (!listed)
+			path_ahead(&bed, "dir/sub/x");
+		assert_ok(tux3_fsync(dir, false));
+		tux3_node_put(dir, 1);
+		bed_crash(&bed);
+		stat_path(&bed, "dir/sub", &stat);
+		assert_int_equal(stat.mtime.tv_sec, 1000000);
+		bed_free(&bed);
+		memset(&bed, 0, sizeof(bed));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -492,6 +528,7 @@ int main(void)
 		cmocka_unit_test(test_gone_beside_the_commit_that_makes_it),
 		cmocka_unit_test(test_two_in_one_batch),
 		cmocka_unit_test(test_changed_while_it_is_written),
+		cmocka_unit_test(test_times_set_back),
 	};
 
 	return cmocka_run_group_tests_name("intent dirs", tests, NULL, NULL);
