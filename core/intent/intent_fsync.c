@@ -1193,6 +1193,14 @@ static void names_are_durable(struct volume *vol, const struct intent_request *r
 	mutex_unlock(&intent->capture);
 }
 
+/* Since before the call, and not durable: paths may lead elsewhere after a crash. */
+static bool dirs_have_moved(struct volume *vol)
+{
+	u64 durable = READ_ONCE(vol->delta.committed);
+
+	return READ_ONCE(vol->delta.dirs_moved[0]) > durable || READ_ONCE(vol->delta.dirs_moved[1]) > durable;
+}
+
 /*
  * Is nothing left to do for an fsync of a directory?  That is so if what has changed of it are names in it, all of which went
  * ahead.
@@ -1200,15 +1208,7 @@ static void names_are_durable(struct volume *vol, const struct intent_request *r
 static bool dir_is_ahead(struct tux3_inode *inode)
 {
 	return S_ISDIR(READ_ONCE(inode->attr.mode)) && READ_ONCE(inode->vol->opts.fsync) != TUX3_FSYNC_FULL &&
-	       dir_changed_names_only(inode) && name_all_ahead(inode);
-}
-
-/* Since before the call, and not durable: paths may lead elsewhere after a crash. */
-static bool dirs_have_moved(struct volume *vol)
-{
-	u64 durable = READ_ONCE(vol->delta.committed);
-
-	return READ_ONCE(vol->delta.dirs_moved[0]) > durable || READ_ONCE(vol->delta.dirs_moved[1]) > durable;
+	       dir_changed_names_only(inode) && name_all_ahead(inode) && !dirs_have_moved(inode->vol);
 }
 
 /* 0, or as capture(); -ESTALE: a commit came in between; -EINTR: the caller was killed while others wrote. */

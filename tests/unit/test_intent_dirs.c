@@ -513,6 +513,26 @@ static void test_times_set_back(void **state)
 	}
 }
 
+/* An fsync after the move of what it is in. */
+static void test_its_parent_has_moved(void **state)
+{
+	struct tux3_node *dir;
+	struct bed bed = {};
+
+	begin(&bed);
+	make_dir(&bed, "dir/sub");
+	make_dir(&bed, "dir/sub/deep");
+	assert_true(path_ahead(&bed, "dir/sub/deep"));
+	rename_path(&bed, "dir/sub", "dir/moved", 0);
+	dir = bed_find(&bed, "dir/moved/deep");
+	assert_ok(tux3_fsync(dir, false));
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	assert_dir(&bed, "dir/moved/deep", 0750, 0, 2);
+	assert_no(&bed, "dir/sub");
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -529,6 +549,7 @@ int main(void)
 		cmocka_unit_test(test_two_in_one_batch),
 		cmocka_unit_test(test_changed_while_it_is_written),
 		cmocka_unit_test(test_times_set_back),
+		cmocka_unit_test(test_its_parent_has_moved),
 	};
 
 	return cmocka_run_group_tests_name("intent dirs", tests, NULL, NULL);
