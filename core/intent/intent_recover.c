@@ -25,7 +25,7 @@
 #include "core/intent/intent_internal.h"
 
 #define AREA_BYTES_MAX	(64u << 20)	/* nobody has made a larger one */
-#define PIECE_BYTES	(256u << 10)	/* that is read at a time */
+#define PIECE_BYTES	(1u << 20)	/* that is read at a time */
 
 /* One intent, as found. */
 struct intent_found {
