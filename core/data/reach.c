@@ -31,19 +31,25 @@ static int reach_before(struct tux3_inode *inode, u8 type, u64 offset)
 	return only_error(tree_lookup_before(inode->vol, &at, &first, &found, NULL, 0));
 }
 
-/* An extent that lies across this place: 1, and *addr is that of its block there.  0: there is none. */
-static int extent_across(struct tux3_inode *inode, u64 block, u64 *addr, u64 *count)
+/* The extent that has this block, and begins there or before: 1, and *addr is that of the block.  0: there is none. */
+static int extent_of(struct tux3_inode *inode, u64 block, u64 begins, u64 *addr, u64 *count)
 {
-	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_EXTENT, 0), at = tree_key(inode->ino, TUX3_ITEM_EXTENT, block - 1);
+	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_EXTENT, 0), at = tree_key(inode->ino, TUX3_ITEM_EXTENT, begins);
 	struct disk_extent extent;
 	struct tree_key found;
-	int len = block ? tree_lookup_before(inode->vol, &at, &first, &found, &extent, sizeof(extent)) : 0;
+	int len = tree_lookup_before(inode->vol, &at, &first, &found, &extent, sizeof(extent));
 
 	if (len < (int)sizeof(extent) || found.offset + le32_to_cpu(extent.len) <= block)
 		return only_error(len);
 	*addr = le64_to_cpu(extent.addr) + (block - found.offset);
 	*count = found.offset + le32_to_cpu(extent.len) - block;
 	return 1;
+}
+
+/* One that lies across this place: likewise. */
+static int extent_across(struct tux3_inode *inode, u64 block, u64 *addr, u64 *count)
+{
+	return block ? extent_of(inode, block, block - 1, addr, count) : 0;
 }
 
 /* If an extent goes on behind end: its rest will be an item there. */
@@ -60,14 +66,17 @@ int reach_maps(struct tux3_inode *inode, u64 block, u64 count)
 {
 	u64 end = count > DATA_END - block ? DATA_END : block + count;
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block), to = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1);
-	u64 addr, across;
+	u64 addr, there;
 	int err;
 
 	if (balloc_all_loaded(inode->vol))
 		return 0;
-	err = extent_across(inode, block, &addr, &across);
-	if (err > 0)
-		err = delete_look_blocks(inode->vol, addr, min(across, end - block));
+	err = extent_of(inode, block, block, &addr, &there);
+	if (err > 0) {		/* mostly that has all of them */
+		err = delete_look_blocks(inode->vol, addr, min(there, end - block));
+		if (!err && there >= end - block)
+			return 0;
+	}
 	return err ? err : delete_look_items(inode->vol, &from, &to);
 }
 
