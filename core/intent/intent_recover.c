@@ -479,6 +479,22 @@ static int recover_new(struct recovery *recovery, const struct disk_intent *inte
 	return intent->name_len ? intent_recover_name(recovery->vol, intent) : 0;
 }
 
+/*
+ * It has a name after this.  Where the tree has it without one, that had none yet, or no more: its ACL may have been committed
+ * before it got its first.
+ */
+static int recover_named(struct recovery *recovery, const struct disk_intent *intent, bool there, bool named, struct disk_attr *old)
+{
+	int err;
+
+	if (!there)
+		return recover_new(recovery, intent, named, old);
+	if (old->nlink)
+		return 0;
+	err = delete_mark_orphan(recovery->vol, le64_to_cpu(intent->ino), 0, 0);
+	return err || !intent->name_len ? err : intent_recover_name(recovery->vol, intent);
+}
+
 static int recover_file(struct recovery *recovery, const struct intent_found *found, bool there, struct disk_attr *old)
 {
 	const struct disk_intent *intent = found->intent;
@@ -488,10 +504,8 @@ static int recover_file(struct recovery *recovery, const struct intent_found *fo
 	u32 stored;
 	int err = intent_recover_names(vol, intent, intent_records(intent), &named);
 
-	if (!err && !there)
-		err = recover_new(recovery, intent, named, old);
-	else if (!err && !old->nlink)
-		err = delete_mark_orphan(vol, le64_to_cpu(intent->ino), 0, 0);
+	if (!err)
+		err = recover_named(recovery, intent, there, named, old);
 	if (!err)
 		err = recover_data(recovery, found, old);
 	if (err)
@@ -503,28 +517,29 @@ static int recover_file(struct recovery *recovery, const struct intent_found *fo
 }
 
 /* Nothing is in it yet. */
-static int recover_new_dir(struct recovery *recovery, const struct disk_intent *intent)
+static int recover_new_dir(struct recovery *recovery, const struct disk_intent *intent, bool there, struct disk_attr *old)
 {
-	struct disk_attr attr = intent->attr, none;
-	int err = recover_new(recovery, intent, false, &none);
+	struct disk_attr attr = intent->attr;
+	int err = recover_named(recovery, intent, there, false, old);
 
-	attr.flags &= cpu_to_le32(TUX3_ATTR_SETTABLE);
+	attr.flags = (attr.flags & cpu_to_le32(TUX3_ATTR_SETTABLE)) | (old->flags & cpu_to_le32(TUX3_ATTR_STORED));
 	if (!err)
 		err = recover_records(recovery, intent, intent_records(intent), &attr);
-	attr.size = attr.blocks = 0;
+	attr.size = 0;
+	attr.blocks = old->blocks;
 	attr.nlink = cpu_to_le32(2);
 	return err ? err : intent_log_attr(recovery->vol, intent->ino, &attr);
 }
 
 /* Either it is made, if it is not there, or names in it are said. */
-static int recover_dir(struct recovery *recovery, const struct disk_intent *intent, bool there)
+static int recover_dir(struct recovery *recovery, const struct disk_intent *intent, bool there, struct disk_attr *old)
 {
 	bool named;
 
 	if (intent->runs)
 		return intent_bad(recovery->vol, intent, "it is a directory, and has data");
 	if (intent->name_len)
-		return there ? 0 : recover_new_dir(recovery, intent);
+		return there && old->nlink ? 0 : recover_new_dir(recovery, intent, there, old);
 	if (!there)
 		return intent_bad(recovery->vol, intent, "there is no such directory");
 	return intent_recover_names(recovery->vol, intent, intent_records(intent), &named);
@@ -542,7 +557,7 @@ static int recover_one(struct recovery *recovery, const struct intent_found *fou
 	if ((!S_ISREG(mode) && !S_ISDIR(mode)) || !intent->attr.nlink ||
 	    (there && (le32_to_cpu(old.mode) & S_IFMT) != (mode & S_IFMT)))
 		return intent_bad(recovery->vol, intent, "it is no regular file or directory, or another one");
-	err = S_ISDIR(mode) ? recover_dir(recovery, intent, there) : recover_file(recovery, found, there, &old);
+	err = S_ISDIR(mode) ? recover_dir(recovery, intent, there, &old) : recover_file(recovery, found, there, &old);
 	if (!err)
 		count_add(recovery->vol, TUX3_COUNT_INTENTS_RECOVERED, 1);
 	return err;

@@ -617,7 +617,7 @@ class Volume:
         stored, blocks = 0, 0
         is_dir = new.mode >> 12 == 4
         if is_dir and intent.name:
-            if (intent.ino, ATTR, 0) in self.items:
+            if (intent.ino, ATTR, 0) in self.items and self.attr(intent.ino).nlink:
                 return
             new = new._replace(size=0, nlink=2)
         self.carry_out_names(intent)
@@ -625,12 +625,13 @@ class Volume:
             expect(not intent.runs, "an intent of a directory has no data")
             if not intent.name:
                 return
+        has_name = False
         if (intent.ino, ATTR, 0) in self.items:
             old = self.attr(intent.ino)
-            stored, blocks = old.flags & 7, old.blocks
-            if not old.nlink:
+            stored, blocks, has_name = old.flags & 7, old.blocks, bool(old.nlink)
+            if not has_name:
                 self.orphan(intent.ino, False)
-        elif intent.name:
+        if intent.name and not has_name:
             made = new.btime_sec, new.btime_nsec
             self.dir_changed(intent.dir, 1, made, made, is_dir)
             self.dirent_set(struct.pack("<QQ", intent.dir, self.name_hash(intent.dir, DIRENT, intent.name)) +

@@ -533,6 +533,75 @@ static void test_its_parent_has_moved(void **state)
 	bed_free(&bed);
 }
 
+/* A commit comes between its ACL and its name. */
+static struct {
+	const struct tux3_host_ops *inner;
+	struct tux3_host_ops host;
+	struct bed *bed;
+	u32 calls;
+} between;
+
+static void now_commit(struct volume *vol, struct timespec64 *now)
+{
+	if (++between.calls == 2)
+		assert_ok(tux3_sync(between.bed->volume));
+	ktime_get_coarse_real_ts64(now);
+}
+
+static void inherit_acl(struct bed *bed, const char *path)
+{
+	static const __le32 acl[] = {
+		cpu_to_le32(2), cpu_to_le32(0x70001), cpu_to_le32(~0u), cpu_to_le32(0x70002), cpu_to_le32(5),
+		cpu_to_le32(0x50004), cpu_to_le32(~0u), cpu_to_le32(0x70010), cpu_to_le32(~0u), cpu_to_le32(0x50020),
+		cpu_to_le32(~0u),
+	};
+	struct tux3_node *node = bed_find(bed, path);
+
+	assert_ok(tux3_setxattr(node, NULL, "system.posix_acl_default", acl, sizeof(acl), 0));
+	tux3_node_put(node, 1);
+}
+
+/* So the tree has it, without a name. */
+static void make_between(struct bed *bed, const char *path, bool is_dir)
+{
+	between.bed = bed;
+	between.inner = bed->volume->vol->host;
+	between.host = *between.inner;
+	between.host.now = now_commit;
+	between.calls = 0;
+	bed->volume->vol->host = &between.host;
+	if (is_dir)
+		make_dir(bed, path);
+	else
+		tux3_node_put(bed_file(bed, path), 1);
+	bed->volume->vol->host = between.inner;
+	assert_true(between.calls >= 2);
+}
+
+static void test_made_after_a_commit_has_it(void **state)
+{
+	struct bed bed = {};
+
+	begin(&bed);
+	inherit_acl(&bed, "dir");
+	make_between(&bed, "dir/sub", true);
+	new_and_gone(&bed, "dir/sub/x", 10, true);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/sub/x", 10, 1);
+	assert_dir(&bed, "dir/sub", 0750, 1, 2);
+	assert_dir(&bed, "dir", 0777, 3, 3);
+	bed_free(&bed);
+	memset(&bed, 0, sizeof(bed));
+	begin(&bed);
+	inherit_acl(&bed, "dir");
+	make_between(&bed, "dir/y", false);
+	new_and_gone(&bed, "dir/y", 11, true);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/y", 11, 1);
+	assert_dir(&bed, "dir", 0777, 3, 2);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -550,6 +619,7 @@ int main(void)
 		cmocka_unit_test(test_changed_while_it_is_written),
 		cmocka_unit_test(test_times_set_back),
 		cmocka_unit_test(test_its_parent_has_moved),
+		cmocka_unit_test(test_made_after_a_commit_has_it),
 	};
 
 	return cmocka_run_group_tests_name("intent dirs", tests, NULL, NULL);
