@@ -459,7 +459,8 @@ static int capture_cost_dir(const struct intent_part *part, u64 *cost)
 		*cost = space_cost_replace(vol, TUX3_NAME_MAX, TUX3_NAME_MAX);
 		return 0;
 	}
-	*cost = space_cost_items(vol, SPACE_ITEMS_CREATE) + space_cost_name(TUX3_NAME_MAX);
+	/* The tree may have it, as one without a name. */
+	*cost = space_cost_items(vol, SPACE_ITEMS_LINK) + space_cost_name(TUX3_NAME_MAX);
 	return min(xattr_pending(inode, NULL, XATTR_BYTES, cost), 0);
 }
 
