@@ -397,6 +397,29 @@ static void test_changed_beside_the_commit_that_makes_it(void **state)
 	bed_free(&bed);
 }
 
+/* Likewise where an intent has made it, as it was then, for a file in it. */
+static void test_changed_and_made_beside_the_commit(void **state)
+{
+	pthread_t thread, fsync;
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	begin(&bed);
+	make_dir(&bed, "dir/sub");
+	hold_commit(&bed, &thread);
+	node = bed_find(&bed, "dir/sub");
+	set_mode(node, 0700);
+	new_and_gone(&bed, "dir/sub/x", 10, true);
+	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
+	usleep(100 * 1000);			/* it waits for the commit */
+	let_commit(&bed, thread, &fsync);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_dir(&bed, "dir/sub", 0700, 1, 2);
+	assert_file(&bed, "dir/sub/x", 10, 1);
+	bed_free(&bed);
+}
+
 /* In the next delta it is gone: on one base it is there, and on the other it is not. */
 static void test_gone_beside_the_commit_that_makes_it(void **state)
 {
@@ -614,6 +637,7 @@ int main(void)
 		cmocka_unit_test(test_beside_the_commit_that_makes_it),
 		cmocka_unit_test(test_a_listing_beside_the_commit),
 		cmocka_unit_test(test_changed_beside_the_commit_that_makes_it),
+		cmocka_unit_test(test_changed_and_made_beside_the_commit),
 		cmocka_unit_test(test_gone_beside_the_commit_that_makes_it),
 		cmocka_unit_test(test_two_in_one_batch),
 		cmocka_unit_test(test_changed_while_it_is_written),
