@@ -15,7 +15,7 @@
  * time.)  So it may be written while an older delta is being committed, and holds on top of that delta or the one before.  With
  * a name that others had go those, with all names of theirs that have changed (core/names/name_closure.h).  An inode for which
  * that would not do goes the long way, by a commit: one with ranges preallocated, a part removed, or xattrs with blocks of
- * their own (intent_fsync.c).  So does every one from the move of a directory until that is durable: the path by which it was
+ * their own (intent_capture.c).  So does every one from the move of a directory until that is durable: the path by which it was
  * synced might lead elsewhere after a crash.  A directory that is new has an intent that makes it, before those of what is in it.
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
@@ -25,7 +25,9 @@
  * commit.
  *
  *	intent.c		the area, as a ring; what commits have to do with it
- *	intent_fsync.c		from inode to batch: front end, no commit_mutex
+ *	intent_fsync.c		front end, no commit_mutex: by a commit, or ahead of it
+ *	intent_capture.c	from inode to request
+ *	intent_batch.c		from there to the disk
  *	intent_recover.c	at open, after the log was replayed; intent_recover_names.c: of names
  */
 #ifndef TUX3_INTENT_H

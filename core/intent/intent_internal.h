@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What intent.c and intent_fsync.c share. */
+/* What the files of this room share. */
 #ifndef TUX3_INTENT_INTERNAL_H
 #define TUX3_INTENT_INTERNAL_H
 

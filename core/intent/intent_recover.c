@@ -4,7 +4,7 @@
  *
  * First all batches are read and looked at: the first that is not whole is the end.  They are written one at a time, so a later
  * one says that this one was whole once, and is damaged.  Then the intents become records, logged and applied as those of a
- * commit are.  What they find in the tree is what capture saw to (intent_fsync.c); anything else is damage.  Data stays where
+ * commit are.  What they find in the tree is what capture saw to (intent_capture.c); anything else is damage.  Data stays where
  * it is: blocks of the area become blocks of the file.  The commit is written when the volume becomes writable, before
  * anything else is; until then a crash finds all as it was.
  */
@@ -398,7 +398,7 @@ static int recover_records(struct recovery *recovery, const struct disk_intent *
 	int more, err = 0;
 
 	while (!err && (more = log_next_record(records, le32_to_cpu(intent->records), &at, &record)) != 0) {
-		if (more > 0 && is_of_names(record))
+		if (more > 0 && is_of_names(record) && S_ISREG(le32_to_cpu(intent->attr.mode)))
 			continue;
 		if (more < 0 || !record_key(intent, record, &key))
 			return intent_bad(recovery->vol, intent, "one of its records is not valid");

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Requests that wait together are written together, as a batch of the area: see intent_fsync.c and intent.h. */
+#include "core/volume.h"
+#include "core/device/device.h"
+#include "core/delta/delta.h"
+#include "core/data/data.h"
+#include "core/intent/intent.h"
+#include "core/intent/intent_internal.h"
+#include "core/intent/intent_request.h"
+
+#define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
+
+struct intent_write {
+	struct intent_batch place;
+	u64 addr, life;			/* of its first block, of the area */
+	u64 base;			/* the newest of the requests' */
+	struct intent_request *requests[BATCH_REQUESTS];
+	u32 count, closures, dirs, len, header_blocks, data_blocks;
+};
+
+/* Who waits for it may free it from now on: it is in no list.  intent->lock held. */
+static void request_end(struct intent_request *request, int err)
+{
+	request->err = err;
+	request->done = true;
+	complete(&request->wake);
+}
+
+static void request_written(struct intent *intent, struct intent_request *request, int err)
+{
+	bool left;
+
+	spin_lock(&intent->lock);
+	left = request->left;
+	request_end(request, err);
+	spin_unlock(&intent->lock);
+	if (left)
+		intent_request_free(request);
+}
+
+/* Who wrote does not any more. */
+static void pass_on(struct intent *intent)
+{
+	struct intent_request *next;
+
+	spin_lock(&intent->lock);
+	next = list_first_entry_or_null(&intent->queue, struct intent_request, link);
+	intent->writing = next;
+	if (next) {
+		next->writes = true;
+		complete(&next->wake);
+	}
+	spin_unlock(&intent->lock);
+}
+
+/* Who waited for it is killed.  The others of the queue do not need it, but perhaps him. */
+static void request_leave(struct intent *intent, struct intent_request *request)
+{
+	bool writing, writes;
+
+	spin_lock(&intent->lock);
+	writing = request->taken && !request->done;
+	writes = request->writes && !request->done;
+	request->left = writing;
+	if (!request->taken && !request->done)
+		list_del(&request->link);
+	spin_unlock(&intent->lock);
+	if (!writing)
+		intent_request_free(request);
+	if (writes)
+		pass_on(intent);
+}
+
+/* Does nobody write, so that who waits for it is to?  Or was he chosen before he came here? */
+static bool request_begins(struct intent *intent, struct intent_request *request)
+{
+	bool writes;
+
+	spin_lock(&intent->lock);
+	if (!intent->writing && !request->done)
+		intent->writing = request->writes = true;
+	writes = request->writes;
+	spin_unlock(&intent->lock);
+	return writes;
+}
+
+/*
+ * Does it need no writing (*err 0), or may it not be written any more?  intent->lock held.  -ESTALE: its delta is sealed, and
+ * what is captured now would be of the next one.
+ */
+static bool request_is_over(struct volume *vol, struct intent_request *request, int *err)
+{
+	struct intent *intent = &vol->intent;
+
+	lockdep_assert_held(&vol->intent.lock);
+	*err = 0;
+	if (request->delta <= READ_ONCE(vol->delta.committed))
+		return true;
+	if (intent->broken || !intent->place.addr || volume_error(vol) || READ_ONCE(vol->delta.paused) ||
+	    READ_ONCE(vol->read_only))
+		*err = -EAGAIN;
+	else if (request->delta <= intent->sealed)
+		*err = -ESTALE;
+	return *err;
+}
+
+/* As many as fit, with room in the ring for them; intent->lock held. */
+static bool write_choose(struct volume *vol, struct intent_write *write)
+{
+	struct intent *intent = &vol->intent;
+	struct intent_request *request, *next;
+	u32 max = intent->place.blocks / 2, i;
+	int err;
+
+	lockdep_assert_held(&vol->intent.lock);
+	list_for_each_entry_safe(request, next, &intent->queue, link) {
+		u32 header = DIV_ROUND_UP(write->len + request->len, intent_header_room(vol));
+
+		if (request_is_over(vol, request, &err)) {
+			list_del(&request->link);
+			request_end(request, err);
+			continue;
+		}
+		if (write->count == BATCH_REQUESTS || (write->count && header + write->data_blocks + request->blocks > max))
+			break;
+		list_del(&request->link);
+		request->taken = true;
+		write->requests[write->count++] = request;
+		write->base = max(write->base, request->base);
+		write->closures += request->closure.names > 0;
+		write->dirs += request->closure.dirs;
+		write->len += request->len;
+		write->data_blocks += request->blocks;
+		write->header_blocks = header;
+	}
+	if (!write->count)
+		return false;
+	request = write->requests[write->count - 1];
+	if (intent_ring_add(vol, request->delta, write->header_blocks + write->data_blocks, &write->place)) {
+		write->addr = intent->place.addr + write->place.offset;
+		write->life = intent->place.life;
+		return true;
+	}
+	for (i = 0; i < write->count; i++)
+		request_end(write->requests[i], -EAGAIN);
+	return false;
+}
+
+/* The intents one after the other, cut into the payloads of the header blocks. */
+static void write_fill(struct volume *vol, const struct intent_write *write, u8 *header)
+{
+	u32 room = intent_header_room(vol), block = 0, used = 0, i;
+
+	for (i = 0; i < write->count; i++) {
+		const u8 *from = write->requests[i]->intents;
+		u32 left = write->requests[i]->len;
+
+		while (left) {
+			u32 piece = min(left, room - used);
+
+			memcpy(header + ((u64)block << vol->block_shift) + sizeof(struct disk_intents) + used, from, piece);
+			from += piece;
+			left -= piece;
+			used += piece;
+			if (used == room) {
+				block++;
+				used = 0;
+			}
+		}
+	}
+}
+
+static void write_seal(struct volume *vol, const struct intent_write *write, u8 *header)
+{
+	u32 room = intent_header_room(vol), i;
+
+	for (i = 0; i < write->header_blocks; i++) {
+		struct disk_intents *block = (struct disk_intents *)(header + ((u64)i << vol->block_shift));
+
+		block->magic = cpu_to_le32(TUX3_INTENT_MAGIC);
+		block->volume_id = cpu_to_le64(vol->id);
+		block->addr = cpu_to_le64(write->addr + i);
+		block->life = cpu_to_le64(write->life);
+		block->seq = cpu_to_le64(write->place.seq);
+		block->index = cpu_to_le32(i);
+		block->blocks = cpu_to_le32(write->header_blocks);
+		block->data_blocks = cpu_to_le32(write->data_blocks);
+		block->used = cpu_to_le32(min(room, write->len - i * room));
+		block->base = cpu_to_le64(write->base);
+		block->crc = cpu_to_le32(crc32c(~0u, block, vol->block_size));
+	}
+}
+
+static int write_submit(struct volume *vol, const struct intent_write *write, u8 *header)
+{
+	struct kvec vec[BATCH_REQUESTS + 1] = { { header, (u64)write->header_blocks << vol->block_shift } };
+	struct io_wait wait;
+	u32 count = 1, i;
+	int err;
+
+	for (i = 0; i < write->count; i++) {
+		if (write->requests[i]->blocks)
+			vec[count++] = (struct kvec){ write->requests[i]->data,
+						      (u64)write->requests[i]->blocks << vol->block_shift };
+	}
+	io_wait_init(&wait);
+	device_writev(vol->dev, write->addr, vec, count, 0, &wait);
+	device_kick(vol->dev);
+	err = io_wait_finish(&wait);
+	if (err || !vol->dev->volatile_cache)
+		return err;
+	count_add(vol, TUX3_COUNT_FLUSHES, 1);
+	err = vol->opts.drop_flush ? 0 : device_flush(vol->dev);
+	/* It is not about the batch alone: what else was written since the last flush may be lost, and none will say so again. */
+	if (err)
+		volume_abort(vol, err, "a flush failed");
+	/* Nor do we know whether another one, that failed just before, was about what we had written. */
+	return volume_error(vol);
+}
+
+static void write_batch(struct volume *vol)
+{
+	struct intent *intent = &vol->intent;
+	struct intent_write write = {};
+	int err = -ENOMEM;
+	u8 *header;
+	bool some;
+	u32 i;
+
+	mutex_lock(&intent->write);
+	spin_lock(&intent->lock);
+	some = write_choose(vol, &write);
+	spin_unlock(&intent->lock);
+	if (!some)
+		goto out;
+	header = kvzalloc((u64)write.header_blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
+	if (header) {
+		write_fill(vol, &write, header);
+		write_seal(vol, &write, header);
+		err = write_submit(vol, &write, header);
+	}
+	kvfree(header);
+	if (err) {
+		spin_lock(&intent->lock);
+		intent->broken = write.place.delta;
+		spin_unlock(&intent->lock);
+	} else {
+		count_add(vol, TUX3_COUNT_FSYNCS_AHEAD, write.count);
+		count_add(vol, TUX3_COUNT_FSYNCS_NAMES, write.closures);
+		count_add(vol, TUX3_COUNT_FSYNCS_DIRS, write.dirs);
+		count_add(vol, TUX3_COUNT_INTENT_BLOCKS, write.header_blocks + write.data_blocks);
+	}
+	for (i = 0; i < write.count; i++)
+		request_written(intent, write.requests[i], err ? -EAGAIN : 0);
+out:
+	mutex_unlock(&intent->write);
+}
+
+int intent_request_finish(struct volume *vol, struct intent_request *request)
+{
+	struct intent *intent = &vol->intent;
+
+	if (!request_begins(intent, request) && wait_for_completion_killable(&request->wake)) {
+		request_leave(intent, request);
+		return -EINTR;
+	}
+	if (!request->writes)
+		return 0;
+	while (!request->done)
+		write_batch(vol);
+	pass_on(intent);
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* An fsync on its way to an intent: what intent_fsync.c, intent_capture.c and intent_batch.c share. */
+#ifndef TUX3_INTENT_REQUEST_H
+#define TUX3_INTENT_REQUEST_H
+
+#include "core/volume.h"
+#include "core/names/name_closure.h"
+
+#define REQUEST_PARTS	(CLOSURE_BESIDE + CLOSURE_DIRS + 1)
+
+/* Blocks that an intent is about, if they are dirty. */
+struct span {
+	u64 from, end;
+	u64 told;			/* of the new intent */
+};
+
+/* One inode of a request. */
+struct intent_part {
+	struct tux3_inode *inode;	/* grabbed, but the last one's */
+	bool beside;			/* not the last one */
+	struct span span;		/* of a file */
+	u32 max;			/* blocks of data at most: so many were dirty */
+	u32 blocks;			/* of data */
+	u32 changes, names_seq;		/* of the inode: the intent has all of its changes, and its links */
+	bool first;			/* block 0 is among them */
+	bool made;			/* its intent has the name that it was made with */
+	struct disk_intent *intent;	/* while it is captured */
+};
+
+struct intent_parts {
+	struct intent_part part[REQUEST_PARTS];
+	u32 count;
+};
+
+struct intent_request {
+	struct list_head link;		/* intent.queue */
+	u64 delta;
+	u64 base;			/* the newest durable commit before it was captured, or after */
+	struct intent_parts parts;	/* whose inodes: the last one is what is synced */
+	u32 len;			/* bytes of the intents, a multiple of 8 */
+	u32 blocks;			/* of data */
+	void *data;
+	u32 said;			/* its number, for names */
+	bool named;			/* it has a name of the last part's inode, or a closure */
+	struct name_closure closure;	/* of names that it has in records; no inodes: nobody asked for them */
+	/* intent.lock, and whoever was woken: */
+	struct completion wake;		/* it is done, or who waits is to write */
+	bool writes;			/* who waits for it is the one who writes */
+	bool taken;			/* not in the queue any more, but being written */
+	bool left;			/* who waited was killed, while others write it: they free it */
+	bool done;			/* err is what came of it */
+	int err;
+	u8 intents[] __aligned(8);	/* round_up(INTENT_BYTES, 8) for each part */
+};
+
+/* ---- intent_fsync.c ---- */
+
+/*
+ * What an intent writes the commit of its delta writes again.  For little, where commits are heavy by what others do,
+ * that is worth it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what
+ * others have changed, which a commit would write before this file is durable; and as long as that is more than what
+ * all intents of the delta will have written twice, this one with so many blocks among them.
+ */
+bool intent_goes_ahead(struct volume *vol, u32 blocks);
+
+/* ---- intent_capture.c ---- */
+
+/*
+ * What the inode is now, captured and queued: 0.  -EAGAIN: it needs a commit; -EMSGSIZE: a commit is less to write.  Not inside a
+ * delta.
+ */
+int intent_capture(struct tux3_inode *inode, struct intent_request **captured);
+void intent_request_free(struct intent_request *request);
+/*
+ * Has nothing of the directory changed but names in it, and what follows from that, but for what a crash leaves as it is?  It is
+ * there then, by its name.
+ */
+bool intent_dir_fits(struct tux3_inode *inode);
+
+/* ---- intent_batch.c ---- */
+
+/* Until it is done; the caller may write it, and those of others.  -EINTR: he was killed, and it is left to them, or to nobody. */
+int intent_request_finish(struct volume *vol, struct intent_request *request);
+
+#endif
