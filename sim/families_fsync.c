@@ -713,6 +713,35 @@ static void trees_rmdir(struct life *life, struct trees *trees)
 		op_on(life, SIM_RMDIR, dir, 0, 0);
 }
 
+/* Its times are set back, or to some that are to come; or its mode. */
+static void trees_change(struct life *life, const char *path)
+{
+	struct sim_op op = { .kind = SIM_SETATTR, .flags = TUX3_SET_MTIME, .mtime = rng_next(life->rng) % (1ULL << 62) };
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	if (rng_one_in(life->rng, 2))
+		make_op(life, &op);
+	else
+		set_attr(life, path);
+}
+
+/* As an archive is unpacked: a directory, what is in it, and its time. */
+static void trees_unpack(struct life *life, struct trees *trees)
+{
+	char dir[SIM_PATH_MAX], path[SIM_PATH_MAX];
+
+	trees_mkdir(life, trees);
+	snprintf(dir, sizeof(dir), "%s", trees_dir(life, trees));
+	snprintf(path, sizeof(path), "%.50s/f%u", dir, (u32)rng_below(life->rng, 3));
+	beside_make(life, path);
+	if (dir[2])
+		trees_change(life, dir);
+	beside_begin(life, 8);
+	if (!rng_one_in(life->rng, 3))
+		beside_fsync(life, path);
+	beside_fsync(life, dir);
+}
+
 static void trees_step(struct life *life, struct trees *trees)
 {
 	char path[SIM_PATH_MAX], other[SIM_PATH_MAX];
@@ -723,9 +752,11 @@ static void trees_step(struct life *life, struct trees *trees)
 	case 0:
 	case 1:
 	case 2:
-	case 3:
 		trees_mkdir(life, trees);
 		break;
+	case 3:
+		trees_unpack(life, trees);
+		return;
 	case 4:
 		trees_rmdir(life, trees);
 		break;
@@ -736,7 +767,7 @@ static void trees_step(struct life *life, struct trees *trees)
 		beside_link(life, path, other);
 		break;
 	case 7:
-		set_attr(life, trees_dir(life, trees));
+		trees_change(life, trees_dir(life, trees));
 		break;
 	case 8:
 		op_on(life, SIM_UNLINK, path, 0, 0);

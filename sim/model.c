@@ -837,15 +837,34 @@ bool model_same_dir(const struct m_state *a, const struct m_state *b, u32 id)
 	return true;
 }
 
+/* With the names in it, it is as it was then, times and all. */
+static const char *put_dir_ahead(struct m_state *state, const struct m_state *then, u32 id, const struct m_closure *closure)
+{
+	const char *why = put_names(state, then, M_NONE, id, 0, closure);
+	const struct m_inode *is = then->inodes[id];
+	struct m_inode *inode;
+
+	if (why)
+		return why;
+	inode = model_change(state, id);
+	if (!same_dir(inode, is) || model_mtime_differs(inode, is->mtime) || model_ctime_differs(inode, is->ctime))
+		return "the directory itself is not as it was";
+	inode->mtime = is->mtime;
+	inode->mtime_low = is->mtime_low;
+	inode->mtime_high = is->mtime_high;
+	inode->ctime = is->ctime;
+	inode->ctime_low = is->ctime_low;
+	inode->ctime_high = is->ctime_high;
+	return NULL;
+}
+
 const char *model_put_ahead(struct m_state *state, const struct m_state *then, u32 id, const struct m_closure *closure)
 {
 	bool is_there = inode_in(state, id);
 	const char *why;
 
-	if (S_ISDIR(then->inodes[id]->mode)) {
-		why = put_names(state, then, M_NONE, id, 0, closure);
-		return why || same_dir(state->inodes[id], then->inodes[id]) ? why : "the directory itself is not as it was";
-	}
+	if (S_ISDIR(then->inodes[id]->mode))
+		return put_dir_ahead(state, then, id, closure);
 	/* Without a name it is gone after a crash, and nothing of it can be seen. */
 	if (!is_there && !then->inodes[id]->nlink)
 		return NULL;
