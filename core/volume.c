@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/volume.h"
 
+/* A damaged volume has much to tell: not all of it, where others need the same log.  Each of these has a limit of its own. */
 void volume_warn(struct volume *vol, const char *format, ...)
 {
 	char text[512];
@@ -11,7 +12,17 @@ void volume_warn(struct volume *vol, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	/* A damaged volume has much to tell: not all of it, where others need the same log. */
+	pr_warn_ratelimited("%s: %s\n", vol->dev->name ? vol->dev->name : "volume", text);
+}
+
+void volume_tell(struct volume *vol, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
 	pr_warn_ratelimited("%s: %s\n", vol->dev->name ? vol->dev->name : "volume", text);
 }
 

@@ -151,6 +151,8 @@ static inline void count_add(struct volume *vol, enum tux3_counter which, u64 n)
 
 /* A message about this volume, one sentence: "tux3 <device>: ...". */
 __printf(2, 3) void volume_warn(struct volume *vol, const char *format, ...);
+/* The same of what is lost, or put off: who reads what is damaged again and again does not keep that from being told. */
+__printf(2, 3) void volume_tell(struct volume *vol, const char *format, ...);
 /* With opts.mend an error that is not for want of memory is told there, and passed over: 0.  Else it is returned. */
 __printf(3, 4) int volume_leave_out(struct volume *vol, int err, const char *format, ...);
 /* Fatal: print, remember err, make the volume read-only, wake every waiter. what: what failed. */

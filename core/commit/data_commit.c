@@ -124,7 +124,7 @@ static bool data_loses(struct data_commit *dc, int *err)
 
 void data_tell_lost(struct tux3_inode *inode)
 {
-	inode_warn(inode->vol, "what was changed of inode", inode->ino, " cannot be committed, since metadata of it cannot be read: it is lost, and fsync of it says so; fsck.tux3 -y repairs what is bad");
+	inode_tell(inode->vol, "what was changed of inode", inode->ino, " cannot be committed, since metadata of it cannot be read: it is lost, and fsync of it says so; fsck.tux3 -y repairs what is bad");
 	count_add(inode->vol, TUX3_COUNT_INODES_LOST, 1);
 	inode->vol->host->data_lost(inode);
 }

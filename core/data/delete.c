@@ -431,9 +431,9 @@ static int work_looked(struct volume *vol, struct delete_work *work, int err)
 	if (err != -EIO)
 		return err;
 	if (work->kind == TUX3_ORPHAN_TRUNCATE)
-		inode_warn(vol, "what was cut off inode", work->ino, " cannot be freed, since metadata of it cannot be read: its data cannot be changed; fsck.tux3 -y repairs that");
+		inode_tell(vol, "what was cut off inode", work->ino, " cannot be freed, since metadata of it cannot be read: its data cannot be changed; fsck.tux3 -y repairs that");
 	else
-		inode_warn(vol, "inode", work->ino, " is removed, but cannot be freed, since metadata of it cannot be read: its blocks stay in use; fsck.tux3 -y repairs that");
+		inode_tell(vol, "inode", work->ino, " is removed, but cannot be freed, since metadata of it cannot be read: its blocks stay in use; fsck.tux3 -y repairs that");
 	work->done = work->put_off = true;
 	return 0;
 }

@@ -170,3 +170,10 @@ void inode_warn(struct volume *vol, const char *what, u64 ino, const char *forma
 	va_end(args);
 	volume_warn(vol, "%s %llu%s%s", what, (unsigned long long)ino, path_note(vol, ino, note, sizeof(note)), text);
 }
+
+void inode_tell(struct volume *vol, const char *what, u64 ino, const char *text)
+{
+	char note[PATH_NOTE_MAX];
+
+	volume_tell(vol, "%s %llu%s%s", what, (unsigned long long)ino, path_note(vol, ino, note, sizeof(note)), text);
+}

@@ -31,5 +31,6 @@ void path_first_copy(struct volume *vol, u64 ino, char *text, size_t size);
  * told without waiting or reading, or is long.
  */
 __printf(4, 5) void inode_warn(struct volume *vol, const char *what, u64 ino, const char *format, ...);
+void inode_tell(struct volume *vol, const char *what, u64 ino, const char *text);	/* likewise volume_tell() */
 
 #endif
