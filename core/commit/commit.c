@@ -243,23 +243,25 @@ static bool commit_may_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
 
 	spin_lock(&inode->lock);
 	slot = inode_slot_of(inode, delta);
-	may = !(dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME)) && !slot->tie && !slot->ties && !slot->untied;
+	may = !(dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME | INODE_DIRTY_DELETE)) &&
+	      !slot->tie && !slot->ties && !slot->untied;
 	spin_unlock(&inode->lock);
 	return may;
 }
 
 /*
  * Its attributes cannot be read any more, and so not set: nothing of it is committed.  Names, and what comes with them, cannot be
- * left out: that stops the volume.
+ * left out: that stops the volume.  Attributes alone may be set by the next commit.
  */
 static int commit_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
 {
 	if (!commit_may_lose(inode, delta, dirty))
 		return -EIO;
-	WRITE_ONCE(inode->stuck, true);
+	if (dirty & INODE_DIRTY_DATA)
+		WRITE_ONCE(inode->stuck, true);
 	if (inode->slot[delta & 1].cut != DATA_END)
 		WRITE_ONCE(inode->cutting, false);
-	if (dirty != INODE_DIRTY_ATIME)
+	if (dirty & ~(INODE_DIRTY_ATIME | INODE_DIRTY_DELETE))
 		data_tell_lost(inode);
 	return 0;
 }
@@ -279,20 +281,23 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	struct volume *vol = inode->vol;
 	struct tux3_attr attr;
 	u32 dirty = commit_take_attr(inode, delta, &attr);
+	bool kill;
 	int err;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (inode->deleted)
 		return commit_names(vol, dirs, inode->ino);
-	err = attr.nlink ? commit_reach_attr(inode) : 0;
+	/* No name at the end of this delta, and none given since. */
+	kill = !attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode);
+	/* Of one that goes, delete.c looks at all.  That it has no name any more cannot be left out. */
+	err = !kill && (attr.nlink || inode->orphan_in_tree) ? commit_reach_attr(inode) : 0;
 	if (unlikely(err == -EIO))
 		return commit_lose(inode, delta, dirty);
 	if (!err)
 		err = inode_refresh_blocks(inode);
 	if (err)
 		return err;
-	/* No name at the end of this delta, and none given since. */
-	if (!attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode)) {
+	if (kill) {
 		/* What was moved out of a directory before it went: the parent pointers must go. */
 		if (inode->in_tree && dirty & INODE_DIRTY_NAMES)
 			err = commit_names_left(names);

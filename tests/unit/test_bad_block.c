@@ -1104,7 +1104,81 @@ static void test_bad_map(void **state)
 	bad_map(1);
 }
 
-int main(void)
+static void begin_bad(struct bed *bed)
+{
+	struct nodes nodes = {};
+
+	free(make(bed, &nodes));
+	env_set_log(see_message);
+	bed_open(bed);
+}
+
+/* Of a volume in use: the checker finds nothing, also when a mount has done what was put off. */
+static void end_bad(struct bed *bed)
+{
+	be_bad(bed, 0);
+	bed_check(bed);
+	bed_check(bed);
+	bed_close(bed);
+	env_set_log(NULL);
+	bed->dev->ops->close(bed->dev);
+}
+
+/* The leaf that has this item of a volume in use gets bad, after all nodes have left memory. */
+static void item_gets_bad(struct bed *bed, struct tree_key key)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	struct leaf leaf = { .key = key };
+
+	assert_ok(delta_commit_unify(vol));
+	assert_ok(tree_walk(vol, see_leaf, &leaf));
+	assert_true(leaf.addr);
+	cache_shrink(vol, U64_MAX);
+	be_bad(bed, leaf.addr);
+}
+
+/* A file without a name, which the tree knows, is written to. */
+static void test_nameless_is_written(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node, *other;
+
+	begin_bad(&bed);
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/other");
+	assert_ok(do_unlink(&bed, "/pieces"));
+	assert_ok(tux3_sync(bed.volume));
+	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0));
+	assert_ok(write_at(node, 0, 1));
+	assert_ok(write_at(other, 4, 1));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_fsync(other, false));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	assert_ok(tux3_sync(bed.volume));
+	end_bad(&bed);
+}
+
+/* Attributes alone that are lost make no file stuck. */
+static void test_attributes_are_lost(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	begin_bad(&bed);
+	node = bed_find(&bed, "/pieces");
+	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0));
+	assert_ok(node_chmod(&bed, node));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	be_bad(&bed, 0);
+	assert_ok(write_at(node, 0, 1));
+	assert_ok(tux3_fsync(node, false));
+	tux3_node_put(node, 1);
+	end_bad(&bed);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_bad_node),
@@ -1116,7 +1190,11 @@ int main(void)
 		cmocka_unit_test(test_bad_usage),
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
+		cmocka_unit_test(test_nameless_is_written),
+		cmocka_unit_test(test_attributes_are_lost),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
