@@ -266,14 +266,6 @@ static int commit_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
 	return 0;
 }
 
-/* A file of which an earlier change could not be committed: what its attributes say of its data is not true. */
-static int commit_stuck(struct tux3_inode *inode, u64 delta, u32 dirty, struct tux3_attr *attr)
-{
-	if (dirty & INODE_DIRTY_DATA)
-		data_tell_lost(inode);
-	return data_commit_stuck(inode, delta, attr);
-}
-
 /* names: of a directory, where to go on with its names, if they changed.  dirs: of others, where their own may come next. */
 static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor *names, struct commit_dirs *dirs,
 			struct io_window *io)
@@ -313,7 +305,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	if (!err)
 		err = commit_orphan(inode, !attr.nlink);
 	if (!err && unlikely(inode->stuck))
-		err = commit_stuck(inode, delta, dirty, &attr);
+		err = data_commit_stuck(inode, delta, dirty, &attr);
 	else if (!err && (dirty & INODE_DIRTY_DATA || (S_ISLNK(attr.mode) && !inode->in_tree)))
 		err = commit_data(inode, delta, &attr, io);
 	if (err)

@@ -21,8 +21,8 @@ void commit_give_up(struct volume *vol, unsigned int slot);
  * logged; the flags that say how the file is stored are changed in it.
  */
 int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io);
-/* Instead of it, of an inode that is stuck: size and flags in attr become what the tree says. */
-int data_commit_stuck(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr);
+/* Instead of it, of an inode that is stuck: size and flags in attr become what the tree says.  dirty: INODE_DIRTY_... */
+int data_commit_stuck(struct tux3_inode *inode, u64 delta, u32 dirty, struct tux3_attr *attr);
 /* Something of what was changed is not committed, since it cannot be read: users of the file, and who reads messages, are told. */
 void data_tell_lost(struct tux3_inode *inode);
 /* Before any inode of delta: the remaps of this list, which are those of delta.  Stays as it is. */

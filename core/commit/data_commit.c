@@ -139,6 +139,7 @@ static int data_keep_stored(struct data_commit *dc)
 
 	if (len != sizeof(attr))
 		return len < 0 ? len : -EIO;
+	dc->lost |= dc->attr->size != le64_to_cpu(attr.size);
 	dc->attr->size = le64_to_cpu(attr.size);
 	dc->attr->flags = (dc->attr->flags & ~stored) | (le32_to_cpu(attr.flags) & stored);
 	if (dc->inode->slot[dc->delta & 1].cut != DATA_END)
@@ -146,12 +147,19 @@ static int data_keep_stored(struct data_commit *dc)
 	return 0;
 }
 
-int data_commit_stuck(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr)
+/* That it was only read is no reason to tell again. */
+int data_commit_stuck(struct tux3_inode *inode, u64 delta, u32 dirty, struct tux3_attr *attr)
 {
-	struct data_commit dc = { .inode = inode, .vol = inode->vol, .delta = delta, .attr = attr };
+	struct data_commit dc = {
+		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .lost = dirty & INODE_DIRTY_DATA,
+	};
+	int err;
 
 	lockdep_assert_held(&inode->vol->delta.commit_mutex);
-	return data_keep_stored(&dc);
+	err = data_keep_stored(&dc);
+	if (!err && dc.lost && dirty != INODE_DIRTY_ATIME)
+		data_tell_lost(inode);
+	return err;
 }
 
 /* Nothing more of its data is committed. */

@@ -1160,6 +1160,31 @@ static void test_nameless_is_written(void **state)
 	end_bad(&bed);
 }
 
+/* What cannot be committed of a file that is stuck is told, its size, too. */
+static void test_size_of_stuck_file(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	int err;
+
+	begin_bad(&bed);
+	node = bed_find(&bed, "/pieces");
+	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0));
+	assert_ok(write_at(node, 0, 1));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	be_bad(&bed, 0);
+	assert_ok(tux3_truncate(node, 4 * PIECES * BLOCK));
+	err = tux3_fsync(node, false);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_true(err == -EIO || stat.size == 4 * PIECES * BLOCK);
+	tux3_node_put(node, 1);
+	end_bad(&bed);
+}
+
 /* Attributes alone that are lost make no file stuck. */
 static void test_attributes_are_lost(void **state)
 {
@@ -1191,6 +1216,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 		cmocka_unit_test(test_nameless_is_written),
+		cmocka_unit_test(test_size_of_stuck_file),
 		cmocka_unit_test(test_attributes_are_lost),
 	};
 
