@@ -410,20 +410,24 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 /* ---- the parts of a commit ---- */
 
 /*
- * The end of a file cannot be cut off now.  An item says that it is to be, which is what the size in the tree is for; and what was
- * written there since is lost, or it would be cut off later.  Of an inode without a name all goes anyway.
+ * The end of a file, which was cut off at first, cannot go from block on now.  An item says that it is to; and what was written
+ * there since is lost, or it would be cut off later: so that is where the file ends.  Of an inode without a name all goes anyway,
+ * or it gets one, and is as long as before.
  */
-static int data_leave_cut(struct data_commit *dc, u64 block)
+static int data_leave_cut(struct data_commit *dc, u64 first, u64 block)
 {
+	if (!dc->attr->nlink)
+		return data_lose_all(dc);
 	WRITE_ONCE(dc->inode->stuck, true);
-	return dc->attr->nlink ? delete_cut(dc->inode, block) : 0;
+	dc->attr->size = min(dc->attr->size, first << dc->vol->block_shift);
+	return delete_cut(dc->inode, block);
 }
 
 /* The end of a file goes: at once, or in slices if it is long. */
 static int data_commit_cut(struct data_commit *dc, u64 block)
 {
 	struct tux3_inode *inode = dc->inode;
-	u64 cut = inode->slot[dc->delta & 1].cut;
+	u64 cut = inode->slot[dc->delta & 1].cut, first = block;
 	bool is_long = inode->in_tree && dc->attr->nlink && cut != DATA_END;
 	int err = 0;
 
@@ -437,7 +441,7 @@ static int data_commit_cut(struct data_commit *dc, u64 block)
 		err = data_punch(dc, &block, cut - block);
 	if (unlikely(err > 0)) {
 		dc->lost = true;
-		return data_leave_cut(dc, block);
+		return data_leave_cut(dc, first, block);
 	}
 	return err || !is_long ? err : delete_cut(inode, cut);
 }

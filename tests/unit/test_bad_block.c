@@ -1137,6 +1137,13 @@ static void item_gets_bad(struct bed *bed, struct tree_key key)
 	be_bad(bed, leaf.addr);
 }
 
+/* Of a file made in this mount nobody looks before it is cut off. */
+static struct tux3_node *new_pieces(struct bed *bed, const char *path)
+{
+	make_pieces(bed, path, PIECES);
+	return bed_find(bed, path);
+}
+
 /* A file without a name, which the tree knows, is written to. */
 static void test_nameless_is_written(void **state)
 {
@@ -1158,6 +1165,41 @@ static void test_nameless_is_written(void **state)
 	tux3_node_put(other, 1);
 	assert_ok(tux3_sync(bed.volume));
 	end_bad(&bed);
+}
+
+/* What could not be cut off is behind the end of the file, whatever was written since. */
+static void cut_is_left(bool crash, bool writes)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char byte = 0;
+
+	begin_bad(&bed);
+	node = new_pieces(&bed, "/dir/pieces");
+	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(tux3_truncate(node, 0));
+	if (writes)
+		assert_ok(write_at(node, 0, 2));
+	else
+		assert_ok(tux3_truncate(node, PIECES * BLOCK));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	if (crash) {
+		tux3_abandon(bed.volume);
+		assert_true(try_open(&bed));
+		node = bed_find(&bed, "/dir/pieces");
+		if (tux3_read(node, &byte, 1, 0) == 1)
+			assert_int_equal(byte, 0);
+		tux3_node_put(node, 1);
+	}
+	end_bad(&bed);
+}
+
+static void test_cut_is_left(void **state)
+{
+	cut_is_left(false, true);
+	cut_is_left(true, true);
+	cut_is_left(true, false);
 }
 
 /* What cannot be committed of a file that is stuck is told, its size, too. */
@@ -1203,6 +1245,28 @@ static void test_attributes_are_lost(void **state)
 	end_bad(&bed);
 }
 
+/* Without a name it is not cut off later, but it may get one. */
+static void test_nameless_gets_a_name(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 i;
+
+	begin_bad(&bed);
+	assert_ok(tux3_tmpfile(bed.root, NULL, 0644, &node));
+	for (i = 0; i < PIECES; i++)
+		assert_ok(write_at(node, 2 * i, 1));
+	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_link(node, NULL, bed.root, "linked"));
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	tux3_abandon(bed.volume);
+	assert_true(try_open(&bed));
+	end_bad(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -1216,8 +1280,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 		cmocka_unit_test(test_nameless_is_written),
+		cmocka_unit_test(test_cut_is_left),
 		cmocka_unit_test(test_size_of_stuck_file),
 		cmocka_unit_test(test_attributes_are_lost),
+		cmocka_unit_test(test_nameless_gets_a_name),
 	};
 
 	if (argc > 1)
