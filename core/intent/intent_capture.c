@@ -276,21 +276,21 @@ static int run_can_be_read(struct tux3_inode *inode, u64 block, u64 count)
 	return reach_all(inode, block, count);
 }
 
-/* Outside the delta.  -EAGAIN: that is for a commit to find out. */
+/* Outside the delta.  -EAGAIN: that is for a commit to find out; so what will not fit is not looked at. */
 static int part_can_be_read(const struct intent_part *part)
 {
 	struct tux3_inode *inode = part->inode;
 	u64 block = part->span.from, count;
-	bool removed;
-	int err = READ_ONCE(inode->stuck) ? -EIO : 0;
+	int removed, err;
 
 	if (!READ_ONCE(inode->in_tree))
 		return 0;
-	if (!err)
-		err = reach_item(inode, TUX3_ITEM_ATTR);
 	spin_lock(&inode->lock);
-	removed = !RB_EMPTY_ROOT(&inode->slot[0].removed) || !RB_EMPTY_ROOT(&inode->slot[1].removed);
+	removed = slot_fits(&inode->slot[0]) && slot_fits(&inode->slot[1]) ? capture_removed(inode, NULL) : -EAGAIN;
 	spin_unlock(&inode->lock);
+	if (removed < 0 || READ_ONCE(inode->stuck))
+		return -EAGAIN;
+	err = reach_item(inode, TUX3_ITEM_ATTR);
 	if (!err && removed)
 		err = reach_all(inode, 0, DATA_END);
 	if (!err && data_maybe_inline(inode->vol, READ_ONCE(inode->attr.flags), READ_ONCE(inode->attr.size)))

@@ -31,6 +31,7 @@ struct bad_device {
 	struct tux3_device dev;
 	struct tux3_device *below;
 	u64 bad;		/* until it is written; 0: none is */
+	u32 reads, failed;
 };
 
 static struct bad_device *bad_device(struct tux3_device *dev)
@@ -43,8 +44,11 @@ static int bad_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 	struct bad_device *bad = bad_device(dev);
 
 	bad->below->block_size = dev->block_size;
-	if (bad->bad && addr <= bad->bad && bad->bad < addr + count)
+	bad->reads++;
+	if (bad->bad && addr <= bad->bad && bad->bad < addr + count) {
+		bad->failed++;
 		return -EIO;
+	}
 	return device_read(bad->below, addr, count, data);
 }
 
@@ -1267,6 +1271,33 @@ static void test_nameless_gets_a_name(void **state)
 	end_bad(&bed);
 }
 
+/* An fsync of a file of which something was punched goes by a commit, and so does not look at all of it. */
+static void test_fsync_reads_little(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node;
+	u32 i, reads;
+
+	begin_bad(&bed);
+	node = bed_find(&bed, "/other");
+	for (i = 0; i < 3; i++) {
+		assert_ok(write_at(node, 4, 1));
+		assert_ok(tux3_fsync(node, false));
+	}
+	tux3_node_put(node, 1);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BLOCK));
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * BLOCK, BLOCK));
+	cache_shrink(tux3_core(bed.volume), U64_MAX);
+	reads = bad_device(bed.dev)->reads;
+	assert_ok(tux3_fsync(node, false));
+	reads = bad_device(bed.dev)->reads - reads;
+	assert_true(reads < 5);
+	tux3_node_put(node, 1);
+	end_bad(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -1284,6 +1315,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_size_of_stuck_file),
 		cmocka_unit_test(test_attributes_are_lost),
 		cmocka_unit_test(test_nameless_gets_a_name),
+		cmocka_unit_test(test_fsync_reads_little),
 	};
 
 	if (argc > 1)
