@@ -45,6 +45,7 @@ struct data_commit {
 	struct io_window *io;
 	bool was_inline;	/* the tree has an INLINE item */
 	bool lost;		/* something of it is not committed */
+	u64 bad, bad_end;	/* what was found last to be in a leaf that cannot be read: a disk may try that for seconds */
 	struct data_places places;
 };
 
@@ -66,12 +67,23 @@ static int data_reach(struct data_commit *dc, u64 block, u64 *count)
 {
 	struct tree_key from = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, block);
 	struct tree_key end = tree_key(dc->inode->ino, TUX3_ITEM_EXTENT, *count > DATA_END - block ? DATA_END : block + *count);
+	u64 bad_end;
+	int err;
 
 	if (!dc->inode->in_tree)
 		return 0;
 	if (likely(tree_edit_has_all(dc->vol, &from, &end)))
 		return reach_maps(dc->inode, block, *count);
-	return reach_blocks(dc->inode, block, count);
+	if (unlikely(block >= dc->bad && block < dc->bad_end)) {
+		*count = min(*count, dc->bad_end - block);
+		return -EIO;
+	}
+	err = reach_blocks(dc->inode, block, count, &bad_end);
+	if (unlikely(bad_end > block)) {
+		dc->bad = block;
+		dc->bad_end = bad_end;
+	}
+	return err;
 }
 
 static int data_reach_all(struct data_commit *dc, u64 block, u64 count)

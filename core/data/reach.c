@@ -80,16 +80,18 @@ int reach_maps(struct tux3_inode *inode, u64 block, u64 count)
 	return err ? err : delete_look_items(inode->vol, &from, &to);
 }
 
-int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count)
+int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end)
 {
-	u64 end = *count > DATA_END - block ? DATA_END : block + *count;
+	u64 end = *count > DATA_END - block ? DATA_END : block + *count, leaf_end;
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block), to = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1);
 	struct tree_key next;
 	bool more;
 	int err = tree_scan_leaf(inode->vol, &from, &to, NULL, NULL, &more, &next);
 
-	if (more && next.ino == inode->ino && next.type == TUX3_ITEM_EXTENT && next.offset < end) {
-		end = next.offset;
+	leaf_end = more && next.ino == inode->ino && next.type == TUX3_ITEM_EXTENT ? next.offset : DATA_END;
+	*bad_end = err == -EIO ? leaf_end : block;
+	if (leaf_end < end) {
+		end = leaf_end;
 		*count = end - block;
 	}
 	if (!err)
@@ -101,12 +103,12 @@ int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count)
 
 int reach_all(struct tux3_inode *inode, u64 block, u64 count)
 {
-	u64 end = count > DATA_END - block ? DATA_END : block + count, part;
+	u64 end = count > DATA_END - block ? DATA_END : block + count, part, bad_end;
 	int err = 0;
 
 	for (; block < end && !err; block += part) {
 		part = end - block;
-		err = reach_blocks(inode, block, &part);
+		err = reach_blocks(inode, block, &part, &bad_end);
 		cond_resched();
 	}
 	return err;

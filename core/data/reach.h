@@ -13,9 +13,10 @@ struct tux3_inode;
 /*
  * Mapping or removing *count blocks of the inode from block on: the leaves, what is before them there, and the free maps of the
  * blocks that go.  *count becomes less: so many of them, since what is behind lies in another leaf.  0; -EIO: of these something
- * cannot be read; -ENOMEM.  reach_all(): any of them; count DATA_END: to the end.
+ * cannot be read; -ENOMEM.  *bad_end: with -EIO, where the range ends of a leaf that cannot be read; else block.
+ * reach_all(): any of them; count DATA_END: to the end.
  */
-int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count);
+int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end);
 int reach_all(struct tux3_inode *inode, u64 block, u64 count);
 /* The free maps alone, when the leaves are known to be in memory. */
 int reach_maps(struct tux3_inode *inode, u64 block, u64 count);

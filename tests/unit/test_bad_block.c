@@ -1298,6 +1298,26 @@ static void test_fsync_reads_little(void **state)
 	end_bad(&bed);
 }
 
+/* A disk may try for many seconds to read a bad block: it is asked as few times as can be. */
+static void test_bad_leaf_is_read_seldom(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 i, failed;
+
+	begin_bad(&bed);
+	node = bed_find(&bed, "/pieces");
+	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	for (i = 500; i < 700; i += 2)
+		assert_ok(write_at(node, i, 1));
+	failed = bad_device(bed.dev)->failed;
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	failed = bad_device(bed.dev)->failed - failed;
+	assert_true(failed < 10);
+	tux3_node_put(node, 1);
+	end_bad(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -1316,6 +1336,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_attributes_are_lost),
 		cmocka_unit_test(test_nameless_gets_a_name),
 		cmocka_unit_test(test_fsync_reads_little),
+		cmocka_unit_test(test_bad_leaf_is_read_seldom),
 	};
 
 	if (argc > 1)
