@@ -349,6 +349,8 @@ static int look_small(struct tux3_inode *inode)
 	if (!tree_edit_is_near(vol, &from, &to))
 		return look_inode(vol, inode->ino);
 	err = inode_quota_read(inode);
+	if (!err && inode->orphan_in_tree)
+		err = look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
 	if (err)
 		return err;
 	return inode->blocks && !balloc_all_loaded(vol) ? delete_look_items(vol, &from, &to) : 0;
