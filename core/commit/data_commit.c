@@ -101,6 +101,15 @@ static int data_reach_inline(struct data_commit *dc)
 	return !dc->inode->in_tree || tree_edit_has_all(dc->vol, &key, &key) ? 0 : reach_item(dc->inode, TUX3_ITEM_INLINE);
 }
 
+/* Can an item say that an end goes later? */
+static int data_reach_orphan(struct data_commit *dc)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, dc->inode->ino);
+	int len = tree_lookup(dc->vol, &key, NULL, 0);
+
+	return len == -ENOENT ? 0 : min(len, 0);
+}
+
 /*
  * Of blocks [block, end): those before *stop can all be read, or none of them can (*lost).  As many at once as can be: it is one
  * record, for which was paid, that maps or frees what lies in several leaves.
@@ -428,8 +437,12 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
  */
 static int data_leave_cut(struct data_commit *dc, u64 first, u64 block)
 {
-	if (!dc->attr->nlink)
+	int err = data_reach_orphan(dc);
+
+	if (data_loses(dc, &err) || !dc->attr->nlink)
 		return data_lose_all(dc);
+	if (err)
+		return err;
 	WRITE_ONCE(dc->inode->stuck, true);
 	dc->attr->size = min(dc->attr->size, first << dc->vol->block_shift);
 	return delete_cut(dc->inode, block);
@@ -447,9 +460,13 @@ static int data_commit_cut(struct data_commit *dc, u64 block)
 		WRITE_ONCE(inode->cutting, false);
 	if (!inode->in_tree)
 		return 0;
+	if (is_long)
+		err = data_reach_orphan(dc);
+	if (data_loses(dc, &err))
+		return data_lose_all(dc);
 	if (!is_long)
 		err = data_punch(dc, &block, DATA_END);
-	else if (block < cut)	/* an earlier truncate; data written since then may be there */
+	else if (!err && block < cut)	/* an earlier truncate; data written since then may be there */
 		err = data_punch(dc, &block, cut - block);
 	if (unlikely(err > 0)) {
 		dc->lost = true;
