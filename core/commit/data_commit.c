@@ -485,6 +485,8 @@ static int data_commit_removed(struct data_commit *dc)
 	for (range = file_ranges_first(removed); range; range = file_ranges_next(range)) {
 		if (dc->was_inline && !range->block) {
 			err = data_reach_inline(dc);
+			if (!err)	/* it goes with what is behind it, or not at all */
+				err = data_reach_all(dc, 0, range->count);
 			if (data_loses(dc, &err))
 				return data_lose_all(dc);
 			if (!err)
