@@ -258,7 +258,7 @@ int data_change_enter(struct data_change *change, struct delta_op *op)
 	struct volume *vol = change->inode->vol;
 	int err;
 
-	if (unlikely(delete_cut_failed(vol, change->inode->ino)))
+	if (unlikely(READ_ONCE(change->inode->stuck) || delete_cut_failed(vol, change->inode->ino)))
 		return -EIO;
 	change->look.delta = 0;
 	if (unlikely(change->write && space_is_tight(&vol->space, READ_ONCE(vol->delta.front)))) {

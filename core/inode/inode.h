@@ -123,7 +123,7 @@ struct tux3_inode {
 	bool moving;			/* its owner is to be another, who has been refused: charges are to be exact; lock */
 	bool number_returned;		/* back end: its number may be used again */
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */
-	bool stuck;			/* back end: the tree could not be made to say what attr says: see data_lose_all() */
+	bool stuck;			/* set by the back end: the tree could not be made to say what attr says: data_lose_all() */
 	bool scattered;			/* when it was read it had items in several leaves: some may be where nothing can be read */
 	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */
 	u64 goal;			/* back end: disk block after the file's last extent; 0: none */

@@ -1319,6 +1319,98 @@ static void test_bad_leaf_is_read_seldom(void **state)
 	end_bad(&bed);
 }
 
+/* The node number which of those of a volume in use gets bad, when all have left memory.  false: there are no more. */
+static bool node_gets_bad(struct bed *bed, u32 which)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	struct nodes nodes = {};
+
+	assert_ok(delta_commit_unify(vol));
+	assert_ok(tree_walk(vol, see_node, &nodes));
+	cache_shrink(vol, U64_MAX);
+	be_bad(bed, which < nodes.count ? nodes.addr[which] : 0);
+	return which < nodes.count;
+}
+
+/* In how many ways a file that was made in this mount, or has no name, is changed when a node gets bad. */
+enum { WAY_NAMED, WAY_NAMELESS, WAY_TMPFILE, WAYS };
+
+static bool new_file_gets_bad(struct bed *bed, const struct operation *operation, u32 way, u32 which)
+{
+	struct tux3_node *node, *other;
+	bool more;
+	u32 i;
+	int err;
+
+	bed_open(bed);
+	other = bed_find(bed, "/other");
+	if (way == WAY_TMPFILE)
+		assert_ok(tux3_tmpfile(bed->root, NULL, 0644, &node));
+	else
+		node = bed_file(bed, "/dir/pieces");
+	for (i = 0; i < PIECES; i++)
+		assert_ok(write_at(node, 2 * i, 1));
+	if (way == WAY_NAMELESS)
+		assert_ok(do_unlink(bed, "/dir/pieces"));
+	more = node_gets_bad(bed, which);
+	err = operation->node_fn(bed, node);
+	assert_true(!err || err == -EIO);
+	assert_ok(tux3_sync(bed->volume));
+	err = operation->node_fn(bed, node);		/* of one that is stuck, perhaps */
+	assert_true(!err || err == -EIO);
+	assert_ok(tux3_sync(bed->volume));
+	err = tux3_fsync(node, false);
+	assert_true(!err || err == -EIO);
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(tux3_write(other, data, BLOCK, 0), BLOCK);
+	assert_ok(tux3_sync(bed->volume));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	assert_ok(tux3_sync(bed->volume));
+	be_bad(bed, 0);
+	bed_check(bed);
+	bed_close(bed);
+	return more;
+}
+
+static void each_new_file(u32 slice_extents, u32 ways)
+{
+	struct bed bed = { .opts.slice_extents = slice_extents };
+	const char *only = getenv("TUX3_TEST_OP");
+	struct nodes nodes = {};
+	u8 *bytes = make(&bed, &nodes);
+	u32 way, i, k;
+	bool more;
+
+	env_set_log(see_message);
+	for (way = 0; way < ways; way++) {
+		for (i = 0; i < ARRAY_SIZE(operations); i++) {
+			if (!operations[i].in_use || (only && strcmp(only, operations[i].name)))
+				continue;
+			for (k = 0, more = true; more; k++) {
+				if (getenv("TUX3_TEST_VERBOSE"))
+					print_error("%s: way %u, node %u\n", operations[i].name, way, k);
+				memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BYTES);
+				be_bad(&bed, 0);
+				more = new_file_gets_bad(&bed, &operations[i], way, k);
+			}
+		}
+	}
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
+static void test_new_file_that_gets_bad(void **state)
+{
+	each_new_file(0, WAYS);
+}
+
+static void test_new_file_that_gets_bad_in_slices(void **state)
+{
+	each_new_file(20, WAY_NAMED + 1);		/* what has no name is not cut off in slices */
+}
+
 /* What was inline goes with all that is behind it, or not at all: its extents were in the leaf of the next inode, too. */
 static void test_inline_is_cut(void **state)
 {
@@ -1368,6 +1460,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 		cmocka_unit_test(test_nameless_is_written),
 		cmocka_unit_test(test_inline_is_cut),
+		cmocka_unit_test(test_new_file_that_gets_bad),
+		cmocka_unit_test(test_new_file_that_gets_bad_in_slices),
 		cmocka_unit_test(test_cut_is_left),
 		cmocka_unit_test(test_size_of_stuck_file),
 		cmocka_unit_test(test_attributes_are_lost),
