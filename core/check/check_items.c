@@ -322,7 +322,7 @@ static int check_orphan(struct check *check, const struct tree_key *key, const v
 		return check->stop;
 	orphan->ino = key->offset;
 	orphan->kind = kind;
-	orphan->block = kind == TUX3_ORPHAN_TRUNCATE ? le64_to_cpu(disk.block) : U64_MAX;
+	orphan->block = kind == TUX3_ORPHAN_TRUNCATE ? le64_to_cpu(disk.block) : 0;	/* it may have been cut off before */
 	return check->stop;
 }
 

@@ -1172,7 +1172,7 @@ static void test_nameless_is_written(void **state)
 }
 
 /* What could not be cut off is behind the end of the file, whatever was written since. */
-static void cut_is_left(bool crash, bool writes)
+static void cut_is_left(bool writes)
 {
 	struct bed bed = {};
 	struct tux3_node *node;
@@ -1188,22 +1188,19 @@ static void cut_is_left(bool crash, bool writes)
 		assert_ok(tux3_truncate(node, PIECES * BLOCK));
 	assert_int_equal(tux3_fsync(node, false), -EIO);
 	tux3_node_put(node, 1);
-	if (crash) {
-		tux3_abandon(bed.volume);
-		assert_true(try_open(&bed));
-		node = bed_find(&bed, "/dir/pieces");
-		if (tux3_read(node, &byte, 1, 0) == 1)
-			assert_int_equal(byte, 0);
-		tux3_node_put(node, 1);
-	}
+	tux3_abandon(bed.volume);
+	assert_true(try_open(&bed));
+	node = bed_find(&bed, "/dir/pieces");
+	if (tux3_read(node, &byte, 1, 0) == 1)
+		assert_int_equal(byte, 0);
+	tux3_node_put(node, 1);
 	end_bad(&bed);
 }
 
 static void test_cut_is_left(void **state)
 {
-	cut_is_left(false, true);
-	cut_is_left(true, true);
-	cut_is_left(true, false);
+	cut_is_left(true);
+	cut_is_left(false);
 }
 
 /* What cannot be committed of a file that is stuck is told, its size, too. */
@@ -1404,10 +1401,6 @@ static void each_new_file(u32 slice_extents, u32 ways)
 static void test_new_file_that_gets_bad(void **state)
 {
 	each_new_file(0, WAYS);
-}
-
-static void test_new_file_that_gets_bad_in_slices(void **state)
-{
 	each_new_file(20, WAY_NAMED + 1);		/* what has no name is not cut off in slices */
 }
 
@@ -1417,7 +1410,6 @@ static void test_inline_is_cut(void **state)
 	struct bed bed = {};
 	struct tux3_node *node;
 	char name[32];
-	int err;
 	u32 i;
 
 	begin_bad(&bed);
@@ -1431,19 +1423,49 @@ static void test_inline_is_cut(void **state)
 	assert_ok(tux3_truncate(node, 0));
 	assert_int_equal(tux3_write(node, data, 10, 0), 10);
 	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 2 * PIECES - 1));
-	err = tux3_truncate(node, 0);
-	assert_true(!err || err == -EIO);
-	err = tux3_fsync(node, false);
-	assert_true(!err || err == -EIO);
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
 	tux3_node_put(node, 1);
 	be_bad(&bed, 0);
 	bed_check(&bed);
 	node = bed_find(&bed, "/dir/pieces");
 	assert_int_equal(tux3_read(node, name, 1, 0), 1);
-	assert_ok(write_at(node, 1, 1));
-	assert_ok(tux3_fsync(node, false));
 	tux3_node_put(node, 1);
 	end_bad(&bed);
+}
+
+/* A stuck file can be removed, and when its leaf can be read again nothing of it is left.  So can one be put in its place. */
+static void stuck_is_removed(bool held, bool replaced)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	begin_bad(&bed);
+	node = new_pieces(&bed, "/dir/pieces");
+	item_gets_bad(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(tux3_truncate(node, 0));
+	assert_ok(write_at(node, 0, 3));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_int_equal(write_at(node, 0, 1), -EIO);
+	if (!held)
+		tux3_node_put(node, 1);
+	if (replaced)
+		assert_ok(tux3_path_rename(bed.volume, NULL, "/dir/file", "/dir/pieces", 0));
+	else
+		assert_ok(do_unlink(&bed, "/dir/pieces"));
+	assert_ok(tux3_sync(bed.volume));
+	if (held)
+		tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));
+	end_bad(&bed);
+}
+
+static void test_stuck_is_removed(void **state)
+{
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		stuck_is_removed(i & 1, i & 2);
 }
 
 int main(int argc, char **argv)
@@ -1460,8 +1482,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_repair_frees_what_was_put_off),
 		cmocka_unit_test(test_nameless_is_written),
 		cmocka_unit_test(test_inline_is_cut),
+		cmocka_unit_test(test_stuck_is_removed),
 		cmocka_unit_test(test_new_file_that_gets_bad),
-		cmocka_unit_test(test_new_file_that_gets_bad_in_slices),
 		cmocka_unit_test(test_cut_is_left),
 		cmocka_unit_test(test_size_of_stuck_file),
 		cmocka_unit_test(test_attributes_are_lost),
