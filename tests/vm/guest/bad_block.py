@@ -19,6 +19,7 @@ BLOCK, MIB = 4096, 1 << 20
 BYTES = 136 * MIB       # more than goes at once when it is cut off
 PIECE = 16 * BLOCK      # each begins with a block that is written, and the rest of it is preallocated
 KEPT = 32 * MIB         # where it is cut off; the bad leaf is behind it
+BAD = 25000 * BLOCK     # and this in it
 
 
 def make(folder):
@@ -73,8 +74,15 @@ class Beside:
             assert not status or os.WTERMSIG(status) in allowed, status
 
 
+def read_bad(file):
+    """Of what the bad leaf has: each is told, as far as there is room in the kernel's log, which other news need, too."""
+    try:
+        os.pread(file, BLOCK, BAD)
+    except OSError as error:
+        assert error.errno == errno.EIO, error
+
+
 def read_some(file):
-    """Of what stays: reads of what the bad leaf has would fill the kernel's log, which then has no room for what is looked for."""
     offset = random.randrange(KEPT // PIECE) * PIECE
     found = os.pread(file, BLOCK, offset)
     assert found == offset.to_bytes(8, "little") * (BLOCK // 8), (offset, found[:16])
@@ -106,6 +114,7 @@ def begin(folder):
     path = f"{folder}/long"
     file, direct = os.open(path, os.O_RDWR), os.open(path, os.O_RDONLY | os.O_DIRECT)
     beside = Beside()
+    beside.start(read_bad, file)
     beside.start(read_some, file)
     beside.start(read_directly, direct, mmap.mmap(-1, BLOCK))
     beside.start(store, mmap.mmap(file, 8 * MIB))
