@@ -588,13 +588,17 @@ static void mend_times(struct disk_attr *attr)
 			*nsec[i] = 0;
 }
 
-/* From which file block on a truncate is taking away what the file has; U64_MAX: there is none. */
+/* From which file block on a truncate, or a delete, is taking away what the file has; U64_MAX: there is none. */
 static u64 truncated_from(struct survey *survey)
 {
 	const struct disk_orphan *orphan = (const void *)survey->repair->item;
 	int len = repair_get(survey->repair, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, survey->ino, survey->repair->item);
 
-	return len == sizeof(*orphan) && le32_to_cpu(orphan->kind) == TUX3_ORPHAN_TRUNCATE ? le64_to_cpu(orphan->block) : U64_MAX;
+	if (len != sizeof(*orphan))
+		return U64_MAX;
+	if (le32_to_cpu(orphan->kind) == TUX3_ORPHAN_DELETE)
+		return 0;
+	return le32_to_cpu(orphan->kind) == TUX3_ORPHAN_TRUNCATE ? le64_to_cpu(orphan->block) : U64_MAX;
 }
 
 /* The end of a regular file: its inline data's; or not before what was written, unless that is about to be cut off. */
