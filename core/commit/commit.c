@@ -41,6 +41,7 @@
 #include "core/names/parent.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
+#include "core/data/reach.h"
 #include "core/data/remap.h"
 #include "core/commit/commit.h"
 #include "core/commit/unify.h"
@@ -224,15 +225,13 @@ static int commit_reach_attr(struct tux3_inode *inode)
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
 	struct volume *vol = inode->vol;
 	bool there;
-	int len;
 
 	if (!inode->in_tree || tree_edit_is_near(vol, &key, &key))
 		return 0;
 	tree_edit_begin(vol);
 	there = tree_edit_reach(vol, &key);
 	tree_edit_end(vol);
-	len = there ? 0 : tree_lookup(vol, &key, NULL, 0);
-	return len == -ENOENT ? 0 : min(len, 0);
+	return there ? 0 : reach_key(vol, &key);
 }
 
 /* Is what has changed of it all its own?  Then the tree is as it should be without it, too. */

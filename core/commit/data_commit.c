@@ -105,9 +105,8 @@ static int data_reach_inline(struct data_commit *dc)
 static int data_reach_orphan(struct data_commit *dc)
 {
 	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, dc->inode->ino);
-	int len = tree_lookup(dc->vol, &key, NULL, 0);
 
-	return len == -ENOENT ? 0 : min(len, 0);
+	return reach_key(dc->vol, &key);
 }
 
 /*

@@ -36,6 +36,7 @@
 #include "core/inode/inode_quota.h"
 #include "core/quota/quota.h"
 #include "core/data/delete.h"
+#include "core/data/reach.h"
 
 #define WORKS_MAX	1024u	/* inodes that get a slice in one commit */
 #define SLICES_MAX	16u	/* all slices of a commit together, in full ones */
@@ -150,13 +151,11 @@ int delete_look_items(struct volume *vol, const struct tree_key *from, const str
 	return more < 0 ? more : err;
 }
 
-/* Is there an item, or none? */
 static int look_key(struct volume *vol, u64 ino, u8 type, u64 offset)
 {
 	struct tree_key key = tree_key(ino, type, offset);
-	int len = tree_lookup(vol, &key, NULL, 0);
 
-	return len == -ENOENT ? 0 : min(len, 0);
+	return reach_key(vol, &key);
 }
 
 /* Attributes, usage of who has the inode, and the ORPHAN item.  gone: that there are no attributes is no matter. */

@@ -22,6 +22,11 @@ static int only_error(int len)
 	return len == -ENOENT ? 0 : min(len, 0);
 }
 
+int reach_key(struct volume *vol, const struct tree_key *key)
+{
+	return only_error(tree_lookup(vol, key, NULL, 0));
+}
+
 /* The item before this one, of whatever inode: its leaf is read. */
 static int reach_before(struct tux3_inode *inode, u8 type, u64 offset)
 {
@@ -59,7 +64,7 @@ static int reach_rest(struct tux3_inode *inode, u64 end)
 	u64 addr, count;
 	int across = extent_across(inode, end, &addr, &count);
 
-	return across > 0 ? only_error(tree_lookup(inode->vol, &at, NULL, 0)) : across;
+	return across > 0 ? reach_key(inode->vol, &at) : across;
 }
 
 int reach_maps(struct tux3_inode *inode, u64 block, u64 count)
@@ -117,7 +122,7 @@ int reach_all(struct tux3_inode *inode, u64 block, u64 count)
 int reach_item(struct tux3_inode *inode, u8 type)
 {
 	struct tree_key key = tree_key(inode->ino, type, 0);
-	int err = only_error(tree_lookup(inode->vol, &key, NULL, 0));
+	int err = reach_key(inode->vol, &key);
 
 	return err ? err : reach_before(inode, type, 0);
 }

@@ -9,6 +9,8 @@
 #include "core/env.h"
 
 struct tux3_inode;
+struct tree_key;
+struct volume;
 
 /*
  * Mapping or removing *count blocks of the inode from block on: the leaves, what is before them there, and the free maps of the
@@ -20,6 +22,8 @@ int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end);
 int reach_all(struct tux3_inode *inode, u64 block, u64 count);
 /* The free maps alone, when the leaves are known to be in memory. */
 int reach_maps(struct tux3_inode *inode, u64 block, u64 count);
+/* The leaf of this key, whether or not the tree has it. */
+int reach_key(struct volume *vol, const struct tree_key *key);
 /* Setting or deleting its item of this type, offset 0. */
 int reach_item(struct tux3_inode *inode, u8 type);
 

@@ -550,7 +550,7 @@ static int capture_new_dir(struct intent_part *part, u64 delta, struct intent_re
 	spin_lock(&inode->lock);
 	err = capture_new_name(part, request, name);
 	capture_dir_attr(part);
-	if (!inode->changes_made)
+	if (!err && !inode->changes_made)
 		inode->changes_made = part->changes;
 	if (!dir_is_as_made(inode))
 		part->changes = inode->changes_told;
@@ -631,8 +631,8 @@ static struct tux3_inode *grab_lacking(struct tux3_inode *lacking)
 }
 
 /*
- * In the order in which inodes are captured they are queued, and written.  *lacking: NULL, or with -EAGAIN a file that is to go
- * beside, grabbed.
+ * In the order in which inodes are captured they are queued, and written.  *lacking: NULL, or with -EAGAIN a file or directory that
+ * is to go beside, grabbed.
  */
 static int capture_and_queue(struct volume *vol, struct intent_request *request, struct tux3_inode **lacking)
 {

@@ -24,7 +24,7 @@ struct intent_part {
 	u32 changes, names_seq;		/* of the inode: the intent has all of its changes, and its links */
 	bool first;			/* block 0 is among them */
 	bool made;			/* its intent has the name that it was made with */
-	struct disk_intent *intent;	/* while it is captured */
+	struct disk_intent *intent;	/* in the request's; NULL: nothing was to be said */
 };
 
 struct intent_parts {

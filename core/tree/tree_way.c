@@ -220,38 +220,32 @@ bool tree_edit_reach(struct volume *vol, const struct tree_key *key)
 	return tree_way(vol, &packed, false, &err);
 }
 
+/* Of the two ways where edits went last, the one whose leaf has both keys; or NULL. */
+static const struct tree_path *way_near(struct volume *vol, const struct node_key *first, const struct node_key *last)
+{
+	const struct tree_path *way = &vol->tree.ways[vol->tree.way_last];
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (!way_leads(way, first))
+		way = &vol->tree.ways[vol->tree.way_before];
+	return way_leads(way, first) && path_leads(way, last) ? way : NULL;
+}
+
 bool tree_edit_is_near(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
 {
 	struct node_key first = node_key_pack(from), last = node_key_pack(to);
-	const struct tree_path *way;
 
-	lockdep_assert_held(&vol->delta.commit_mutex);
-	way = &vol->tree.ways[vol->tree.way_last];
-	if (way_leads(way, &first))
-		return path_leads(way, &last);
-	way = &vol->tree.ways[vol->tree.way_before];
-	return way_leads(way, &first) && path_leads(way, &last);
-}
-
-/* There is something before first in the leaf, so that it does not get empty. */
-static bool way_has_all(const struct tree_path *way, const struct node_key *first, const struct node_key *last)
-{
-	bool found;
-
-	return path_leads(way, last) && leaf_find(path_node(way, 0), first, &found);
+	return way_near(vol, &first, &last);
 }
 
 bool tree_edit_has_all(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
 {
 	struct node_key first = node_key_pack(from), last = node_key_pack(to);
-	const struct tree_path *way;
+	const struct tree_path *way = way_near(vol, &first, &last);
+	bool found;
 
-	lockdep_assert_held(&vol->delta.commit_mutex);
-	way = &vol->tree.ways[vol->tree.way_last];
-	if (way_leads(way, &first))
-		return way_has_all(way, &first, &last);
-	way = &vol->tree.ways[vol->tree.way_before];
-	return way_leads(way, &first) && way_has_all(way, &first, &last);
+	/* There is something before first in the leaf, so that it does not get empty. */
+	return way && leaf_find(path_node(way, 0), &first, &found);
 }
 
 void tree_edit_begin_at(struct volume *vol, const struct tree_key *key)

@@ -679,6 +679,34 @@ static void test_emptied_before_the_commit_stores_it_inline(void **state)
 	}
 }
 
+/* While one commit is under way a thousand fsyncs go ahead: the ring is not full of them after the first few hundred. */
+static void test_many_beside_one_commit(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	pthread_t thread;
+	char name[20];
+	u32 i;
+
+	make_sized(&bed, 1u << 30, BLOCK);
+	new_and_gone(&bed, "dir/held", 1, false);
+	hold_commit(&bed, &thread);
+	for (i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "dir/%u", i);
+		node = bed_file(&bed, name);
+		fill(node, 0, BLOCK, 2 + i % 200);
+		assert_true(synced_ahead(&bed, node));
+		tux3_node_put(node, 1);
+	}
+	let_commit(&bed, thread, NULL);
+	bed_crash(&bed);
+	assert_in_range(tux3_core(bed.volume)->intent.recovered, 1000, 1001);
+	node = bed_find(&bed, "dir/999");
+	assert_filled(node, 0, BLOCK, 2 + 999 % 200);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* ---- directories ---- */
 
 /* fsync of a directory: does it take a commit? */
@@ -984,6 +1012,7 @@ int main(void)
 		cmocka_unit_test(test_recovery_while_read_only),
 		cmocka_unit_test(test_the_base_is_damaged),
 		cmocka_unit_test(test_emptied_before_the_commit_stores_it_inline),
+		cmocka_unit_test(test_many_beside_one_commit),
 		cmocka_unit_test(test_a_directory_whose_new_files_went_ahead),
 		cmocka_unit_test(test_a_directory_that_changed_otherwise),
 		cmocka_unit_test(test_what_cpus_count_by_themselves),
