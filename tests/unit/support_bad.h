@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A volume with files of many extents, names and xattrs, on a device in memory of which one block cannot be read.
+ *
+ * TUX3_TEST_VERBOSE=1 shows what the code under test prints.
+ */
+#ifndef SUPPORT_BAD_H
+#define SUPPORT_BAD_H
+
+#include "support_lib.h"
+#include "core/tree/tree.h"
+
+#define BLOCK		4096u
+#define BAD_BYTES	(16u << 20)
+#define BAD_PIECES	400u		/* extents of /pieces; /other has half as many */
+#define BAD_FILES	150u		/* /big/f0, ... */
+#define BAD_NODES	200u
+
+struct bad_device {
+	struct tux3_device dev;
+	struct tux3_device *below;
+	u64 bad;		/* until it is written; 0: none is */
+	u32 reads, failed;
+};
+
+struct bad_device *bad_device(struct tux3_device *dev);
+void be_bad(struct bed *bed, u64 addr);		/* this block; 0: all can be read */
+
+extern char bad_data[BLOCK * 3];
+
+/* From now on the device, of a volume that is closed, is one of which a block may get bad. */
+void bad_wrap(struct bed *bed);
+
+/* Closes the volume, and does that.  Returns what the device has then, to begin anew with; to be freed. */
+u8 *bad_save(struct bed *bed);
+
+/* All nodes of the tree: for tree_walk(). */
+struct bad_nodes {
+	u64 addr[BAD_NODES];
+	u32 count;
+};
+int bad_see_node(void *ctx, const struct tree_visit *visit);
+
+/* The leaf that has this key: likewise. */
+struct bad_leaf {
+	struct tree_key key;
+	u64 addr;
+};
+int bad_see_leaf(void *ctx, const struct tree_visit *visit);
+
+u8 *bad_make(struct bed *bed, struct bad_nodes *nodes);		/* as saved */
+bool bad_open(struct bed *bed);					/* false: it cannot be */
+void bad_message(int level, const char *message);		/* for env_set_log() */
+
+/* A volume that is in use while a leaf gets bad; and at its end the checker finds nothing. */
+void bad_begin(struct bed *bed);
+void bad_end(struct bed *bed);
+void bad_item(struct bed *bed, struct tree_key key);		/* the leaf that has it, after all nodes have left memory */
+
+void bad_make_pieces(struct bed *bed, const char *path, u32 pieces);
+struct tux3_node *bad_new_pieces(struct bed *bed, const char *path);
+int bad_write(struct tux3_node *node, u64 block, u32 blocks);	/* 0 or -errno */
+int bad_unlink(struct bed *bed, const char *path);
+
+#endif

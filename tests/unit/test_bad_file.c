@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What comes of a file when a leaf of the tree, or a free map, that a change of it needs cannot be read: what is lost is told,
+ * once; nothing is used for it; and all else goes on.  test_bad_block.c does all operations, with each node.
+ */
+#include "support_bad.h"
+#include "core/blocks/balloc.h"
+#include "core/data/data.h"
+#include "user/env/log.h"
+#include "user/lib/lib.h"
+
+#include <errno.h>
+#include <string.h>
+#include <linux/falloc.h>
+
+/* The one that has the extent of this block. */
+static u64 leaf_of_pieces(struct bed *bed, u64 block)
+{
+	struct bad_leaf leaf = {};
+
+	bed_open(bed);
+	leaf.key = tree_key(bed_file_ino(bed, "/pieces"), TUX3_ITEM_EXTENT, block);
+	assert_ok(tree_walk(tux3_core(bed->volume), bad_see_leaf, &leaf));
+	assert_true(leaf.addr);
+	bed_close(bed);
+	return leaf.addr;
+}
+
+/* What is free, when everything is committed and what can be given back was. */
+static u64 free_blocks(struct bed *bed)
+{
+	struct tux3_statfs statfs;
+
+	assert_ok(tux3_sync(bed->volume));
+	tux3_statfs(bed->volume, &statfs);
+	return statfs.free_blocks;
+}
+
+/* What is lost of a write is told once; the rest of it, and of the delta, is there; and nothing is used for it. */
+static void test_write_is_told_once(void **state)
+{
+	struct tux3_node *node, *other;
+	struct bad_nodes nodes = {};
+	struct bed bed = {};
+	u8 *bytes = bad_make(&bed, &nodes);
+	u64 leaf = leaf_of_pieces(&bed, 600), left;
+	char byte;
+
+	env_set_log(bad_message);
+	be_bad(&bed, leaf);
+	bed_open(&bed);
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/other");
+	left = free_blocks(&bed);
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, 0, 1));		/* in another leaf */
+	assert_ok(bad_write(node, 600, 3));
+	assert_ok(bad_write(other, 4, 1));
+	assert_int_equal(free_blocks(&bed), left);
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_fsync(node, false));
+	assert_ok(tux3_fsync(other, false));
+	/* In the cache it is still, as after a write that failed elsewhere; but no longer. */
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), -EIO);
+	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	be_bad(&bed, 0);
+	bed_open(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);
+	assert_int_equal(byte, 'x');
+	assert_int_equal(tux3_read(node, &byte, 1, 601 * BLOCK), 1);
+	assert_int_equal(byte, 0);
+	tux3_node_put(node, 1);
+	bed_check(&bed);
+	bed_close(&bed);
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
+static u64 went_ahead(struct bed *bed)
+{
+	return delta_counter(tux3_core(bed->volume), TUX3_COUNT_FSYNCS_AHEAD);
+}
+
+/* An fsync that writes an intent says that all is well: so it does not, where a commit would leave something out. */
+static void test_fsync_does_not_go_ahead(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node, *other;
+	struct bad_nodes nodes = {};
+	u8 *bytes = bad_make(&bed, &nodes);
+	u64 leaf = leaf_of_pieces(&bed, 600), ahead;
+	u32 i;
+
+	env_set_log(bad_message);
+	be_bad(&bed, leaf);
+	bed_open(&bed);
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/other");
+	for (i = 0; i < 3; i++) {	/* the first one makes the area */
+		assert_ok(bad_write(other, 4, 1));
+		assert_ok(tux3_fsync(other, false));
+	}
+	ahead = went_ahead(&bed);
+	assert_true(ahead);
+	assert_ok(bad_write(node, 0, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(went_ahead(&bed), ++ahead);
+	assert_ok(bad_write(node, 600, 1));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_int_equal(went_ahead(&bed), ahead);
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	tux3_abandon(bed.volume);
+	assert_true(bad_open(&bed));
+	bed_close(&bed);
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
+#define GROUPS_BYTES	(512u << 20)	/* a group has 127 MiB */
+
+/* Of the group that has the file's first block.  What else is changed in this test is elsewhere. */
+static u64 map_of(struct bed *bed, const char *path, unsigned int slot)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	struct tux3_node *node = bed_find(bed, path);
+	struct data_extent extent;
+
+	assert_ok(data_map(&node->inode, 0, 1, &extent, NULL, 0));
+	assert_int_equal(extent.kind, DATA_MAPPED);
+	tux3_node_put(node, 1);
+	assert_true(extent.addr / vol->group_blocks);
+	return balloc_slot_addr(vol, extent.addr / vol->group_blocks, slot);
+}
+
+/* What is written over frees blocks: if their free map cannot be read, it is lost, too. */
+static void bad_map(unsigned int slot)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *other;
+	u64 map;
+
+	bed_make(&bed, GROUPS_BYTES, BLOCK);
+	node = bed_file(&bed, "/large");
+	assert_ok(tux3_fallocate(node, 0, 0, 300u << 20));
+	tux3_node_put(node, 1);
+	bad_make_pieces(&bed, "/pieces", 50);
+	bed_reopen(&bed);
+	map = map_of(&bed, "/pieces", slot);
+	bed_close(&bed);
+	bad_wrap(&bed);
+	be_bad(&bed, map);
+	env_set_log(bad_message);
+	assert_true(bad_open(&bed));
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/large");
+	assert_ok(bad_write(node, 0, 1));
+	assert_ok(bad_write(other, 0, 1));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_fsync(node, false));
+	assert_ok(tux3_fsync(other, false));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	tux3_abandon(bed.volume);
+	assert_true(bad_open(&bed));
+	bed_close(&bed);
+	be_bad(&bed, 0);
+	bed_open(&bed);
+	bed_check(&bed);
+	bed_free(&bed);
+	env_set_log(NULL);
+}
+
+static void test_bad_map(void **state)
+{
+	bad_map(0);		/* either: which of the two is newer cannot be told then */
+	bad_map(1);
+}
+
+/* A file without a name, which the tree knows, is written to. */
+static void test_nameless_is_written(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node, *other;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/other");
+	assert_ok(bad_unlink(&bed, "/pieces"));
+	assert_ok(tux3_sync(bed.volume));
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0));
+	assert_ok(bad_write(node, 0, 1));
+	assert_ok(bad_write(other, 4, 1));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_fsync(other, false));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	assert_ok(tux3_sync(bed.volume));
+	bad_end(&bed);
+}
+
+/* What could not be cut off is behind the end of the file, whatever was written since. */
+static void cut_is_left(bool writes)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char byte = 0;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(tux3_truncate(node, 0));
+	if (writes)
+		assert_ok(bad_write(node, 0, 2));
+	else
+		assert_ok(tux3_truncate(node, BAD_PIECES * BLOCK));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	tux3_abandon(bed.volume);
+	assert_true(bad_open(&bed));
+	node = bed_find(&bed, "/dir/pieces");
+	if (tux3_read(node, &byte, 1, 0) == 1)
+		assert_int_equal(byte, 0);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+static void test_cut_is_left(void **state)
+{
+	cut_is_left(true);
+	cut_is_left(false);
+}
+
+/* What cannot be committed of a file that is stuck is told, its size, too. */
+static void test_size_of_stuck_file(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	int err;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0));
+	assert_ok(bad_write(node, 0, 1));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	be_bad(&bed, 0);
+	err = tux3_truncate(node, 4 * BAD_PIECES * BLOCK);
+	if (!err)
+		err = tux3_fsync(node, false);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_true(err == -EIO || stat.size == 4 * BAD_PIECES * BLOCK);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+static int chmod_600(struct tux3_node *node)
+{
+	struct tux3_stat stat = { .mode = 0600 };
+
+	return tux3_setattr(node, NULL, &stat, TUX3_SET_MODE);
+}
+
+/* Attributes alone that are lost make no file stuck. */
+static void test_attributes_are_lost(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0));
+	assert_ok(chmod_600(node));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	be_bad(&bed, 0);
+	assert_ok(bad_write(node, 0, 1));
+	assert_ok(tux3_fsync(node, false));
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* Without a name it is not cut off later, but it may get one. */
+static void test_nameless_gets_a_name(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 i;
+
+	bad_begin(&bed);
+	assert_ok(tux3_tmpfile(bed.root, NULL, 0644, &node));
+	for (i = 0; i < BAD_PIECES; i++)
+		assert_ok(bad_write(node, 2 * i, 1));
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_ok(tux3_link(node, NULL, bed.root, "linked"));
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	tux3_abandon(bed.volume);
+	assert_true(bad_open(&bed));
+	bad_end(&bed);
+}
+
+/* An fsync of a file of which something was punched goes by a commit, and so does not look at all of it. */
+static void test_fsync_reads_little(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node;
+	u32 i, reads;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/other");
+	for (i = 0; i < 3; i++) {
+		assert_ok(bad_write(node, 4, 1));
+		assert_ok(tux3_fsync(node, false));
+	}
+	tux3_node_put(node, 1);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BLOCK));
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * BLOCK, BLOCK));
+	cache_shrink(tux3_core(bed.volume), U64_MAX);
+	reads = bad_device(bed.dev)->reads;
+	assert_ok(tux3_fsync(node, false));
+	reads = bad_device(bed.dev)->reads - reads;
+	assert_true(reads < 5);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* A disk may try for many seconds to read a bad block: it is asked as few times as can be. */
+static void test_bad_leaf_is_read_seldom(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 i, failed;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	for (i = 500; i < 700; i += 2)
+		assert_ok(bad_write(node, i, 1));
+	failed = bad_device(bed.dev)->failed;
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	failed = bad_device(bed.dev)->failed - failed;
+	assert_true(failed < 10);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* What was inline goes with all that is behind it, or not at all: its extents were in the leaf of the next inode, too. */
+static void test_inline_is_cut(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char name[32];
+	u32 i;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	for (i = 0; i < 11; i++) {	/* so that leaves are not merged */
+		snprintf(name, sizeof(name), "user.attr%u", i);
+		assert_ok(tux3_setxattr(node, NULL, name, bad_data, 300, 0));
+	}
+	tux3_node_put(bad_new_pieces(&bed, "/dir/behind"), 1);
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(tux3_write(node, bad_data, 10, 0), 10);
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 2 * BAD_PIECES - 1));
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_check(&bed);
+	node = bed_find(&bed, "/dir/pieces");
+	assert_int_equal(tux3_read(node, name, 1, 0), 1);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* A stuck file can be removed, and when its leaf can be read again nothing of it is left.  So can one be put in its place. */
+static void stuck_is_removed(bool held, bool replaced)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(tux3_truncate(node, 0));
+	assert_ok(bad_write(node, 0, 3));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	assert_int_equal(bad_write(node, 0, 1), -EIO);
+	if (!held)
+		tux3_node_put(node, 1);
+	if (replaced)
+		assert_ok(tux3_path_rename(bed.volume, NULL, "/dir/file", "/dir/pieces", 0));
+	else
+		assert_ok(bad_unlink(&bed, "/dir/pieces"));
+	assert_ok(tux3_sync(bed.volume));
+	if (held)
+		tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));
+	bad_end(&bed);
+}
+
+static void test_stuck_is_removed(void **state)
+{
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		stuck_is_removed(i & 1, i & 2);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_write_is_told_once),
+		cmocka_unit_test(test_fsync_does_not_go_ahead),
+		cmocka_unit_test(test_bad_map),
+		cmocka_unit_test(test_nameless_is_written),
+		cmocka_unit_test(test_inline_is_cut),
+		cmocka_unit_test(test_stuck_is_removed),
+		cmocka_unit_test(test_cut_is_left),
+		cmocka_unit_test(test_size_of_stuck_file),
+		cmocka_unit_test(test_attributes_are_lost),
+		cmocka_unit_test(test_nameless_gets_a_name),
+		cmocka_unit_test(test_fsync_reads_little),
+		cmocka_unit_test(test_bad_leaf_is_read_seldom),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
