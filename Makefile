@@ -194,7 +194,13 @@ INSTALL_LINKS := $(if $(LIBRARIES),$(LIBDIR):libtux3.so:$(SONAME)) \
 	$(foreach h,$(filter-out mount.tux3,$(HELPERS)),$(MANDIR)/man8:$(h).8:mount.tux3.8))
 
 word_of = $(word $(1),$(subst :, ,$(2)))
-install_one = install -D -m $(1) $(call word_of,2,$(2)) $(DESTDIR)$(call word_of,1,$(2))/$(notdir $(call word_of,2,$(2)))
+install_one = install -D -m $(1) $(call word_of,2,$(2)) "$$DESTDIR"$(call word_of,1,$(2))/$(notdir $(call word_of,2,$(2)))
+
+# The lists have colons and spaces between their parts, so a directory that has one in its name would be taken for others, and
+# uninstall would remove what is there.  DESTDIR is in no list: the shell gets it from the environment, as it is.
+export DESTDIR
+places_usable = $(foreach v,PREFIX LIBDIR INCLUDEDIR SBINDIR BINDIR MANDIR HELPERDIR,\
+	$(if $(filter-out 1,$(words [$(subst :, ,$($(v)))])),$(error $(v)="$($(v))": there can be no spaces or colons in it)))
 
 # What to run before each commit.  With T only the unit tests of that name, and nothing of the simulator.
 .PHONY: check
@@ -210,17 +216,20 @@ check: | needs-check
 	@$(if $(T),,$(SIM) --seeds 1500)
 
 install: all
+	$(places_usable)
 	@set -e; $(foreach p,$(INSTALL_PROGRAMS),echo "  INST  $(notdir $(call word_of,2,$(p)))"; $(call install_one,755,$(p));)
 	@set -e; $(foreach p,$(INSTALL_FILES),echo "  INST  $(notdir $(call word_of,2,$(p)))"; $(call install_one,644,$(p));)
-	@set -e; $(foreach p,$(INSTALL_LINKS),echo "  LINK  $(call word_of,2,$(p))"; install -d $(DESTDIR)$(call word_of,1,$(p)); \
-		ln -sf $(call word_of,3,$(p)) $(DESTDIR)$(call word_of,1,$(p))/$(call word_of,2,$(p));)
-	@$(PC_TEXT) user/lib/tux3.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/tux3.pc
+	@set -e; $(foreach p,$(INSTALL_LINKS),echo "  LINK  $(call word_of,2,$(p))"; install -d "$$DESTDIR"$(call word_of,1,$(p)); \
+		ln -sf $(call word_of,3,$(p)) "$$DESTDIR"$(call word_of,1,$(p))/$(call word_of,2,$(p));)
+	@$(PC_TEXT) user/lib/tux3.pc.in >"$$DESTDIR"$(LIBDIR)/pkgconfig/tux3.pc
 	$(if $(DESTDIR),,@[ $$(id -u) != 0 ] || PATH=$$PATH:/sbin ldconfig)
 
 # Needs nothing built.
 uninstall:
-	rm -f $(foreach p,$(INSTALL_PROGRAMS) $(INSTALL_FILES),$(DESTDIR)$(call word_of,1,$(p))/$(notdir $(call word_of,2,$(p)))) \
-		$(foreach p,$(INSTALL_LINKS),$(DESTDIR)$(call word_of,1,$(p))/$(call word_of,2,$(p)))
+	$(places_usable)
+	rm -f $(foreach p,$(INSTALL_PROGRAMS) $(INSTALL_FILES),"$$DESTDIR"$(call word_of,1,$(p))/$(notdir $(call word_of,2,$(p)))) \
+		$(foreach p,$(INSTALL_LINKS),"$$DESTDIR"$(call word_of,1,$(p))/$(call word_of,2,$(p)))
+	@rmdir "$$DESTDIR"$(PREFIX)/share/tux3/profiles "$$DESTDIR"$(PREFIX)/share/tux3 2>/dev/null || true
 	$(if $(DESTDIR),,@[ $$(id -u) != 0 ] || PATH=$$PATH:/sbin ldconfig)
 
 clean:

@@ -139,7 +139,9 @@ def test_counters(run, mounted):
 def test_install_and_uninstall(build, tmp_path, settings):
     if build != ROOT / "build":
         pytest.skip("make installs what is in build/")
-    dest = tmp_path / "dest"
+    dest = tmp_path / "a dest"
+    beside = tmp_path / "a"
+    beside.write_text("what the name of the destination begins with\n")
     # Nothing is made, and make does not note the flags that it would make it with.
     words = ["make", "-C", str(ROOT), f"DESTDIR={dest}", f"OBJ={tmp_path / 'obj'}", *settings]
     subprocess.run([*words, "-o", "all", "install"], check=True, capture_output=True)
@@ -163,3 +165,19 @@ def test_install_and_uninstall(build, tmp_path, settings):
             assert link.exists(), path
     subprocess.run([*words, "uninstall"], check=True, capture_output=True)
     assert [p for p in dest.rglob("*") if not p.is_dir()] == []
+    assert not (dest / prefix / "share/tux3").exists() and beside.exists()
+
+
+@pytest.mark.parametrize("what", ["install", "uninstall"])
+@pytest.mark.parametrize("setting", ["PREFIX", "LIBDIR", "HELPERDIR"])
+@pytest.mark.parametrize("name", ["a place", "a:place"])
+def test_install_refuses_what_it_would_split(build, tmp_path, what, setting, name):
+    if build != ROOT / "build":
+        pytest.skip("make installs what is in build/")
+    beside = tmp_path / "a"
+    beside.write_text("what the name begins with\n")
+    words = ["make", "-C", str(ROOT), f"OBJ={tmp_path / 'obj'}", "PREFIX=" + str(tmp_path / "prefix"),
+             f"{setting}={tmp_path / name}", "-o", "all", what]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode != 0 and f'{setting}="{tmp_path / name}"' in done.stderr
+    assert beside.exists() and {p.name for p in tmp_path.iterdir()} == {"a", "obj"}
