@@ -2,11 +2,14 @@
 """What goes wrong in a careless user's hands: a sentence with the name in it, and nothing half done is left."""
 import contextlib
 import os
+import shutil
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from conftest import is_mounted
+from conftest import ROOT, fuse_io_uring, is_mounted, wait_until
 from test_tools import sentence
 from tools_helpers import fill
 
@@ -166,3 +169,44 @@ def test_help_that_nobody_gets(build, words):
         with open("/dev/full", "w") as full:
             done = subprocess.run([build / words[0], *words[1:], *option], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode and "could not be written: No space left" in done.stderr, (option, done)
+
+
+def holder(image):
+    """The process that has it open."""
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(fd) == str(image):
+                return int(fd.parts[2])
+    raise AssertionError(f"nobody has {image} open")
+
+
+def answers(path):
+    try:
+        os.statvfs(path)
+    except OSError:
+        return False
+    return True
+
+
+def test_make_run_again_after_the_daemon_was_killed(build, tmp_path):
+    """What nobody serves any more is mounted again; what is in use is left alone."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/run-volume", tmp_path / "scripts")
+    (tmp_path / "build").symlink_to(build)
+    file = tmp_path / "mnt/file"
+
+    def make_run():
+        return subprocess.run([tmp_path / "scripts/run-volume"], check=True, capture_output=True, text=True).stdout
+
+    with fuse_io_uring.switched_on():
+        try:
+            assert "Made tux3.img" in make_run()
+            file.write_text("kept")
+            subprocess.run(["sync", file], check=True)
+            assert f"Tux3 is mounted already: tux3.img at {tmp_path}/mnt" in make_run() and file.read_text() == "kept"
+            os.kill(holder(tmp_path / "tux3.img"), signal.SIGKILL)
+            wait_until(lambda: not answers(tmp_path / "mnt"), "the end of the daemon")
+            assert "Mounted tux3.img" in make_run() and file.read_text() == "kept"
+        finally:
+            while is_mounted(tmp_path / "mnt"):
+                subprocess.run(["umount", tmp_path / "mnt"], check=True)
