@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import resource
+import select
 import signal
 import struct
 import subprocess
@@ -86,6 +87,27 @@ def test_daemon(run, volume, tmp_path, fsck):
     subprocess.run(["fusermount3", "-u", mnt], check=True)
     wait_until(lambda: daemon_pid(volume.name) is None, "end of the daemon")
     fsck(volume)
+
+
+@pytest.mark.parametrize("options", ["age=1", "log=log", "auto_unmount"])
+def test_daemon_keeps_nothing_of_who_started_it(build, volume, tmp_path, options):
+    """A script's lock ends with the script, and a pipe with those who are to write to it."""
+    mnt = tmp_path / "mnt"
+    mnt.mkdir()
+    with open(tmp_path / "lock", "w") as lock, open(tmp_path / "lock") as other:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        end, pipe = os.pipe()
+        with open(end, "rb") as end:
+            subprocess.run([build / "tux3-fuse", "-o", options, volume, mnt], pass_fds=(pipe, lock.fileno()), cwd=tmp_path, check=True)
+            try:
+                os.close(pipe)
+                lock.close()
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                assert select.select([end], [], [], 0)[0] and end.read() == b""
+                write_file(mnt / "f", b"x")
+            finally:
+                subprocess.run(["umount", mnt], check=True)
+    wait_until(lambda: daemon_pid(volume) is None, "end of the daemon")
 
 
 def test_second_mount_is_refused(run, mounted, tmp_path):

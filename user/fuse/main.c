@@ -706,6 +706,20 @@ static int run(int ready_fd)
 	return 0;
 }
 
+/*
+ * What our caller had open, but for the standard streams and what is ours: here for as long as the volume is mounted, a script's
+ * lock would stay taken, and who reads from its pipe would wait for the end.
+ */
+static void leave_descriptors(int ready_fd)
+{
+	int last = ready_fd > place.log_fd ? ready_fd : place.log_fd;
+
+	for (int fd = STDERR_FILENO + 1; fd < last; fd++)
+		if (fd != ready_fd && fd != place.log_fd)
+			close(fd);
+	close_range(last + 1, ~0U, 0);
+}
+
 /* The parent waits until the mount stands or the child has failed and said why. */
 static int run_daemon(void)
 {
@@ -718,7 +732,7 @@ static int run_daemon(void)
 		return EXIT_FAILED;
 	}
 	if (pid == 0) {
-		close(ready[0]);
+		leave_descriptors(ready[1]);
 		setsid();
 		return run(ready[1]);
 	}
