@@ -321,6 +321,10 @@ def test_xattr_namespaces(mnt):
     assert os.getxattr(f"{mnt}/l", "trusted.a", follow_symlinks=False) == b"link"
     with fails(errno.EOPNOTSUPP):
         os.setxattr(path, "nonsense.a", b"")
+    for name in ("user.", "trusted.", "security."):  # as the VFS says of other filesystems
+        for call in (lambda: os.setxattr(path, name, b""), lambda: os.getxattr(path, name), lambda: os.removexattr(path, name)):
+            with fails(errno.EINVAL):
+                call()
     with fails(errno.EPERM, errno.ENODATA):
         as_user(lambda: os.getxattr(path, "trusted.a"))
     assert "trusted.a" not in as_user(lambda: os.listxattr(path))

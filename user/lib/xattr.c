@@ -16,36 +16,41 @@
 
 #include <sys/xattr.h>
 
-enum namespace { NS_USER, NS_TRUSTED, NS_SECURITY, NS_ACL_ACCESS, NS_ACL_DEFAULT, NS_NONE };
-
-static bool has_prefix(const char *name, const char *prefix)
-{
-	size_t len = strlen(prefix);
-
-	return !strncmp(name, prefix, len) && name[len];
-}
+/* NS_UNNAMED: a prefix, and nothing after it. */
+enum namespace { NS_USER, NS_TRUSTED, NS_SECURITY, NS_ACL_ACCESS, NS_ACL_DEFAULT, NS_UNNAMED, NS_NONE };
 
 static enum namespace namespace_of(const char *name)
 {
-	if (has_prefix(name, "user."))
-		return NS_USER;
-	if (has_prefix(name, "trusted."))
-		return NS_TRUSTED;
-	if (has_prefix(name, "security."))
-		return NS_SECURITY;
+	static const char *const prefixes[] = { [NS_USER] = "user.", [NS_TRUSTED] = "trusted.", [NS_SECURITY] = "security." };
+
+	for (int ns = NS_USER; ns <= NS_SECURITY; ns++) {
+		size_t len = strlen(prefixes[ns]);
+
+		if (!strncmp(name, prefixes[ns], len))
+			return name[len] ? ns : NS_UNNAMED;
+	}
 	if (!strcmp(name, ACL_ACCESS_NAME))
 		return NS_ACL_ACCESS;
 	return strcmp(name, ACL_DEFAULT_NAME) ? NS_NONE : NS_ACL_DEFAULT;
+}
+
+/* Can there be attributes of that name?  As the VFS says it, which leaves that to us through FUSE. */
+static int namespace_check(enum namespace ns)
+{
+	if (ns == NS_UNNAMED)
+		return -EINVAL;
+	return ns == NS_NONE ? -EOPNOTSUPP : 0;
 }
 
 /* Does this kind of file have attributes of this kind? */
 static int kind_check(struct tux3_node *node, enum namespace ns)
 {
 	u32 type = node_type(node);
+	int err = namespace_check(ns);
 
+	if (err)
+		return err;
 	switch (ns) {
-	case NS_NONE:
-		return -EOPNOTSUPP;
 	case NS_USER:
 		return S_ISREG(type) || S_ISDIR(type) ? 0 : -EPERM;
 	case NS_ACL_ACCESS:
@@ -113,10 +118,10 @@ int xattr_get_alloc(struct tux3_node *node, const char *name, void **value, size
 ssize_t tux3_getxattr(struct tux3_node *node, const char *name, void *value, size_t size)
 {
 	struct tux3_attr attr;
-	int len;
+	int len = namespace_check(namespace_of(name));
 
-	if (namespace_of(name) == NS_NONE)
-		return -EOPNOTSUPP;
+	if (len)
+		return len;
 	inode_get_attr(&node->inode, &attr);
 	if (!(attr.flags & TUX3_ATTR_XATTRS))
 		return -ENODATA;
