@@ -45,7 +45,9 @@ def logged(build, filled):
 
 @pytest.mark.parametrize("args", [["mkfs.tux3", "--help"], ["fsck.tux3", "--help"], ["tux3", "--help"],
                                   *[["tux3", "help", c] for c in ("show", "path", "stat", "graph", "image", "undo")],
-                                  *[["tux3", c, "--help"] for c in ("show", "path", "stat", "graph", "image", "undo")]])
+                                  *[["tux3", c, h] for c in ("show", "path", "ls-inodes", "stat", "graph", "image", "quota", "scrub",
+                                                             "defrag", "tune", "undo", "help") for h in ("--help", "-h")],
+                                  ["tux3", "help", "help"]])
 def test_help_has_examples(run, args):
     assert "Examples:" in run(*args).stdout
 

@@ -56,11 +56,16 @@ static int help_counters(void)
 	return tool_tell("", EXIT_FAILED);
 }
 
+static bool asks_for_help(const char *word)
+{
+	return !strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
 static int help(const char *name)
 {
 	unsigned int i;
 
-	if (!name)
+	if (!name || asks_for_help(name))
 		return usage(stdout);
 	if (!strcmp(name, "counters"))
 		return help_counters();
@@ -79,7 +84,7 @@ int main(int argc, char **argv)
 	tool_name = "tux3";
 	if (argc < 2)
 		return usage(stderr);
-	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+	if (asks_for_help(argv[1]))
 		return help(argv[2]);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		printf("tux3 %s\n", tux3_version());
