@@ -10,11 +10,16 @@
 
 #include "core/volume.h"
 
+/*
+ * Used is what is not free, as df has it: tree nodes that are not on the disk yet count, those that they take the place of do not.
+ * balloc's disk_used is what the maps say, of the last unify.
+ */
 static inline u64 statistics_space(struct volume *vol, unsigned int which)
 {
-	u64 number[3];
+	u64 number[4];
 
 	space_stat(vol, &number[0], &number[1], &number[2]);
+	number[3] = number[0] - number[1];
 	return number[which];
 }
 
@@ -26,7 +31,7 @@ static inline u64 statistics_space(struct volume *vol, unsigned int which)
 	X(blocks,		statistics_space(vol, 0), "blocks", "of the volume") \
 	X(free_blocks,		statistics_space(vol, 1), "blocks", "not in use") \
 	X(available_blocks,	statistics_space(vol, 2), "blocks", "that can still be written") \
-	X(used_blocks,		atomic64_read(&vol->balloc.disk_used), "blocks", \
+	X(used_blocks,		statistics_space(vol, 3), "blocks", \
 	  "in use by fixed structures, tree and data") \
 	X(inodes,		percpu_counter_sum(&vol->inodes), "inodes", "in use") \
 	X(features_compat,	vol->feature_compat, "bits", "of compatible features: tux3 show features has their names") \

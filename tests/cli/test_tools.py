@@ -623,6 +623,26 @@ def test_stat_mounted(run, mounted):
     sentence(run("tux3", "stat", "/proc", status=1))
 
 
+def test_stat_counts_what_is_used_as_df_does(run, mount, volume):
+    """Also in tree nodes that are not on the disk yet."""
+    def space(path):
+        stat = as_json(run("tux3", "stat", path, "--json"))
+        assert stat["used_blocks"]["value"] + stat["free_blocks"]["value"] == stat["blocks"]["value"]
+        return stat["used_blocks"]["value"]
+
+    m = mount(volume, "age=1000")
+    empty = space(m.path)
+    for n in range(2000):
+        open(m / f"file{n}", "w").close()
+    subprocess.run(["sync", m.path], check=True)
+    assert as_json(run("tux3", "stat", m.path, "--json"))["node_blocks"]["value"] == 0
+    df = os.statvfs(m.path)
+    used = space(m.path)
+    assert used == df.f_blocks - df.f_bfree > empty + 50
+    m.unmount()
+    assert space(volume) == used
+
+
 def text_beside_boxes(svg):
     """Texts of a picture of dot that are not within a box, at six tenths of the font's size for each character."""
     spaces, beside = "{http://www.w3.org/2000/svg}", []
