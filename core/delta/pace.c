@@ -29,10 +29,11 @@
  * Who fsyncs a file that is most of all that waits is none of them: small deltas would have the file written in many parts, with
  * a flush each.  (Files of 8 MiB, one after the other, on a disk of 100 MB/s: 5 flushes each instead of 2, 52 MB/s instead of 116.)
  *
- * Where fsyncs go ahead of the delta (core/intent/) they do not wait for it; one that cannot may come, though: deltas hold what is
- * committed in 100 ms, until one has come.  Files that are removed or written anew in that time are never written, and that is
- * most of what such programs make.  What an intent writes waits in the device's queue behind what the commit under way, or a
- * unify, has put there: so that is kept short, too; even while nobody calls fsync, for the first who does.
+ * Where fsyncs go ahead of the delta (core/intent/) they do not wait for it: deltas are large.  Files that are removed or written
+ * anew in that time are never written, and that is most of what such programs make.  Of who cannot go ahead there may come more:
+ * so for a few seconds after the two deltas hold what is committed in 100 ms.  What an intent writes waits in the device's queue
+ * behind what the commit under way, or a unify, has put there: so that is kept short, too; even while nobody calls fsync, for the
+ * first who does.
  *
  * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
  * is no limit then: deltas end where the options say, every time in the same place.
@@ -48,13 +49,14 @@
 #define PACE_BYTES_MAX		(1ULL << 36)	/* a commit's, and bytes per us, so that the sums fit */
 #define PACE_FASTEST		(1u << 17)
 #define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs wait for it ... */
-#define PACE_AHEAD_MS		100u		/* ... or while they come, and go ahead of it ... */
+#define PACE_WAITED_MS		100u		/* ... or waited lately ... */
 #define PACE_SYNC_BASES		4u		/* ... or so many times what the smallest takes */
 #define PACE_SYNC_FLIGHT_MS	2u		/* what the device does in this time may be in flight then ... */
 #define PACE_SYNC_FLIGHT_BYTES	(256u << 10)	/* ... or so much */
 #define PACE_FLIGHT_MS		100u		/* and so when there was none lately: for the first one */
 #define PACE_FLIGHT_BYTES	(4u << 20)
-#define PACE_SYNC_MEMORY_NS	((s64)(2 * NSEC_PER_SEC))	/* they come, if one came so lately */
+#define PACE_SYNC_MEMORY_NS	(2 * NSEC_PER_SEC)	/* they come, if one came so lately */
+#define PACE_WAITED_MEMORY_NS	(5 * NSEC_PER_SEC)
 
 /* What the device writes in opts.delta_ms. */
 static u64 pace_target(struct volume *vol)
@@ -64,22 +66,25 @@ static u64 pace_target(struct volume *vol)
 	return max_t(u64, bandwidth * vol->opts.delta_ms / 1000, PACE_MIN_BYTES);
 }
 
-static bool pace_lately(u64 ns)
+static bool pace_lately(u64 ns, u64 memory_ns)
 {
-	return ns && (s64)(ktime_get_ns() - ns) < PACE_SYNC_MEMORY_NS;
+	return ns && (s64)(ktime_get_ns() - ns) < (s64)memory_ns;
 }
 
 static bool pace_syncing(struct pace *pace)
 {
-	return pace_lately(READ_ONCE(pace->synced_ns));
+	return pace_lately(READ_ONCE(pace->synced_ns), PACE_SYNC_MEMORY_NS);
 }
 
-/* What is committed, by the device and by the CPU, in the time for which an fsync may wait for others' load. */
+/* What is committed, by the device and by the CPU, in the time for which an fsync may wait for others' load; U64_MAX: none does. */
 static u64 pace_sync_target(struct pace *pace)
 {
-	u64 ms = pace_lately(READ_ONCE(pace->whole_ns)) ? PACE_SYNC_MS : PACE_AHEAD_MS;
-	u64 us = max_t(u64, ms * 1000, PACE_SYNC_BASES * READ_ONCE(pace->base_ns) / 1000);
+	u64 whole_ns = READ_ONCE(pace->whole_ns), base_us = READ_ONCE(pace->base_ns) / 1000, us;
 
+	if (!READ_ONCE(pace->load_rate) || !pace_lately(whole_ns, PACE_WAITED_MEMORY_NS))
+		return U64_MAX;
+	us = (pace_lately(whole_ns, PACE_SYNC_MEMORY_NS) ? PACE_SYNC_MS : PACE_WAITED_MS) * 1000;
+	us = max_t(u64, us, PACE_SYNC_BASES * base_us);
 	return max_t(u64, READ_ONCE(pace->load_rate) / 1000 * min_t(u64, us, PACE_WINDOW_US) / 1000, PACE_SYNC_MIN_BYTES);
 }
 
@@ -91,10 +96,10 @@ void pace_update(struct volume *vol)
 
 	if (!vol->opts.manual && vol->opts.delta_ms != U32_MAX) {
 		u64 target = READ_ONCE(pace->bandwidth) ? pace_target(vol) : 2 * PACE_FIRST_BYTES;
-		u64 least = PACE_MIN_BYTES;
+		u64 least = PACE_MIN_BYTES, sync = pace_sync_target(pace);
 
-		if (pace_syncing(pace) && READ_ONCE(pace->load_rate)) {
-			target = min(target, pace_sync_target(pace));
+		if (sync != U64_MAX) {
+			target = min(target, sync);
 			least = PACE_SYNC_MIN_BYTES / 2;
 		}
 		limited = target < limit;
@@ -150,7 +155,7 @@ void pace_learn_load(struct volume *vol, u64 bytes, u64 ns)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (bytes >= PACE_LEARN_BYTES / 2)
 		WRITE_ONCE(pace->load_rate, pace_average(&pace->load_bytes, &pace->load_us, bytes, ns, pace->base_ns));
-	if (READ_ONCE(pace->synced_ns))
+	if (READ_ONCE(pace->whole_ns))
 		pace_update(vol);
 }
 
@@ -167,15 +172,23 @@ u64 pace_in_flight_max(struct volume *vol)
 	return max_t(u64, READ_ONCE(pace->bandwidth) / 1000 * ms, least);
 }
 
+u64 pace_commit_us(struct volume *vol, u64 bytes)
+{
+	u64 rate = READ_ONCE(vol->pace.load_rate);
+
+	return rate ? min(bytes, PACE_BYTES_MAX) * 1000000 / rate : 0;
+}
+
 void pace_sync(struct volume *vol, bool whole)
 {
 	struct pace *pace = &vol->pace;
-	bool known = whole ? pace_lately(READ_ONCE(pace->whole_ns)) : pace_syncing(pace);
+	bool known = pace_lately(READ_ONCE(pace->whole_ns), PACE_SYNC_MEMORY_NS);
 	u64 now = ktime_get_ns();
 
-	if (whole)
-		WRITE_ONCE(pace->whole_ns, now);
 	WRITE_ONCE(pace->synced_ns, now);
+	if (!whole)
+		return;
+	WRITE_ONCE(pace->whole_ns, now);
 	if (!known)
 		pace_update(vol);
 }

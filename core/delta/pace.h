@@ -46,6 +46,8 @@ void pace_learn_load(struct volume *vol, u64 bytes, u64 ns);
  * delta or a unify holds.  U64_MAX: no limit.
  */
 u64 pace_in_flight_max(struct volume *vol);
+/* How long a commit of so many bytes (a change counts PACE_CHANGE_BYTES) takes, by those before: us; 0: nobody knows. */
+u64 pace_commit_us(struct volume *vol, u64 bytes);
 /* Any thread: it is about to wait for an fsync, or has done so.  whole: for all of a delta that holds others' changes, too. */
 void pace_sync(struct volume *vol, bool whole);
 

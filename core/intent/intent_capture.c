@@ -615,11 +615,16 @@ static int capture_parts(struct intent_request *request, u64 delta)
 	return err;
 }
 
-static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
+/* While a commit is made the next delta's intents need room, too: so it begins before the ring is full. */
+static void note_ahead(struct volume *vol, u64 delta, u32 blocks)
 {
+	struct intent *intent = &vol->intent;
+
 	lockdep_assert_held(&intent->capture);
 	WRITE_ONCE(intent->ahead_blocks, intent->ahead_delta == delta ? intent->ahead_blocks + blocks : blocks);
 	WRITE_ONCE(intent->ahead_delta, delta);
+	if (intent->ahead_blocks > READ_ONCE(intent->place.blocks) / 4)
+		delta_request(vol);
 }
 
 /* It is in memory as long as its change is not released, which intent.capture prevents; from here on because it is grabbed. */
@@ -650,7 +655,7 @@ static int capture_and_queue(struct volume *vol, struct intent_request *request,
 		err = capture_parts(request, op.delta);
 		request->base = READ_ONCE(intent->durable);
 		if (!err)
-			note_ahead(intent, op.delta, request->blocks + 1);
+			note_ahead(vol, op.delta, request->blocks + 1);
 		else if (request->closure.lacks)
 			*lacking = grab_lacking(request->closure.lacks);
 		delta_leave(&op);

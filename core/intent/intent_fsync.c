@@ -18,6 +18,7 @@
 #include "core/intent/intent_request.h"
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
+#define LONG_US		(10u * 1000)	/* a commit that an fsync need not wait for, though it has to come */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
 
 /* ---- ahead, or by a commit? ---- */
@@ -58,7 +59,12 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks)
 		return true;
 	if (READ_ONCE(intent->ahead_delta) == front)
 		twice += READ_ONCE(intent->ahead_blocks);
-	return others > (s64)(twice << vol->block_shift) && (heavy || others > DELTA_HEAVY_BYTES);
+	if (others > (s64)(twice << vol->block_shift))
+		return heavy || others > DELTA_HEAVY_BYTES;
+	if (others <= DELTA_HEAVY_BYTES || pace_commit_us(vol, others) <= LONG_US)
+		return false;
+	delta_request(vol);
+	return true;
 }
 
 /* ---- fsync ---- */

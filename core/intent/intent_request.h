@@ -59,7 +59,8 @@ struct intent_request {
  * What an intent writes the commit of its delta writes again.  For little, where commits are heavy by what others do,
  * that is worth it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what
  * others have changed, which a commit would write before this file is durable; and as long as that is more than what
- * all intents of the delta will have written twice, this one with so many blocks among them.
+ * all intents of the delta will have written twice, this one with so many blocks among them.  Then the commit is due, and
+ * waited for if it does not take long.
  */
 bool intent_goes_ahead(struct volume *vol, u32 blocks);
 

@@ -14,6 +14,7 @@
 #include "user/lib/lib.h"
 #include "core/intent/intent.h"
 #include "core/open.h"
+#include "user/env/clock.h"
 
 static void test_a_file_goes_ahead_of_its_delta(void **state)
 {
@@ -875,6 +876,67 @@ static void test_what_is_written_twice_is_bounded(void **state)
 	bed_free(&bed);
 }
 
+/* When as much was written twice a commit is due.  One that takes long is asked for, and not waited for. */
+static void test_a_long_commit_is_not_waited_for(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .verify = true } };
+	struct tux3_node *log, *other;
+	struct volume *vol;
+	u32 i;
+
+	bed_make(&bed, 256 << 20, BLOCK);	/* with an area that is large enough for all */
+	vol = tux3_core(bed.volume);
+	log = bed_file(&bed, "log");
+	other = bed_file(&bed, "other");
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(vol->intent.place.blocks / 4 > 110);
+	vol->pace.load_rate = 1 << 20;
+	fill(other, 0, 96 * BLOCK, 1);
+	for (i = 0; i < 55; i++) {
+		fill(log, i % 8 * BLOCK, BLOCK, 2);
+		assert_true(synced_ahead(&bed, log));
+		if (i == 10)
+			assert_false(atomic_read(&vol->delta.wanted));
+	}
+	assert_true(atomic_read(&vol->delta.wanted));
+	assert_ok(tux3_sync(bed.volume));
+	/* Of little that others have changed it is short, whatever it was lately. */
+	vol->pace.load_rate = 1;
+	env_pass_time(NSEC_PER_SEC);
+	fill(other, 0, 8 * BLOCK, 1);
+	fill(log, 0, BLOCK, 3);
+	assert_false(synced_ahead(&bed, log));
+	tux3_node_put(log, 1);
+	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
+/* Before the ring is full of the front delta's intents a commit is asked for: beside that there is room for more. */
+static void test_the_ring_asks_for_a_commit(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .fsync = TUX3_FSYNC_AHEAD } };
+	struct tux3_node *log;
+	struct volume *vol;
+	u64 before;
+	u32 part;
+
+	bed_make(&bed, BYTES, BLOCK);
+	vol = tux3_core(bed.volume);
+	log = bed_file(&bed, "log");
+	fill(log, 0, BLOCK, 1);
+	assert_ok(tux3_fsync(log, false));	/* it makes the area */
+	part = vol->intent.place.blocks / 4;
+	assert_true(part > 10);
+	before = counted(&bed, TUX3_COUNT_INTENT_BLOCKS);
+	while (!atomic_read(&vol->delta.wanted)) {
+		fill(log, 0, BLOCK, 2);
+		assert_true(synced_ahead(&bed, log));
+	}
+	assert_in_range(counted(&bed, TUX3_COUNT_INTENT_BLOCKS) - before, part - 4, part + 4);
+	tux3_node_put(log, 1);
+	bed_free(&bed);
+}
+
 /* What others have changed is known to a few bytes where that matters, though each CPU counts much more by itself. */
 static void test_what_cpus_count_by_themselves(void **state)
 {
@@ -1018,6 +1080,8 @@ int main(void)
 		cmocka_unit_test(test_what_cpus_count_by_themselves),
 		cmocka_unit_test(test_a_log_and_its_checkpoints_are_written_once),
 		cmocka_unit_test(test_what_is_written_twice_is_bounded),
+		cmocka_unit_test(test_a_long_commit_is_not_waited_for),
+		cmocka_unit_test(test_the_ring_asks_for_a_commit),
 		cmocka_unit_test(test_batch_after_batch),
 	};
 
