@@ -174,6 +174,25 @@ u32 space_cost_extents(u64 cost)
 	return cost_field(cost, SPACE_EXTENTS_SHIFT);
 }
 
+static u32 cost_field_max(u32 shift)
+{
+	return cost_field(~0ull, shift);
+}
+
+bool space_cost_add(u64 *cost, u64 more)
+{
+	static const u32 shifts[] = { SPACE_DATA_SHIFT, SPACE_EXTENTS_SHIFT, SPACE_PROMISED_SHIFT, SPACE_ITEMS_SHIFT };
+	u32 text = cost_field(more, SPACE_TEXT_SHIFT), i;
+
+	if (cost_field(*cost, SPACE_TEXT_SHIFT) + text > cost_field_max(SPACE_TEXT_SHIFT))
+		more += space_cost_bytes(text * SPACE_TEXT_BYTES) - ((u64)text << SPACE_TEXT_SHIFT);
+	for (i = 0; i < ARRAY_SIZE(shifts); i++)
+		if (cost_field(*cost, shifts[i]) + cost_field(more, shifts[i]) > cost_field_max(shifts[i]))
+			return false;
+	*cost += more;
+	return true;
+}
+
 u32 space_value_blocks(struct volume *vol, u32 size)
 {
 	return size > TUX3_XATTR_INLINE_MAX ? DIV_ROUND_UP(size, vol->block_size) : 0;

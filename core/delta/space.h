@@ -214,6 +214,12 @@ static inline u64 space_cost_prealloc(struct volume *vol, u64 blocks)
 	       space_cost_items(vol, SPACE_ITEMS_ALLOCATE - SPACE_ITEMS_WRITE);
 }
 
+/*
+ * Of two operations that are charged as one: true, and *cost is that.  False: a cost has no room for so much.  Text for which
+ * there is none counts as extents, which take no less.
+ */
+bool space_cost_add(u64 *cost, u64 more);
+
 /* Of an xattr with a name and a value so long, which may have blocks of its own. */
 u64 space_cost_xattr(struct volume *vol, u32 len, u32 size);
 u32 space_value_blocks(struct volume *vol, u32 size);

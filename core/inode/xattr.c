@@ -778,7 +778,8 @@ static int pending_record(struct tux3_inode *inode, const struct xattr_change *c
 		return -EAGAIN;
 	if (to)
 		change_record(inode, change, now, log_begin_record(to, change_type(now), len));
-	*cost += space_cost_xattr(inode->vol, change->len, now->present ? now->size : 0);
+	if (!space_cost_add(cost, space_cost_xattr(inode->vol, change->len, now->present ? now->size : 0)))
+		return -EAGAIN;
 	return log_record_size(len);
 }
 

@@ -24,8 +24,8 @@ int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx);
 
 /*
  * For intents, with the host's lock of the inode: a record for each attribute that was changed in a delta that is not committed,
- * which makes it what it is now.  Returns their bytes; to NULL: only *cost, what they are charged as.  -EAGAIN: they are more than
- * room, or one has blocks of its own.
+ * which makes it what it is now.  Returns their bytes; to NULL: only *cost, what they are charged as, besides.  -EAGAIN: they
+ * are more than room, or than a cost has room for, or one has blocks of its own.
  */
 int xattr_pending(struct tux3_inode *inode, void *to, u32 room, u64 *cost);
 

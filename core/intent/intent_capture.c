@@ -383,11 +383,13 @@ static int capture_cost(const struct intent_part *part, u64 *cost)
 	spin_lock(&inode->lock);
 	punches = capture_removed(inode, NULL);
 	spin_unlock(&inode->lock);
-	if (punches > 0)
-		*cost += space_cost_items(vol, punches * SPACE_ITEMS_REMOVE) + space_cost_records(punches * PUNCH_BYTES);
+	if (punches > 0 && !space_cost_add(cost, space_cost_items(vol, punches * SPACE_ITEMS_REMOVE) +
+					  space_cost_records(punches * PUNCH_BYTES)))
+		return -EAGAIN;
 	return min(punches, 0);
 }
 
+/* -EAGAIN: a part does not fit, or all together are more than one operation may cost. */
 static int capture_costs(const struct intent_parts *parts, u64 *cost)
 {
 	u64 one;
@@ -397,7 +399,8 @@ static int capture_costs(const struct intent_parts *parts, u64 *cost)
 	*cost = 0;
 	for (i = 0; i < parts->count && !err; i++) {
 		err = capture_cost(&parts->part[i], &one);
-		*cost += err ? 0 : one;
+		if (!err && !space_cost_add(cost, one))
+			err = -EAGAIN;
 	}
 	return err;
 }
