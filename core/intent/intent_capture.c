@@ -659,7 +659,9 @@ static int capture_and_queue(struct volume *vol, struct intent_request *request,
 		request->base = READ_ONCE(intent->durable);
 		if (!err)
 			note_ahead(vol, op.delta, request->blocks + 1);
-		else if (request->closure.lacks)
+		else
+			delta_refund(&op, cost, 0);
+		if (err && request->closure.lacks)
 			*lacking = grab_lacking(request->closure.lacks);
 		delta_leave(&op);
 	}
