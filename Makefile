@@ -129,11 +129,13 @@ $(OBJ)/libtux3.o: $(INTERNAL)
 	@rm -f $@.tmp
 
 $(OUT)/libtux3.a: $(OBJ)/libtux3.o
+	@mkdir -p $(@D)
 	@echo "  AR    $@"
 	@rm -f $@
 	@$(AR) rcs $@ $<
 
 $(OUT)/$(SONAME): $(INTERNAL)
+	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	@$(CC) $(TUX3_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -o $@ $^ $(LDLIBS_BASE)
 
