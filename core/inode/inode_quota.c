@@ -489,6 +489,22 @@ int volume_quota_next(struct volume *vol, u32 type, u32 *id, struct quota_state 
 	return err ? err : volume_quota_get(vol, type, *id, state);
 }
 
+/* All that is set can be told again: sizes in bytes, by programs that know signed numbers, and times of 32 bits. */
+static int limits_check(struct volume *vol, u32 id, const struct quota_limits *limits, u32 set)
+{
+	u64 most = S64_MAX >> vol->block_shift;
+
+	if (!id && set & QUOTA_SET_LIMITS && limits->blocks_soft | limits->blocks_hard | limits->inodes_soft | limits->inodes_hard)
+		return -EINVAL;
+	if ((set & QUOTA_SET_BLOCKS_SOFT && limits->blocks_soft > most) ||
+	    (set & QUOTA_SET_BLOCKS_HARD && limits->blocks_hard > most))
+		return -ERANGE;
+	if (!id && ((set & QUOTA_SET_BLOCKS_TIME && limits->blocks_time > U32_MAX) ||
+		    (set & QUOTA_SET_INODES_TIME && limits->inodes_time > U32_MAX)))
+		return -ERANGE;
+	return 0;
+}
+
 int volume_quota_set(struct volume *vol, u32 type, u32 id, const struct quota_limits *limits, u32 set)
 {
 	struct delta_op op;
@@ -498,8 +514,7 @@ int volume_quota_set(struct volume *vol, u32 type, u32 id, const struct quota_li
 
 	if (err)
 		return err;
-	if (!id && set & QUOTA_SET_LIMITS && limits->blocks_soft | limits->blocks_hard | limits->inodes_soft | limits->inodes_hard)
-		err = -EINVAL;
+	err = limits_check(vol, id, limits, set);
 	if (!err)
 		err = delta_enter(vol, &op, space_cost_items(vol, 1), DELTA_KEEPS);
 	if (!err) {

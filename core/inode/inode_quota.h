@@ -130,7 +130,8 @@ int volume_quota_get(struct volume *vol, u32 type, u32 id, struct quota_state *s
 int volume_quota_next(struct volume *vol, u32 type, u32 *id, struct quota_state *state);
 /*
  * set: QUOTA_SET_...  The limits hold when this returns, and are durable with the delta.  The first limit that an id gets makes
- * a commit: from then on it is charged.  -EINVAL: limits for id 0, which has only times.
+ * a commit: from then on it is charged.  -EINVAL: limits for id 0, which has only times; -ERANGE: beyond 2^63 bytes, or a grace of
+ * more than 32 bits.
  */
 int volume_quota_set(struct volume *vol, u32 type, u32 id, const struct quota_limits *limits, u32 set);
 

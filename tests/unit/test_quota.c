@@ -520,6 +520,34 @@ static void test_limits(void **state)
 	bed_free(&bed);
 }
 
+/* What is set is told again: there is no number that becomes "no limit", or a grace that is over before it begins. */
+static void test_limits_beyond_all_numbers(void **state)
+{
+	static const u64 too_many[] = { U64_MAX, U64_MAX - 1, 1ULL << 63, (u64)S64_MAX, (u64)S64_MAX - BLOCK + 2 };
+	struct tux3_quota quota;
+	struct bed bed;
+	u32 i;
+
+	make(&bed);
+	for (i = 0; i < ARRAY_SIZE(too_many); i++) {
+		quota = (struct tux3_quota){ .bytes_soft = too_many[i], .bytes_hard = too_many[i] };
+		assert_int_equal(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, TUX3_QUOTA_BYTES_SOFT), -ERANGE);
+		assert_int_equal(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, TUX3_QUOTA_BYTES_HARD), -ERANGE);
+		assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, TUX3_QUOTA_INODES_HARD));
+	}
+	quota = (struct tux3_quota){ .bytes_hard = S64_MAX - BLOCK + 1, .bytes_soft = S64_MAX - BLOCK, .inodes_hard = U64_MAX };
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, 15));
+	assert_int_equal(state_of(&bed).bytes_hard, S64_MAX - BLOCK + 1);
+	assert_int_equal(state_of(&bed).bytes_soft, S64_MAX - BLOCK + 1);
+	assert_int_equal(state_of(&bed).inodes_hard, U64_MAX);
+	quota.bytes_time = quota.inodes_time = 1LL << 32;
+	assert_int_equal(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &quota, TUX3_QUOTA_BYTES_TIME), -ERANGE);
+	assert_int_equal(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &quota, TUX3_QUOTA_INODES_TIME), -ERANGE);
+	quota.bytes_time = U32_MAX;
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &quota, TUX3_QUOTA_BYTES_TIME));
+	bed_free(&bed);
+}
+
 /* A file that gets longer without getting data takes nothing, though it may have been inline. */
 static void test_longer_holes(void **state)
 {
@@ -585,6 +613,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_longer_holes),
 		cmocka_unit_test(test_usage_beyond_all_numbers),
+		cmocka_unit_test(test_limits_beyond_all_numbers),
 		cmocka_unit_test(test_hard),
 		cmocka_unit_test(test_first_limit),
 		cmocka_unit_test(test_inline),
