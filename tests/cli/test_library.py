@@ -67,6 +67,57 @@ def test_no_volume(build, call):
     assert (result.returncode, result.stdout) == (0, f"{-errno.EINVAL}\n"), result.stderr
 
 
+ALONE = """
+import ctypes, os, resource, sys
+sys.path[:0] = [{tests!r}]
+from tools_helpers import Volume
+volume = Volume({build!r}, {path!r}, {options})
+def change():
+    for name in ("/one", "/two"):
+        volume.write(name, os.urandom(4 << 20))
+        assert volume.lib.tux3_sync(volume.handle) == 0
+"""
+
+
+def run_alone(build, path, code, options=""):
+    """In a process of its own, which is given up when it takes too long."""
+    head = ALONE.format(tests=str(ROOT / "tests/cli"), build=str(build), path=str(path), options=options)
+    result = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_no_more_threads(build, run, mkfs):
+    """The kernel cancels what it has no thread for, as in a container with a limit: no reason to stop the volume."""
+    path = mkfs("64M")
+    run_alone(build, path, """
+if os.geteuid() == 0:       # whom no limit stops
+    os.setgid(65534)
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+change()
+assert volume.lib.tux3_close(volume.handle) == 0
+""")
+    run("fsck.tux3", "-n", "--data", path)
+
+
+def test_fork_without_threads(build, run, mkfs):
+    """manual and sync_io: a program may open a volume, and go on in the background."""
+    path = mkfs("64M")
+    run_alone(build, path, """
+def threads():
+    return len(os.listdir("/proc/self/task"))
+assert threads() == 1
+if os.fork():
+    assert os.wait()[1] == 0
+    os._exit(0)
+change()
+assert threads() == 1
+os._exit(-volume.lib.tux3_close(volume.handle))
+""", "manual=True, sync_io=True")
+    run_alone(build, path, 'volume.node("/two")\nassert len(os.listdir("/proc/self/task")) == 1', "read_only=True")
+    run("fsck.tux3", "-n", "--data", path)
+
+
 def test_symlink_without_target(build, run, mkfs):
     """Damaged: an error, and no link that leads nowhere."""
     path = mkfs("64M")

@@ -478,6 +478,13 @@ fail:
 	return err;
 }
 
+static enum write_queue_kind queue_kind(unsigned int flags)
+{
+	if (flags & DEVICE_OPEN_ALONE)
+		return WRITE_QUEUE_ALONE;
+	return flags & DEVICE_OPEN_SYNC_IO ? WRITE_QUEUE_THREADS : WRITE_QUEUE_ANY;
+}
+
 int device_open_file(const char *path, unsigned int flags, struct tux3_device **dev,
 		     char *why, size_t why_size)
 {
@@ -505,7 +512,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 		goto fail;
 	}
 	if (opening.write) {
-		err = write_queue_open(file->fd, flags & DEVICE_OPEN_SYNC_IO, opening.format ? NULL : name, &file->queue);
+		err = write_queue_open(file->fd, queue_kind(flags), opening.format ? NULL : name, &file->queue);
 		if (err) {
 			refuse(&opening, err, "cannot start threads to write %s: %s", path,
 			       strerror(-err));

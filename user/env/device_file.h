@@ -9,12 +9,13 @@
 #define DEVICE_OPEN_SYNC_IO	(1u << 1)	/* pwritev(2) in threads, not io_uring */
 #define DEVICE_OPEN_FORMAT	(1u << 2)	/* all of it is overwritten: a loop device must not even be attached to it */
 
+#define DEVICE_OPEN_ALONE	(1u << 4)	/* pwritev(2) in the calls that write: no threads */
 #define DEVICE_OPEN_BESIDE	(1u << 3)	/* for reading only, whoever else has it and writes: for device_read_media() */
 
 /*
  * Writers lock out everybody, readers lock out writers, until the device is closed; under its other names too: see
  * device_use.h.  0 or -errno: then
- * `why` is a sentence (without a full stop) for the user.  Starts threads: not before a fork().
+ * `why` is a sentence (without a full stop) for the user.  Starts threads, unless they are not wanted: not before a fork().
  */
 int device_open_file(const char *path, unsigned int flags, struct tux3_device **dev,
 		     char *why, size_t why_size);
@@ -31,7 +32,7 @@ int device_file_soft_block_size(struct tux3_device *dev);
 /* Writes complete no faster than this from now on; 0: as fast as they can.  -errno if it cannot be. */
 int device_file_set_rate(struct tux3_device *dev, u64 bytes_per_second);
 
-/* How large writes get done: "io_uring", "threads", or "none" if the device is read-only. */
+/* How large writes get done: "io_uring", "threads", or "none" if the device is read-only or has no threads. */
 const char *device_file_method(struct tux3_device *dev);
 
 #endif

@@ -14,7 +14,8 @@
  * What it gives is that the submitter of 64 MiB goes on after 0.07 ms, not after 4 ms, while another CPU
  * copies.  So larger writes go to io_uring, each submitted at once (a system call per 256 KiB is
  * nothing), with IOSQE_ASYNC so that the copying is not done in the submission after all.
- * Where the kernel refuses io_uring, WRITERS threads do the same with pwritev().
+ * Where the kernel refuses io_uring, WRITERS threads do the same with pwritev().  A queue that is to have no thread
+ * does all writes at once.
  *
  * At most QUEUE_MAX writes are under way; submitting one more waits for one to end, which needs
  * nothing of the submitter: the reaper or the writers end it.
@@ -58,6 +59,7 @@ struct write_queue {
 	u32 under_way;			/* requests given to the ring or the writers */
 	wait_queue_head_t space;	/* under_way went down */
 
+	bool alone;			/* no ring and no writers */
 	struct list_head work;		/* for the writers */
 	wait_queue_head_t more_work;
 	struct task_struct *writers[WRITERS];
@@ -243,6 +245,12 @@ static void ring_submit(struct write_queue *queue, struct write_request *request
 	spin_unlock(&queue->lock);
 }
 
+/* The write itself has not failed.  -ECANCELED: the kernel may not have one more thread, which would have done it. */
+static bool ring_gave_up(int err)
+{
+	return err == -EINTR || err == -EAGAIN || err == -ECANCELED;
+}
+
 /* What the ring did of a request; the rest, if it did not do all, is done here. */
 static int ring_result(struct write_queue *queue, struct write_request *request, int done)
 {
@@ -250,7 +258,7 @@ static int ring_result(struct write_queue *queue, struct write_request *request,
 
 	if (done == request->bytes)
 		return 0;
-	if (done < 0 && done != -EINTR && done != -EAGAIN)
+	if (done < 0 && !ring_gave_up(done))
 		return done;
 	done = max(done, 0);
 	request->offset += done;
@@ -335,7 +343,7 @@ static int start_writers(struct write_queue *queue)
 	return 0;
 }
 
-int write_queue_open(int fd, bool threads, const char *name, struct write_queue **result)
+int write_queue_open(int fd, enum write_queue_kind kind, const char *name, struct write_queue **result)
 {
 	struct write_queue *queue = kzalloc(sizeof(*queue), GFP_KERNEL);
 	int err;
@@ -344,13 +352,14 @@ int write_queue_open(int fd, bool threads, const char *name, struct write_queue 
 		return -ENOMEM;
 	queue->fd = fd;
 	queue->name = name;
+	queue->alone = kind == WRITE_QUEUE_ALONE;
 	spin_lock_init(&queue->lock);
 	INIT_LIST_HEAD(&queue->work);
 	INIT_LIST_HEAD(&queue->paced);
 	init_waitqueue_head(&queue->space);
 	init_waitqueue_head(&queue->more_work);
 	init_waitqueue_head(&queue->more_paced);
-	if (threads || ring_open(queue)) {
+	if (!queue->alone && (kind == WRITE_QUEUE_THREADS || ring_open(queue))) {
 		err = start_writers(queue);
 		if (err) {
 			kfree(queue);
@@ -374,7 +383,7 @@ void write_queue_close(struct write_queue *queue)
 
 const char *write_queue_method(struct write_queue *queue)
 {
-	return queue->has_ring ? "io_uring" : "threads";
+	return queue->has_ring ? "io_uring" : queue->alone ? "none" : "threads";
 }
 
 int write_queue_set_rate(struct write_queue *queue, u64 bytes_per_second)
@@ -421,11 +430,13 @@ void write_queue_submit(struct write_queue *queue, u64 offset, const struct kvec
 {
 	struct write_request *request;
 	u64 bytes = 0;
+	bool at_once;
 	u32 i;
 
 	for (i = 0; i < vecs; i++)
 		bytes += vec[i].iov_len;
-	request = bytes <= DIRECT_BYTES && !READ_ONCE(queue->rate) ? NULL :
+	at_once = queue->alone || bytes <= DIRECT_BYTES;
+	request = at_once && !READ_ONCE(queue->rate) ? NULL :
 		kmalloc(sizeof(*request) + vecs * sizeof(request->vec[0]), GFP_NOFS);
 	if (!request) {
 		write_now(queue, offset, vec, vecs, wait);
@@ -440,7 +451,7 @@ void write_queue_submit(struct write_queue *queue, u64 offset, const struct kvec
 	for (i = 0; i < vecs; i++)
 		request->vec[i] = (struct iovec){ vec[i].iov_base, vec[i].iov_len };
 
-	if (bytes <= DIRECT_BYTES || vecs > IOV_MAX) {
+	if (at_once || vecs > IOV_MAX) {
 		request->err = write_all(queue->fd, request->vec, vecs, offset);
 		request_finish(queue, request);
 		return;

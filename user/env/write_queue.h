@@ -7,11 +7,14 @@
 
 struct write_queue;
 
-/*
- * -errno, or 0 and a queue for this file.  io_uring if it is to be had, unless threads are wanted.  The first write that
- * fails is told of with this name, unless that is NULL.
- */
-int write_queue_open(int fd, bool threads, const char *name, struct write_queue **queue);
+enum write_queue_kind {
+	WRITE_QUEUE_ANY,	/* io_uring if it is to be had, else threads */
+	WRITE_QUEUE_THREADS,
+	WRITE_QUEUE_ALONE,	/* no thread at all, unless a rate is set */
+};
+
+/* -errno, or 0 and a queue for this file.  The first write that fails is told of with this name, unless that is NULL. */
+int write_queue_open(int fd, enum write_queue_kind kind, const char *name, struct write_queue **queue);
 void write_queue_close(struct write_queue *queue);	/* after all writes have ended */
 
 /* For wait io_wait_begin() was called; io_wait_end() comes when it is done, perhaps before this returns. */

@@ -56,7 +56,7 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	bool accept_last;	/* keep the newest commit though data of it is missing or damaged */
 	bool cut_log;		/* if the log is damaged in its middle, lose what comes after instead of failing */
 	bool manual;		/* no thread of its own: commits happen in the calls that need one, and in tux3_sync() */
-	bool sync_io;		/* pread/pwrite even where io_uring works */
+	bool sync_io;		/* pread/pwrite even where io_uring works: by threads, or with manual by the calls themselves */
 	uint32_t age_ms;	/* commit changes at most this long after they were made; 5000 */
 	uint32_t delta_ms;	/* make writers wait before a commit has more to write than the device does in this time; 1000 */
 	uint64_t dirty_bytes;	/* commit when this much file data waits; 64 MiB */
@@ -72,8 +72,8 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 	uint64_t write_rate;	/* bytes per second the device is limited to, for experiments; no limit */
 };
 /*
- * opts NULL: all defaults; -EINVAL: a value that is not listed, or no_recovery without read_only.  Starts threads unless opts say
- * otherwise: not before a fork().
+ * opts NULL: all defaults; -EINVAL: a value that is not listed, or no_recovery without read_only.  Starts threads, so not before a
+ * fork(), unless it is read_only, or manual with sync_io and without write_rate.
  */
 TUX3_API int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **volume,
 		       char *why, size_t why_size);

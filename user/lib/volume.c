@@ -147,7 +147,7 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	if (!opts->read_only)
 		flags |= DEVICE_OPEN_WRITE;
 	if (opts->sync_io)
-		flags |= DEVICE_OPEN_SYNC_IO;
+		flags |= opts->manual ? DEVICE_OPEN_ALONE : DEVICE_OPEN_SYNC_IO;
 	err = device_open_file(path, flags, &dev, why, why_size);
 	if (err)
 		return err;
