@@ -370,6 +370,38 @@ static void test_rename_special(void **state)
 
 /* ---- permissions ---- */
 
+/* Who may not search a directory learns of no name in it, whatever he asks. */
+static void test_secret_names(void **state)
+{
+	static const char *const names[] = { "is", "is not" };
+	struct tux3_node *secret, *own, *node;
+	struct bed bed = {};
+	u32 i, flags;
+
+	bed_make(&bed, 32 << 20, 4096);
+	assert_ok(tux3_mknod(bed.root, &root_cred, "secret", S_IFDIR | 0700, 0, 0, &secret));
+	assert_ok(tux3_mknod(secret, &root_cred, "is", 0644, 0, 0, NULL));
+	assert_ok(tux3_mknod(bed.root, NULL, "own", S_IFDIR | 0777, 0, 0, &own));
+	assert_ok(tux3_mknod(own, &alice, "file", 0644, 0, 0, &node));
+	assert_ok(tux3_mknod(own, &alice, "dir", S_IFDIR | 0755, 0, 0, NULL));
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_int_equal(tux3_mknod(secret, &alice, names[i], 0644, 0, 0, NULL), -EACCES);
+		assert_int_equal(tux3_mknod(secret, &alice, names[i], S_IFDIR | 0755, 0, 0, NULL), -EACCES);
+		assert_int_equal(tux3_symlink(secret, &alice, names[i], "target", NULL), -EACCES);
+		assert_int_equal(tux3_link(node, &alice, secret, names[i]), -EACCES);
+		assert_int_equal(tux3_unlink(secret, &alice, names[i]), -EACCES);
+		for (flags = 0; flags <= TUX3_RENAME_EXCHANGE; flags++) {
+			assert_int_equal(tux3_rename(own, "file", secret, names[i], flags, &alice), -EACCES);
+			assert_int_equal(tux3_rename(own, "dir", secret, names[i], flags, &alice), -EACCES);
+			assert_int_equal(tux3_rename(secret, names[i], own, "file", flags, &alice), -EACCES);
+		}
+	}
+	tux3_node_put(node, 1);
+	tux3_node_put(own, 1);
+	tux3_node_put(secret, 1);
+	bed_free(&bed);
+}
+
 static void test_permissions(void **state)
 {
 	static const u32 groups[] = { 500, 1000 };
@@ -794,6 +826,7 @@ int main(void)
 		cmocka_unit_test(test_rename_matrix),
 		cmocka_unit_test(test_rename_special),
 		cmocka_unit_test(test_permissions),
+		cmocka_unit_test(test_secret_names),
 		cmocka_unit_test(test_acls),
 		cmocka_unit_test(test_xattrs),
 		cmocka_unit_test(test_paths),

@@ -265,8 +265,8 @@ static int create(struct tux3_node *dir, const struct tux3_cred *cred, const cha
 	down_write(&dir->lock);
 	err = names_may_add(dir, cred);
 	if (err) {
-		/* That it is there already is the better answer. */
-		if (err != -ENOENT && !name_lookup(&dir->inode, name, len, &ino, &type))
+		/* That it is there already is the better answer, for who may know. */
+		if (err != -ENOENT && !perm_check(dir, cred, MAY_EXEC) && !name_lookup(&dir->inode, name, len, &ino, &type))
 			err = -EEXIST;
 		goto out;
 	}

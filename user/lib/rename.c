@@ -12,6 +12,8 @@
 #include "lib.h"
 #include "core/names/ops.h"
 
+#include <unistd.h>
+
 #define LOCKS_MAX 4
 
 struct locks {
@@ -296,7 +298,7 @@ static int rename_try(struct rename *rename)
 	rename->target = NULL;
 	err = look(rename->old_dir, rename->old_name, rename->old_len, &rename->node, false);
 	if (!err && !rename->node)
-		err = perm_check(rename->old_dir, rename->cred, MAY_EXEC) ? -EACCES : -ENOENT;
+		err = -ENOENT;
 	if (!err)
 		err = look(rename->new_dir, rename->new_name, rename->new_len, &rename->target, false);
 	if (err)
@@ -324,6 +326,17 @@ out:
 	return err;
 }
 
+/* Before any name is looked up: what is found decides what is told.  Changes ask again, with the locks. */
+static int may_search(const struct rename *rename)
+{
+	int err;
+
+	if (!cred_checks(rename->cred))
+		return 0;
+	err = tux3_access(rename->old_dir, rename->cred, X_OK);
+	return err ? err : tux3_access(rename->new_dir, rename->cred, X_OK);
+}
+
 int tux3_rename(struct tux3_node *old_dir, const char *old_name, struct tux3_node *new_dir,
 		const char *new_name, unsigned int flags, const struct tux3_cred *cred)
 {
@@ -345,6 +358,8 @@ int tux3_rename(struct tux3_node *old_dir, const char *old_name, struct tux3_nod
 	err = name_check(old_name, &rename.old_len);
 	if (!err)
 		err = name_check(new_name, &rename.new_len);
+	if (!err)
+		err = may_search(&rename);
 	if (err)
 		return err;
 	do {
