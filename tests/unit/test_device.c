@@ -327,6 +327,31 @@ static void test_a_volume_has_one_writer(void **state)
 	dev->ops->close(dev);
 }
 
+static void *let_go(void *holder)
+{
+	struct tux3_device *dev = holder;
+
+	usleep(60 * 1000);
+	dev->ops->close(dev);
+	return NULL;
+}
+
+/* A program that was killed is gone, but for a moment the kernel still holds the file for its io_uring. */
+static void test_started_again(void **state)
+{
+	static const unsigned int flags[] = { 0, DEVICE_OPEN_WRITE };
+	struct tux3_device *dev;
+	pthread_t holder;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		assert_int_equal(pthread_create(&holder, NULL, let_go, open_device(RING)), 0);
+		assert_int_equal(device_open_file(path, flags[i], &dev, why, sizeof(why)), 0);
+		assert_int_equal(pthread_join(holder, NULL), 0);
+		dev->ops->close(dev);
+	}
+}
+
 static void check_refusal(const char *where, unsigned int flags, int expected, const char *words)
 {
 	struct tux3_device *dev;
@@ -565,6 +590,7 @@ int main(void)
 		cmocka_unit_test(test_discard),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_a_volume_has_one_writer),
+		cmocka_unit_test(test_started_again),
 		cmocka_unit_test(test_refusals_are_explained),
 		cmocka_unit_test(test_a_file_that_became_shorter),
 		cmocka_unit_test(test_adjacent_reads),

@@ -384,16 +384,11 @@ static int check_kind(struct opening *opening, mode_t mode)
 
 static int lock_file(struct opening *opening, int fd)
 {
-	struct flock lock = {
-		.l_type = opening->write ? F_WRLCK : F_RDLCK,
-		.l_whence = SEEK_SET,
-	};
+	int err = device_lock(fd, opening->write);
 
-	if (!fcntl(fd, F_OFD_SETLK, &lock))
-		return 0;
-	if (errno == EAGAIN || errno == EACCES)
+	if (err == -EBUSY)
 		return explain_open(opening, EBUSY);
-	return refuse(opening, -errno, "cannot lock %s: %s", opening->path, strerror(errno));
+	return err ? refuse(opening, err, "cannot lock %s: %s", opening->path, strerror(-err)) : 0;
 }
 
 /* Whoever has it under another name, or has mounted it; what is in the page cache may be older than that. */

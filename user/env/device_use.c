@@ -355,11 +355,29 @@ static int hold_loops(struct holding *holding, const struct stat *st, dev_t but,
 	return err;
 }
 
+/* A program that was killed is reaped before the kernel lets go of what its io_uring holds: up to 65 ms were seen. */
+#define LOCK_PATIENCE_MS	300u
+#define LOCK_TURN_MS		5u
+
+int device_lock(int fd, bool write)
+{
+	struct flock lock = { .l_type = write ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET };
+	u32 waited_ms;
+
+	for (waited_ms = 0; fcntl(fd, F_OFD_SETLK, &lock); waited_ms += LOCK_TURN_MS) {
+		if (errno != EAGAIN && errno != EACCES)
+			return -errno;
+		if (waited_ms >= LOCK_PATIENCE_MS)
+			return -EBUSY;
+		usleep(LOCK_TURN_MS * 1000);
+	}
+	return 0;
+}
+
 /* Locked as whoever opens it by its own name locks it. */
 static int lock_backing(struct holding *holding, const char *path, struct stat *st)
 {
 	bool write = holding->purpose != DEVICE_TO_READ;
-	struct flock lock = { .l_whence = SEEK_SET };
 	int fd = open(path, O_CLOEXEC | (write ? O_RDWR : O_RDONLY));
 
 	if (fd < 0 && write) {
@@ -372,8 +390,7 @@ static int lock_backing(struct holding *holding, const char *path, struct stat *
 		close(fd);
 		return -EIO;
 	}
-	lock.l_type = write ? F_WRLCK : F_RDLCK;
-	if (fcntl(fd, F_OFD_SETLK, &lock) && (errno == EAGAIN || errno == EACCES)) {
+	if (device_lock(fd, write) == -EBUSY) {
 		close(fd);
 		return refuse(holding, "%s is in use: another program has %s open, which is behind it", holding->path, path);
 	}

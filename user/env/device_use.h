@@ -22,6 +22,12 @@ enum device_purpose {
 };
 
 /*
+ * For who opens it: of those who write one, who keeps out all others.  0, -errno, or -EBUSY after a moment in which a program that
+ * was killed lets go of it: who is started again at once is not refused.
+ */
+int device_lock(int fd, bool write);
+
+/*
  * What st is (of path, open and locked) must not be in use under another name: the file behind a loop device is locked
  * too, and a loop device before a file or device is kept from being mounted.  0, or -errno and why.
  */
