@@ -64,6 +64,7 @@ static s64 size_on_volume(struct sim_run *again, const struct sim_op *op)
 struct look {
 	struct sim_run *run, *again;
 	u64 delta;		/* of the volume: that of its newest intent */
+	u64 acked_at;		/* event */
 	u64 base;		/* the delta on the disk */
 	u32 intents;		/* carried out on top of it */
 	const struct ack *ack;
@@ -96,7 +97,8 @@ static struct m_state *try_state(struct look *look, const struct m_state *base, 
 			fits = size < 0 || size == (s64)state->inodes[id]->size;
 		model_forget_open(state);
 		run->totals->compares += fits;
-		if (fits && !compare_tree(look->again->volume, state, look->again->buffer, diff))
+		if (fits && registers_settle(run, look->again, state, look->acked_at, diff) &&
+		    !compare_tree(look->again->volume, state, look->again->buffer, diff))
 			return state;
 		look->tried += fits;
 		model_put(state);
@@ -194,6 +196,7 @@ static void look_at(struct look *look, struct sim_run *run, struct sim_run *agai
 	memset(look, 0, sizeof(*look));
 	look->run = run;
 	look->again = again;
+	look->acked_at = acked_at;
 	look->ack = last_ack(run, acked_at);
 	look->delta = look->base = tux3_committed(again->volume);
 	/*

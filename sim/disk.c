@@ -190,13 +190,37 @@ static void disk_complete_some(struct sim_disk *disk, bool all)
 }
 
 /* With the mutex. */
+static bool disk_is_bad(struct sim_disk *disk, u64 at, u64 end)
+{
+	u32 i;
+
+	for (i = 0; i < disk->bad_count && !disk->faults_paused; i++) {
+		if (disk->bad[i] * DISK_PAGE < end && at < (disk->bad[i] + 1) * DISK_PAGE) {
+			disk->bad_hits++;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* With the mutex: these bytes are written. */
+static void disk_not_bad(struct sim_disk *disk, u64 at, u64 end)
+{
+	u32 i = disk->bad_count;
+
+	while (i-- > 0)
+		if (disk->bad[i] * DISK_PAGE < end && at < (disk->bad[i] + 1) * DISK_PAGE)
+			disk->bad[i] = disk->bad[--disk->bad_count];
+}
+
+/* With the mutex. */
 static int disk_read_one(struct sim_disk *disk, u64 addr, u32 count, void *data)
 {
 	u64 at = addr * disk->dev.block_size, end = at + (u64)count * disk->dev.block_size;
 	u32 len;
 	int err = 0;
 
-	if (disk->frozen || disk_fails(disk, &disk->reads_seen, disk->faults.read_at))
+	if (disk->frozen || disk_fails(disk, &disk->reads_seen, disk->faults.read_at) || disk_is_bad(disk, at, end))
 		err = -EIO;
 	for (; !err && at < end; at += len, data = (u8 *)data + len) {
 		const u8 *page = pages_get(&disk->pages, at / DISK_PAGE);
@@ -278,6 +302,7 @@ static void disk_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 	memcpy(write->vec, vec, vecs * sizeof(*vec));
 	write->vecs = vecs;
 	write->wait = wait;
+	disk_not_bad(disk, write->offset, write->offset + write->len);
 	write->issued = ++disk->now;
 	write->durable = DISK_NEVER;
 	write->failed = disk_fails(disk, &disk->writes_seen, disk->faults.write_at);
@@ -345,6 +370,7 @@ static int disk_discard(struct tux3_device *dev, u64 addr, u64 count)
 		pthread_mutex_unlock(&disk->mutex);
 		return -EIO;
 	}
+	disk_not_bad(disk, offset, end);
 	while (offset < end) {
 		struct disk_write *write = disk_new_write(disk);
 
@@ -432,6 +458,21 @@ void disk_pause_faults(struct sim_disk *disk, bool on)
 {
 	pthread_mutex_lock(&disk->mutex);
 	disk->faults_paused = on;
+	pthread_mutex_unlock(&disk->mutex);
+}
+
+void disk_turn_bad(struct sim_disk *disk, u64 page)
+{
+	pthread_mutex_lock(&disk->mutex);
+	if (disk->bad_count < DISK_BAD_MAX)
+		disk->bad[disk->bad_count++] = page;
+	pthread_mutex_unlock(&disk->mutex);
+}
+
+void disk_mend(struct sim_disk *disk)
+{
+	pthread_mutex_lock(&disk->mutex);
+	disk->bad_count = 0;
 	pthread_mutex_unlock(&disk->mutex);
 }
 

@@ -45,6 +45,8 @@ struct disk_faults {		/* the nth from now on fails, counted from 1; 0: none */
 	bool sticky;		/* and so do all after it */
 };
 
+#define DISK_BAD_MAX	8u	/* bad pages at a time */
+
 struct disk_settings {
 	u64 size_bytes;
 	bool volatile_cache;
@@ -85,6 +87,9 @@ struct sim_disk {
 	u64 faults_hit;
 	bool faults_paused;
 	u64 read_passes;	/* reads one after the other: those made at once count once */
+	u64 bad[DISK_BAD_MAX];	/* pages that cannot be read, until they are written */
+	u32 bad_count;
+	u64 bad_hits;		/* reads that failed for that */
 	bool frozen;		/* power is off: everything fails, nothing is recorded */
 	/* Called for each write and flush before it is done, by its thread, without the mutex; or NULL. */
 	void (*before)(void *ctx);
@@ -100,6 +105,9 @@ void disk_exit(struct sim_disk *disk);
 void disk_begin_trace(struct sim_disk *disk);
 void disk_set_faults(struct sim_disk *disk, const struct disk_faults *faults);	/* NULL: none */
 void disk_pause_faults(struct sim_disk *disk, bool on);	/* meanwhile nothing fails, nor counts */
+/* This page cannot be read from now on, until it is written: as disks do, it gets another place then.  mend: none is bad. */
+void disk_turn_bad(struct sim_disk *disk, u64 page);
+void disk_mend(struct sim_disk *disk);
 
 u64 disk_now(struct sim_disk *disk);	/* events so far; any time */
 u64 disk_read_passes(struct sim_disk *disk);	/* any time */

@@ -505,6 +505,8 @@ static void check_result(struct sim_run *run, const struct sim_op *op, struct m_
 		note_failed_batches(run, op, before);
 		return;
 	}
+	if (result->err == -EIO && registers_may_fail(run, op))
+		return;
 	if (run->faulty && (result->err == -EIO || result->err == -ENOMEM || result->err == -EROFS)) {
 		settle_failed(run, op, before);
 		return;
@@ -588,6 +590,7 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 		printf("  %u: %s (delta %llu, front %llu, write %u)\n", run->op_index, text,
 		       counted.committed, counted.front, run->disk->write_count);
 	}
+	registers_before(run, op);
 	expected = model_apply(run->state, op, run->clock);
 	if (run->faulty)
 		after = model_snapshot(run->state);
@@ -598,11 +601,14 @@ void run_op(struct sim_run *run, const struct sim_op *op)
 	if (op->kind != SIM_QUOTA)
 		note_granted(run, &granted, op);
 	fault_pause(run, true);
-	if (!run->lost_delta && delta_counter(tux3_core(run->volume), TUX3_COUNT_INODES_LOST))
+	if (run->faulty && !run->lost_delta && delta_counter(tux3_core(run->volume), TUX3_COUNT_INODES_LOST))
 		run->lost_delta = counted.committed + 1;
 	check_result(run, op, before, expected, &result);
 	if (!result.err)
 		note_created(run, op, result.ino);
+	registers_after(run, op, result.err);
+	if (!run->faulty && volume_error(tux3_core(run->volume)))
+		sim_fail(run, "the volume has stopped");
 	if (!run->threaded) {
 		run_note_deltas(run, counted.committed, before, op);
 		note_sync(run, op, result.err, &counted);

@@ -680,6 +680,8 @@ static const struct family families[] = {
 	{ "quota", "users and groups at their limits, which change", quota_params, quota_live, { MOUNT_MS } },
 	{ "remap", "contents of files that swap, parts of files taken out and put in", remap_params, remap_live,
 	  { .least.remaps = 1, MOUNT_MS } },
+	{ "bad", "files of which leaves and data turn bad for reads, for ever or not", bad_params, bad_live,
+	  { .least.bad = 1 } },
 };
 
 /* ---- as a workload ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What families.c and families_fsync.c share. */
+/* What families.c, families_fsync.c and families_bad.c share. */
 #ifndef SIM_FAMILIES_H
 #define SIM_FAMILIES_H
 
@@ -37,5 +37,10 @@ void beside_live(struct life *life);
 void trees_live(struct life *life);
 void pages_params(struct sim_params *params, struct rng *rng);
 void pages_live(struct life *life);
+
+/* ---- families_bad.c ---- */
+
+void bad_params(struct sim_params *params, struct rng *rng);
+void bad_live(struct life *life);
 
 #endif

@@ -47,6 +47,7 @@ struct m_inode {
 	/* If mtime is still mtime_high, the volume may have any from mtime_low on; 0: not.  So for ctime. */
 	u64 mtime_low, mtime_high, ctime_low, ctime_high;
 	u32 parent;		/* directories */
+	bool loose;		/* compared elsewhere: contents, size, times, xattrs */
 	bool tmpfile;		/* may be linked though nlink is 0 */
 	char target[SIM_PATH_MAX];
 	struct m_entry *entries;

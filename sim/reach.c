@@ -40,6 +40,8 @@ void reach_note(struct sim_run *run)
 	raise_to(&run->reach.log_blocks, vol->log.length);
 	raise_to(&run->reach.dirty_nodes, vol->tree.dirty_count);
 	raise_to(&run->reach.names, delta_counter(vol, TUX3_COUNT_FSYNCS_NAMES));
+	raise_to(&run->reach.bad, run->disk->bad_hits);
+	raise_to(&run->reach.lost, delta_counter(vol, TUX3_COUNT_INODES_LOST));
 	raise_to(&run->reach.dirs, delta_counter(vol, TUX3_COUNT_FSYNCS_DIRS));
 	raise_to(&run->reach.groups, vol->balloc.loaded);
 	raise_to(&run->reach.reads, disk_read_passes(run->disk));

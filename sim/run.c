@@ -124,6 +124,7 @@ static void run_forget_deltas(struct sim_run *run)
 void run_exit(struct sim_run *run)
 {
 	run_abandon(run);
+	registers_end(run);
 	run_forget_deltas(run);
 	free(run->boundaries);
 	free(run->acks);
@@ -273,7 +274,7 @@ void run_note_fsync(struct sim_run *run, const struct sim_op *op)
 	int err;
 	u32 id = model_lookup(run->state, op->a, &err), i, count = 0, which = 0;
 
-	if (id == M_NONE)
+	if (id == M_NONE || registers_lossy(run, id))
 		return;
 	for (i = 0; i < boundary->count; i++) {
 		const struct m_state *state = boundary->states[i];
@@ -365,6 +366,7 @@ void run_put_slots(struct sim_run *run)
 			tux3_node_put(run->slots[i], 1);
 		run->slots[i] = NULL;
 	}
+	registers_close(run);
 	model_forget_open(run->state);
 	run_note_idle_deltas(run, committed);
 	if (run->faulty && run->boundary_count && !run->broken && volume_error(tux3_core(run->volume)))
@@ -387,6 +389,7 @@ void run_close(struct sim_run *run)
 	int err;
 
 	run_beside_end(run);
+	registers_closing(run);
 	run_put_slots(run);
 	reach_check_overdrafts(run);
 	old = tux3_committed(run->volume);
@@ -452,16 +455,23 @@ static bool run_scrub(struct sim_run *run, const char *what)
 
 bool run_compare(struct sim_run *run, const struct m_state *state, const char *what)
 {
+	struct m_state *compared = model_snapshot(state);
 	u64 committed = tux3_committed(run->volume);
 	struct difference diff;
 	u32 count;
 
 	sim_now = run->clock;
 	run->totals->compares++;
-	count = compare_tree(run->volume, state, run->buffer, &diff);
+	registers_loosen(run, compared);
+	count = compare_tree(run->volume, compared, run->buffer, &diff);
+	if (!count && run->registers) {
+		registers_compare(run, &diff);
+		count = diff.count;
+	}
+	model_put(compared);
 	run_note_idle_deltas(run, committed);
 	if (!count)
-		return run->faulty || volume_error(tux3_core(run->volume)) || run_scrub(run, what);
+		return run->faulty || run->disk->bad_count || volume_error(tux3_core(run->volume)) || run_scrub(run, what);
 	sim_fail(run, "%s: %u differences\n%s", what, diff.count, diff.text);
 	return false;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The simulator's own interfaces: running a workload on a modelled disk beside the oracle (run.c,
- * exec.c, ahead.c), what it reached (reach.c), comparing (compare.c), cutting the power (crash.c), the life of a workload
- * (workload.c) and the workloads (random.c with params.c and generate.c, families.c, exhaustive.c), faults (faults.c),
- * threads (threads.c) and the command line (main.c, jobs.c).
+ * exec.c, ahead.c, registers.c), what it reached (reach.c), comparing (compare.c), cutting the power (crash.c), the life of
+ * a workload (workload.c) and the workloads (random.c with params.c and generate.c, families.c with families_fsync.c and
+ * families_bad.c, exhaustive.c), faults (faults.c), threads (threads.c) and the command line (main.c, jobs.c).
  */
 #ifndef TUX3_SIM_H
 #define TUX3_SIM_H
@@ -80,6 +80,8 @@ struct sim_config {
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \
 	X(refused,	"refused for quotas",		"operations") \
+	X(bad,		"reads of what is bad",		"reads in a life") \
+	X(lost,		"files of which something was lost", "files in a life") \
 	X(remaps,	"exchanges, collapses, inserts", "operations") \
 	X(mount_ms,	"slowest mount after a crash",	"ms, at 8 ms for a read") \
 	X(clean_ms,	"slowest clean mount",		"ms") \
@@ -183,6 +185,7 @@ struct sim_run {
 	bool recovering;	/* what the trace has is a recovery */
 	u32 life;		/* 0: the first */
 	struct sim_reach reach;
+	struct registers *registers;	/* blocks turn bad; or NULL */
 	struct beside *beside;	/* a sync under way in another thread, or NULL */
 	bool flew;		/* in the last operation it was over, and was an fsync that went ahead */
 	struct ahead held_ahead;	/* that one while it is under way; state NULL: there is none */
@@ -231,6 +234,32 @@ void run_note_in_flight(struct sim_run *run, struct m_state *before, struct m_st
 void run_check(struct sim_run *run);
 /* Does the open volume hold exactly this state, and its disk what the volume believes (a scrub)?  If not, says what differs. */
 bool run_compare(struct sim_run *run, const struct m_state *state, const char *what);
+
+/* ---- registers.c ---- */
+
+struct difference;
+
+#define REGISTER_BYTES	(4u << 20)	/* of a file, at most */
+
+/* From now on all files of this directory are such, and those that are made there.  end: none is. */
+void registers_begin(struct sim_run *run, const char *dir);
+void registers_end(struct sim_run *run);
+void registers_closing(struct sim_run *run);	/* the volume: of a loss that comes with that nobody hears */
+void registers_close(struct sim_run *run);	/* none is in use any more */
+/* An operation comes, or has returned this. */
+void registers_before(struct sim_run *run, const struct sim_op *op);
+void registers_after(struct sim_run *run, const struct sim_op *op, s64 result);
+void registers_turn_bad(struct sim_run *run);	/* something is going to, now */
+bool registers_may_fail(const struct sim_run *run, const struct sim_op *op);	/* with EIO, and do nothing */
+bool registers_lossy(const struct sim_run *run, u32 id);	/* something of this file was lost */
+u32 registers_list(const struct sim_run *run, struct tux3_node **nodes, u32 *ids, u32 max);	/* files in use; how many */
+void registers_compare(struct sim_run *run, struct difference *diff);		/* of the volume in use */
+void registers_loosen(const struct sim_run *run, struct m_state *state);	/* else that is compared with this state */
+/*
+ * After a crash: what the lossy ones hold becomes that of the state.  False: they may not hold that, by what was promised until
+ * then.
+ */
+bool registers_settle(struct sim_run *run, struct sim_run *again, struct m_state *state, u64 acked_at, struct difference *diff);
 
 /* ---- hold.c ---- */
 
