@@ -418,6 +418,21 @@ static void note_failed_batches(struct sim_run *run, const struct sim_op *op, st
 	tux3_node_put(node, 1);
 }
 
+/* The end of a file that could not be cut off is behind its end, and goes later. */
+static void note_cut_later(struct sim_run *run, const struct sim_op *op, struct m_state *before)
+{
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	int err;
+	u32 id = model_lookup(before, op->a, &err);
+
+	if (op->kind != SIM_TRUNCATE || id == M_NONE || exec_get(run, op->a, &node))
+		return;
+	if (!tux3_stat_node(node, &stat) && stat.size == op->len && before->inodes[id]->size != op->len)
+		model_apply(run->state, op, run->clock);
+	tux3_node_put(node, 1);
+}
+
 /* Where everything is allocated already a fallocate may leave the times as they are. */
 static void note_idle_fallocate(struct sim_run *run, const struct sim_op *op, struct m_state *before)
 {
@@ -505,8 +520,10 @@ static void check_result(struct sim_run *run, const struct sim_op *op, struct m_
 		note_failed_batches(run, op, before);
 		return;
 	}
-	if (result->err == -EIO && registers_may_fail(run, op))
+	if (result->err == -EIO && registers_may_fail(run, op)) {
+		note_cut_later(run, op, before);
 		return;
+	}
 	if (run->faulty && (result->err == -EIO || result->err == -ENOMEM || result->err == -EROFS)) {
 		settle_failed(run, op, before);
 		return;

@@ -179,12 +179,26 @@ static int look_attr(struct volume *vol, u64 ino, bool gone)
 	return err ? err : look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_PROJECT, le32_to_cpu(attr.projid));
 }
 
+/*
+ * A leaf that has nothing but this inode goes with it, and the one before gets its range: numbers, too, that new inodes have been
+ * given since, which come into the tree with this commit or the next one.  So that one must be readable.
+ */
+static int look_before(struct volume *vol, u64 ino)
+{
+	struct tree_key at = tree_key(ino - 1, U8_MAX, U64_MAX), first = tree_key(0, 0, 0), found;
+	int err = tree_lookup_before(vol, &at, &first, &found, NULL, 0);
+
+	return err == -ENOENT ? 0 : min(err, 0);
+}
+
 /* All that the inode still has. */
 static int look_inode(struct volume *vol, u64 ino)
 {
 	struct tree_key from = tree_key(ino, 0, 0), to = tree_key(ino, U8_MAX, U64_MAX);
 	int err = delete_look_items(vol, &from, &to);
 
+	if (!err)
+		err = look_before(vol, ino);
 	return err ? err : look_attr(vol, ino, true);
 }
 
@@ -347,7 +361,9 @@ static int look_small(struct tux3_inode *inode)
 
 	if (!tree_edit_is_near(vol, &from, &to))
 		return look_inode(vol, inode->ino);
-	err = inode_quota_read(inode);
+	err = tree_edit_has_all(vol, &from, &to) ? 0 : look_before(vol, inode->ino);
+	if (!err)
+		err = inode_quota_read(inode);
 	if (!err && inode->orphan_in_tree)
 		err = look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
 	if (err)
