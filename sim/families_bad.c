@@ -324,25 +324,35 @@ static void bad_beside(struct life *life, u32 rarely)
 		run_beside_begin(run, NULL, writes);
 }
 
+/* A crash may have left nothing of the life before. */
+static void bad_begin(struct life *life)
+{
+	char path[SIM_PATH_MAX];
+	bool is_new;
+	u32 i;
+	int err;
+
+	is_new = model_lookup(life->run->state, "b", &err) == M_NONE;
+	if (is_new) {
+		make_dirs(life, 2);
+		op_on(life, SIM_MKDIR, "b", 0, 0);
+	}
+	registers_begin(life->run, "b");
+	for (i = 0; is_new && i < BAD_FILES; i++) {
+		snprintf(path, sizeof(path), "b/f%u", i);
+		bad_make(life, path);
+	}
+	if (is_new)
+		sync_all(life);
+}
+
 void bad_live(struct life *life)
 {
 	u32 rarely = rng_one_in(life->rng, 2) ? NEVER : 10 + rng_below(life->rng, 20), i;
 	struct bad_life bad = { .life = life };
 	struct sim_run *run = life->run;
-	char path[SIM_PATH_MAX];
 
-	if (!run->life) {
-		make_dirs(life, 2);
-		op_on(life, SIM_MKDIR, "b", 0, 0);
-		registers_begin(run, "b");
-		for (i = 0; i < BAD_FILES; i++) {
-			snprintf(path, sizeof(path), "b/f%u", i);
-			bad_make(life, path);
-		}
-		sync_all(life);
-	} else {
-		registers_begin(run, "b");
-	}
+	bad_begin(life);
 	run_first_ahead(run);
 	for (i = 0; i < 120 && !run->failed; i++) {
 		bad_beside(life, rarely);
