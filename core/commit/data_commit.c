@@ -387,20 +387,50 @@ static int data_write_readable(struct data_commit *dc, u64 block, u64 count)
 	return err;
 }
 
-static int data_write_dirty(struct data_commit *dc)
+/* Before block end. */
+static int data_write_dirty(struct data_commit *dc, u64 end)
 {
 	u64 block = 0, count;
 	int err;
 
 	for (;;) {
 		err = dc->vol->host->data_next(dc->inode, dc->delta, block, &block, &count);
-		if (err)
+		if (err || block >= end)
 			return err == -ENOENT ? 0 : err;
+		count = min(count, end - block);
 		err = data_write_readable(dc, block, count);
 		if (err)
 			return err;
 		block += count;
 	}
+}
+
+/*
+ * A file that became longer, whose last block, of which the end had to be zeroed for that, is lost: as it was cut off there before,
+ * the device has something behind its old end.  So that is where it ends; and what was written behind it goes later.
+ */
+static int data_lose_growth(struct data_commit *dc)
+{
+	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_ATTR, 0);
+	u64 size, last, one = 1;
+	struct disk_attr attr;
+	int err = tree_lookup(dc->vol, &key, &attr, sizeof(attr));
+
+	if (err != sizeof(attr))
+		return err < 0 ? err : -EIO;
+	size = le64_to_cpu(attr.size);
+	last = size >> dc->vol->block_shift;
+	if (dc->attr->size <= size || last << dc->vol->block_shift == size || !dc->attr->nlink)
+		return 0;
+	err = data_reach(dc, last, &one);
+	if (!data_loses(dc, &err))
+		return err;
+	err = data_reach_orphan(dc);
+	if (err)
+		return err == -EIO ? 0 : err;
+	WRITE_ONCE(dc->inode->stuck, true);
+	dc->attr->size = size;
+	return delete_cut(dc->inode, last + 1);
 }
 
 /* What the tree holds inline becomes block 0; its buffer lives until the end of the commit. */
@@ -431,8 +461,8 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 
 /*
  * The end of a file, which was cut off at first, cannot go from block on now.  An item says that it is to; and what was written
- * there since is lost, or it would be cut off later: so that is where the file ends.  Of an inode without a name all goes anyway,
- * or it gets one, and is as long as before.
+ * there since is lost, or it would be cut off later: so that is where the file ends.  What is before that is committed: an fsync
+ * may have said that it is durable.  Of an inode without a name all goes anyway, or it gets one, and is as long as before.
  */
 static int data_leave_cut(struct data_commit *dc, u64 first, u64 block)
 {
@@ -444,7 +474,8 @@ static int data_leave_cut(struct data_commit *dc, u64 first, u64 block)
 		return err;
 	WRITE_ONCE(dc->inode->stuck, true);
 	dc->attr->size = min(dc->attr->size, first << dc->vol->block_shift);
-	return delete_cut(dc->inode, block);
+	err = data_write_dirty(dc, first);
+	return err ? err : delete_cut(dc->inode, block);
 }
 
 /* The end of a file goes: at once, or in slices if it is long. */
@@ -660,7 +691,9 @@ static int data_commit_dirty(struct data_commit *dc)
 		return err;
 	data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
 	err = data_commit_prealloc(dc);
-	return err ? err : data_write_dirty(dc);
+	if (!err)
+		err = data_write_dirty(dc, DATA_END);
+	return err || likely(!dc->lost) || !dc->inode->in_tree ? err : data_lose_growth(dc);
 }
 
 int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io)

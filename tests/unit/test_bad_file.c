@@ -129,6 +129,63 @@ static void test_fsync_does_not_go_ahead(void **state)
 	free(bytes);
 }
 
+/* What an fsync has said of the rest of a file holds when its end is cut off and that cannot be committed. */
+static void test_fsync_before_a_cut(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node;
+	char byte = 0;
+	u64 ahead;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	assert_ok(tux3_fsync(node, false));	/* the first one makes the area */
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	ahead = went_ahead(&bed);
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, 0, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(went_ahead(&bed), ahead + 1);
+	assert_ok(tux3_truncate(node, 500 * BLOCK));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	tux3_abandon(bed.volume);
+	assert_true(bad_open(&bed));
+	node = bed_find(&bed, "/dir/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* What was behind the end does not come back when the file gets longer, and the zeros that were to be there cannot be committed. */
+static void test_growth_is_lost(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	char byte = 0;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_truncate(node, 600 * BLOCK + 100));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);	/* or who writes behind it would have to read it */
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(bad_write(node, 900, 1));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_true(tux3_read(node, &byte, 1, 600 * BLOCK + 200) == 0 || !byte);
+	assert_true(stat.size >= 600 * BLOCK + 100);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
 #define GROUPS_BYTES	(512u << 20)	/* a group has 127 MiB */
 
 /* Of the group that has the file's first block.  What else is changed in this test is elsewhere. */
@@ -434,6 +491,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_write_is_told_once),
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
+		cmocka_unit_test(test_fsync_before_a_cut),
+		cmocka_unit_test(test_growth_is_lost),
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_nameless_is_written),
 		cmocka_unit_test(test_inline_is_cut),
