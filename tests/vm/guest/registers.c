@@ -2,7 +2,7 @@
 /*
  * registers.h on whatever is mounted: the module, tux3-fuse, another filesystem to compare with.
  *
- *	registers DIR MILLISECONDS SEED [moves] [memory] [stores] [pieces] [names]
+ *	registers DIR MILLISECONDS SEED [moves] [memory] [moved] [stores] [pieces] [names]
  *
  * Writers write by calls and with O_DIRECT, readers read so and through mappings; a thread of its own syncs, and lets the page
  * cache go.  Space is not to be short.  What is just being copied is seen in part, so a block is not seen as a whole; each of
@@ -10,6 +10,7 @@
  *
  * moves	COLLAPSE_RANGE and exchanges of ranges, too
  * memory	the caches of the machine are dropped now and then (root)
+ * moved	the kernel moves pages elsewhere, splits large folios, and takes what is mapped for unused (root, debugfs)
  * stores	writers write through mappings, too; with FUSE SEEK_DATA does not know of these
  * pieces	what is written makes the file longer step by step, as with most filesystems
  * names	for the most part names are changed, looked up and listed
@@ -45,7 +46,7 @@ static void must(bool right, const char *what)
 		FAIL("%s: %s", what, strerror(errno));
 }
 
-static bool drop_memory, stores;
+static bool drop_memory, move_pages, stores;
 
 /* ---- what registers.h asks for ---- */
 
@@ -223,12 +224,33 @@ static void hold(struct owned *own, uint32_t number)
 	}
 }
 
-static void drop(void)
+static void tell(const char *path, const char *text)
 {
-	int fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
+	int fd = open(path, O_WRONLY);
 
-	must(fd >= 0 && write(fd, "3", 1) == 1, "drop_caches");
+	must(fd >= 0 && write(fd, text, strlen(text)) >= 0, path);
 	close(fd);
+}
+
+/* Of a file by its name, and by numbers of pages. */
+static void split_folios(struct owned *own, uint32_t i)
+{
+	char text[sizeof(top) + 64];
+
+	snprintf(text, sizeof(text), "%s/file-%u-%u,0x0,%#zx", top, (uint32_t)(own - owned), i, ALL / (size_t)getpagesize());
+	tell("/sys/kernel/debug/split_huge_pages", text);
+}
+
+static void move(struct owned *own, uint64_t way)
+{
+	static const int advice[] = { MADV_PAGEOUT, MADV_COLD };
+
+	if (way % 16 == 0)
+		tell("/proc/sys/vm/compact_memory", "1");
+	else if (way % 2)
+		split_folios(own, way / 2 % 2);
+	else
+		must(!madvise(own->held.map[way / 2 % 2], ALL, advice[way / 4 % 2]), "madvise");
 }
 
 /* Nothing stays in memory for long. */
@@ -244,7 +266,9 @@ static void *forgetter(void *arg)
 			must(!syncfs(own->held.file[0]), "syncfs");
 		must(!posix_fadvise(own->held.file[reg_random(&seed) % REG_FILES], 0, 0, POSIX_FADV_DONTNEED), "fadvise");
 		if (drop_memory && reg_random(&seed) % 8 == 0)
-			drop();
+			tell("/proc/sys/vm/drop_caches", "3");
+		if (move_pages)
+			move(own, reg_random(&seed));
 	}
 	return NULL;
 }
@@ -257,12 +281,13 @@ int main(int argc, char **argv)
 	uint32_t i;
 
 	if (argc < 4)
-		errx(2, "usage: registers DIR MILLISECONDS SEED [moves] [memory] [stores] [pieces] [names]");
+		errx(2, "usage: registers DIR MILLISECONDS SEED [moves] [memory] [moved] [stores] [pieces] [names]");
 	must(snprintf(top, sizeof(top), "%s/registers-XXXXXX", argv[1]) < (int)sizeof(top) && mkdtemp(top), argv[1]);
 	seed = strtoull(argv[3], NULL, 0);
 	for (i = 4; i < (uint32_t)argc; i++) {
 		reg_moves |= !strcmp(argv[i], "moves");
 		drop_memory |= !strcmp(argv[i], "memory");
+		move_pages |= !strcmp(argv[i], "moved");
 		stores |= !strcmp(argv[i], "stores");
 		reg_pieces |= !strcmp(argv[i], "pieces");
 		reg_names |= !strcmp(argv[i], "names");

@@ -18,6 +18,7 @@ MOUNT_OPTIONS=age=0.02,dirty=256K
 if fresh; then
 	check "short deltas" "$PROGRAM" "$MNT" $MS $((SEED)) moves memory stores
 	check "short deltas, without stores" "$PROGRAM" "$MNT" $MS $((SEED + 1)) moves memory
+	check "pages that move" "$PROGRAM" "$MNT" $((MS / 2)) $((SEED + 5)) moves moved stores
 	check "names" "$PROGRAM" "$MNT" $MS $((SEED + 4)) memory names
 	checked_umount "clean after these"
 fi
