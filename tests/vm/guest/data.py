@@ -508,6 +508,45 @@ def locked_stores(folder):
             assert not libc.munmap(at, length)
 
 
+def fail_memory(fd):
+    """
+    Store to the first page, which then fails, as memory may.  Is the store lost?  Not if it had just become durable.  None: this
+    kernel cannot be told to let memory fail.
+    """
+    child = os.fork()
+    if not child:
+        at = libc.mmap(0, BLOCK, 3, mmap.MAP_SHARED, fd, 0)
+        ctypes.memset(at, 77, BLOCK)
+        os._exit(libc.madvise(at, BLOCK, 100) != 0)		# MADV_HWPOISON
+    return {0: False, signal.SIGBUS: True}.get(os.waitpid(child, 0)[1] & ~0x80)		# but for a core file
+
+
+def failed_memory(folder):
+    """What was stored to memory that fails is lost, of which fsync tells once; what was durable before is there."""
+    for turn in range(16):
+        with open(f"{folder}/failed-memory-{turn}", "wb+", buffering=0) as file:
+            fd, old = file.fileno(), bytes([turn + 1]) * BLOCK
+            file.write(old)
+            if turn % 2:
+                os.fsync(fd)
+            lost = fail_memory(fd)
+            if lost is None:
+                print("this kernel lets no memory fail")
+                return
+            told = False
+            try:
+                os.fsync(fd)
+            except OSError as error:
+                told = error.errno == errno.EIO
+            assert told == lost, (turn, told, lost)
+            os.fsync(fd)
+            found = os.pread(fd, BLOCK, 0)
+            assert found in (([old] if turn % 2 else [old, bytes(BLOCK)]) if lost else [b"M" * BLOCK]), (turn, found[:8])
+            os.pwrite(fd, b"new", 5)
+            os.fsync(fd)
+            assert os.pread(fd, BLOCK, 0) == found[:5] + b"new" + found[8:], turn
+
+
 NEIGHBOURS = 64 * BLOCK		# one folio
 
 
@@ -981,8 +1020,8 @@ def huge(folder):
 
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
           "first-store": first_store, "scattered-stores": scattered_stores,
-          "locked-stores": locked_stores, "neighbours": neighbours, "modes": modes, "direct": direct, "pieces": pieces,
-          "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
+          "locked-stores": locked_stores, "failed-memory": failed_memory, "neighbours": neighbours, "modes": modes,
+          "direct": direct, "pieces": pieces, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
 
 
 def main():

@@ -73,7 +73,7 @@ while_syncing() {
 
 fresh || exit 2
 check dd-sizes dd_sizes
-for name in far seek seek-race seek-steps setid fiemap first-store scattered-stores locked-stores neighbours \
+for name in far seek seek-race seek-steps setid fiemap first-store scattered-stores locked-stores failed-memory neighbours \
 	modes direct pieces self damaged; do
 	single $name
 done
