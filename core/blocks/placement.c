@@ -656,6 +656,15 @@ int placement_in_window(struct volume *vol, u64 ino, u64 block, u32 want, struct
 
 /* ---- nodes and log ---- */
 
+static int place_best(struct search *search, u64 near, u64 *kind_goal)
+{
+	int err = search_best(search, near);
+
+	if (!err)
+		*kind_goal = search->place->group->start + search->place->from;
+	return err;
+}
+
 static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 {
 	struct balloc *balloc = search->balloc;
@@ -663,8 +672,8 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 	u64 *kind_goal = kind == BALLOC_NODE ? &balloc->node_goal : &balloc->log_goal;
 	bool empty = stretch->next >= stretch->end;
 	u32 size = stretch_limit(search, KIND_STRETCH);
-	u64 near;
-	int found, err;
+	u64 near = goal ? goal : *kind_goal;
+	int found;
 
 	if (goal && search_at(search, goal, stretch, search->min)) {
 		if (stretch_has(stretch, goal)) {
@@ -676,13 +685,14 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 		}
 		return 0;
 	}
+	if (search->want > size)	/* as no stretch has: what is left of this one is for others */
+		return place_best(search, near, kind_goal);
 	if (!empty && search_at(search, stretch->next, stretch, search->min)) {
 		stretch->next = place_end(search->place);
 		return 0;
 	}
 	stretch_drop(balloc, stretch);
 	/* From the start of the group: what was freed there since is used again before anything new. */
-	near = goal ? goal : *kind_goal;
 	goal = rounddown(near, search->vol->group_blocks);
 	for (; size >= KIND_STRETCH_MIN && size / 2 >= search->want; size /= 4) {
 		found = search_length(search, goal, size, 0);
@@ -694,10 +704,7 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 		}
 		return min(found, 0);
 	}
-	err = search_best(search, near);
-	if (!err)
-		*kind_goal = search->place->group->start + search->place->from;
-	return err;
+	return place_best(search, near, kind_goal);
 }
 
 int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,

@@ -377,12 +377,36 @@ static void test_hardly_any_room(void **state)
 	assert_true(carried_out > FEWER(60, 15));
 }
 
+/* Where there is room the area is as large as it is to be, whatever is left of the stretch in which the log is. */
+static void test_the_area_stays_large(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .fsync = TUX3_FSYNC_AHEAD } };
+	struct tux3_node *node;
+	u32 blocks = 0, i, k;
+
+	bed_make(&bed, 1u << 30, BLOCK);
+	for (i = 0; i < 70; i++) {
+		node = bed_file(&bed, "file");
+		for (k = 0; k < 200; k++) {
+			fill(node, k * BLOCK, BLOCK, i);
+			assert_ok(tux3_fsync(node, false));
+		}
+		tux3_node_put(node, 1);
+		blocks = blocks ? blocks : core(&bed)->intent.place.blocks;
+		assert_true(blocks);
+		assert_int_equal(core(&bed)->intent.place.blocks, blocks);
+		bed_crash(&bed);
+	}
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_costs_are_added),
 		cmocka_unit_test(test_a_new_directory_is_paid),
 		cmocka_unit_test(test_hardly_any_room),
+		cmocka_unit_test(test_the_area_stays_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,8 +9,8 @@
 #define DEVICE_OPEN_SYNC_IO	(1u << 1)	/* pwritev(2) in threads, not io_uring */
 #define DEVICE_OPEN_FORMAT	(1u << 2)	/* all of it is overwritten: a loop device must not even be attached to it */
 
-#define DEVICE_OPEN_ALONE	(1u << 4)	/* pwritev(2) in the calls that write: no threads */
 #define DEVICE_OPEN_BESIDE	(1u << 3)	/* for reading only, whoever else has it and writes: for device_read_media() */
+#define DEVICE_OPEN_ALONE	(1u << 4)	/* pwritev(2) in the calls that write: no threads */
 
 /*
  * Writers lock out everybody, readers lock out writers, until the device is closed; under its other names too: see
