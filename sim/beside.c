@@ -91,7 +91,7 @@ static void *commit_main(void *arg)
 	sim_now = beside->clock;
 	pthread_mutex_lock(&beside->mutex);	/* who has begun it has noted which thread it is */
 	pthread_mutex_unlock(&beside->mutex);
-	err = beside->node ? tux3_fsync(beside->node, false) : tux3_sync(beside->run->volume);
+	err = beside->node ? tux3_fsync(beside->node, false) : registers_tell(beside->run, tux3_sync(beside->run->volume));
 	pthread_mutex_lock(&beside->mutex);
 	beside->err = err;
 	beside->over = true;

@@ -254,7 +254,7 @@ static void exec_op(struct sim_run *run, const struct sim_op *op, struct result 
 		result->err = exec_rename(run, op, result);
 		return;
 	case SIM_SYNC:
-		result->err = tux3_sync(run->volume);
+		result->err = registers_tell(run, tux3_sync(run->volume));
 		return;
 	case SIM_QUOTA:
 		result->err = exec_quota(run, op);

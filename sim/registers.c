@@ -253,6 +253,11 @@ bool registers_may_fail(const struct sim_run *run, const struct sim_op *op)
 	return run->registers && run->registers->was_bad && model_parent(run->state, op->a, &name, &err) == run->registers->dir;
 }
 
+int registers_tell(const struct sim_run *run, int err)
+{
+	return err == -EIO && run->registers && run->registers->was_bad ? 0 : err;
+}
+
 /* An end that cannot go now begins with a whole block, and with what was removed before it: there the file ends. */
 static void register_note_end(struct sim_run *run, struct file_register *file, const struct sim_op *op, s64 result)
 {

@@ -393,7 +393,7 @@ void run_close(struct sim_run *run)
 	run_put_slots(run);
 	reach_check_overdrafts(run);
 	old = tux3_committed(run->volume);
-	err = tux3_close(run->volume);
+	err = registers_tell(run, tux3_close(run->volume));
 	if (err && !run->faulty)
 		sim_fail(run, "close failed: %s", strerror(-err));
 	if (!err && run->broken)

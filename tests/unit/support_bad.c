@@ -197,8 +197,17 @@ void bad_begin(struct bed *bed)
 }
 
 /* Of a volume in use: the checker finds nothing, also when a mount has done what was put off. */
+void bad_sync(struct bed *bed)
+{
+	int err = tux3_sync(bed->volume);
+
+	assert_true(!err || err == -EIO);
+	assert_ok(tux3_sync(bed->volume));
+}
+
 void bad_end(struct bed *bed)
 {
+	bad_sync(bed);
 	be_bad(bed, 0);
 	bed_check(bed);
 	bed_check(bed);

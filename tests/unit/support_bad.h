@@ -52,6 +52,9 @@ u8 *bad_make(struct bed *bed, struct bad_nodes *nodes);		/* as saved */
 bool bad_open(struct bed *bed);					/* false: it cannot be */
 void bad_message(int level, const char *message);		/* for env_set_log() */
 
+/* Something may have been lost, which is told once. */
+void bad_sync(struct bed *bed);
+
 /* A volume that is in use while a leaf gets bad; and at its end the checker finds nothing. */
 void bad_begin(struct bed *bed);
 void bad_end(struct bed *bed);

@@ -242,7 +242,7 @@ static int do_unlink_and_create(struct bed *bed)
 	int err = do_unlink_all(bed);
 	u32 i;
 
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	for (i = 0; i < BAD_FILES; i++) {
 		snprintf(name, sizeof(name), "/big/new%u", i);
 		if (!tux3_path(bed->volume, NULL, name, TUX3_CREATE, 0644, &node))
@@ -307,7 +307,7 @@ static int do_orphan(struct bed *bed)
 	if (err)
 		return err;
 	err = bad_unlink(bed, "/pieces");
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	tux3_abandon(bed->volume);	/* with what is in use */
 	assert_true(bad_open(bed));
 	return err;
@@ -324,7 +324,7 @@ static int unlink_and_truncate(struct bed *bed, u64 size)
 	err = bad_unlink(bed, "/pieces");
 	if (!err)
 		err = tux3_truncate(node, size);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	tux3_node_put(node, 1);
 	return err;
 }
@@ -415,7 +415,7 @@ static bool goes_on(struct bed *bed, const char *path)
 	int err = create(bed, path);
 
 	assert_true(!err || err == -EIO || err == -ENOENT);	/* it may have been moved */
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	return !err;
 }
 
@@ -514,9 +514,9 @@ static void gets_bad(struct bed *bed, const struct operation *operation, u64 bad
 	be_bad(bed, bad);
 	err = operation->node_fn(bed, node);
 	assert_true(!err || err == -EIO);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	assert_int_equal(tux3_write(other, bad_data, BLOCK, 0), BLOCK);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	err = node_chmod(bed, node);
 	assert_true(!err || err == -EIO);
 	err = tux3_fsync(node, false);
@@ -524,6 +524,7 @@ static void gets_bad(struct bed *bed, const struct operation *operation, u64 bad
 	assert_ok(tux3_fsync(node, false));
 	tux3_node_put(node, 1);
 	tux3_node_put(other, 1);
+	bad_sync(bed);
 	bed_close(bed);
 	be_bad(bed, 0);
 	bed_open(bed);
@@ -684,7 +685,7 @@ static void user_operation(struct bed *bed, u32 which)
 	assert_ok(bad_write(other, 0, 3));
 	tux3_node_put(node, 1);
 	tux3_node_put(other, 1);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	tux3_abandon(bed->volume);
 	assert_true(bad_open(bed));
 	bed_close(bed);
@@ -753,18 +754,18 @@ static bool new_file_gets_bad(struct bed *bed, const struct operation *operation
 	more = node_gets_bad(bed, which);
 	err = operation->node_fn(bed, node);
 	assert_true(!err || err == -EIO);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	err = operation->node_fn(bed, node);		/* of one that is stuck, perhaps */
 	assert_true(!err || err == -EIO);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	err = tux3_fsync(node, false);
 	assert_true(!err || err == -EIO);
 	assert_ok(tux3_fsync(node, false));
 	assert_int_equal(tux3_write(other, bad_data, BLOCK, 0), BLOCK);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	tux3_node_put(node, 1);
 	tux3_node_put(other, 1);
-	assert_ok(tux3_sync(bed->volume));
+	bad_sync(bed);
 	be_bad(bed, 0);
 	bed_check(bed);
 	bed_close(bed);

@@ -40,6 +40,7 @@
 #include "user/env/log.h"
 #include "user/env/streams.h"
 #include "user/lib/internal.h"
+#include "core/delta/delta.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -193,7 +194,7 @@ int remount_options(const char *list, char *why, size_t size)
 		set_settle_time();
 		/* What waits was promised to be committed later than it may be now. */
 		if (!mount_state.read_only)
-			tux3_sync(mount_state.volume);
+			delta_commit(tux3_core(mount_state.volume));	/* what is lost is told to who asks for it */
 	}
 	pthread_mutex_unlock(&lock);
 	return err;

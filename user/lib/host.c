@@ -103,7 +103,10 @@ static void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 
 static void host_data_lost(struct tux3_inode *inode)
 {
-	atomic_inc(&node_of(inode)->losses);
+	struct tux3_node *node = node_of(inode);
+
+	atomic_inc(&node->losses);
+	atomic64_inc(&node->volume->losses);
 }
 
 static bool host_data_dirty(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count)

@@ -153,6 +153,7 @@ struct tux3 {
 	u64 clean_limit;		/* blocks */
 	u32 atime;			/* as in tux3_options; atomic */
 	struct mutex fill_lock[FILL_LOCKS];
+	atomic64_t losses, losses_told;	/* as a node's, of all nodes: by tux3_sync() */
 };
 
 enum node_state {

@@ -79,12 +79,15 @@ TUX3_API int tux3_open(const char *path, const struct tux3_options *opts, struct
 		       char *why, size_t why_size);
 /*
  * Commit everything and close.  All nodes have been put: if not, a message says how many are left, the volume
- * stays open, and the answer is -EBUSY.  Else the first error since the volume was opened, and it is closed.
+ * stays open, and the answer is -EBUSY.  Else the first error since the volume was opened, or as tux3_sync(), and it is closed.
  */
 TUX3_API int tux3_close(struct tux3 *volume);
 /* Close as if the power had failed: nothing more is written; nodes still in use are invalid.  For tests. */
 TUX3_API void tux3_abandon(struct tux3 *volume);
-/* Everything changed before the call is durable on return of 0. */
+/*
+ * Everything changed before the call is durable on return of 0.  -EIO, once: something was left out since the last call, because
+ * metadata of it cannot be read; tux3_fsync() says of which file.
+ */
 TUX3_API int tux3_sync(struct tux3 *volume);
 
 struct tux3_statfs {

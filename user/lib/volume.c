@@ -170,6 +170,14 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
  * Nodes that nothing pins go first; those that deltas still pin go when volume_close has committed
  * these deltas, since `closing` is set.
  */
+/* Has something been left out of commits that nobody was told of here? */
+static int volume_losses(struct tux3 *volume)
+{
+	s64 losses = atomic64_read(&volume->losses);
+
+	return likely(!losses) || atomic64_xchg(&volume->losses_told, losses) == losses ? 0 : -EIO;
+}
+
 int tux3_close(struct tux3 *volume)
 {
 	u64 users;
@@ -187,6 +195,8 @@ int tux3_close(struct tux3 *volume)
 	tux3_node_put(volume->root, 1);
 	icache_drop_unused(volume);
 	err = volume_close(volume->vol);
+	if (!err)
+		err = volume_losses(volume);
 	volume_free(volume);
 	return err;
 }
@@ -232,7 +242,9 @@ int tux3_let_mount(struct tux3 *volume)
 
 int tux3_sync(struct tux3 *volume)
 {
-	return volume ? delta_commit(volume->vol) : -EINVAL;
+	int err = volume ? delta_commit(volume->vol) : -EINVAL;
+
+	return err ? err : volume_losses(volume);
 }
 
 /* ---- asking ---- */
