@@ -618,15 +618,25 @@ static int capture_parts(struct intent_request *request, u64 delta)
 	return err;
 }
 
-/* While a commit is made the next delta's intents need room, too: so it begins before the ring is full. */
-static void note_ahead(struct volume *vol, u64 delta, u32 blocks)
+static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
 {
-	struct intent *intent = &vol->intent;
-
 	lockdep_assert_held(&intent->capture);
 	WRITE_ONCE(intent->ahead_blocks, intent->ahead_delta == delta ? intent->ahead_blocks + blocks : blocks);
 	WRITE_ONCE(intent->ahead_delta, delta);
-	if (intent->ahead_blocks > READ_ONCE(intent->place.blocks) / 4)
+}
+
+/* While a commit is made the next delta's intents need room, too: so it begins before the ring is full. */
+static void queue_request(struct volume *vol, struct intent_request *request)
+{
+	struct intent *intent = &vol->intent;
+	bool due;
+
+	lockdep_assert_held(&intent->capture);
+	spin_lock(&intent->lock);
+	list_add_tail(&request->link, &intent->queue);
+	due = intent->ahead_blocks > intent->place.blocks / 4;
+	spin_unlock(&intent->lock);
+	if (due)
 		delta_request(vol);
 }
 
@@ -658,18 +668,15 @@ static int capture_and_queue(struct volume *vol, struct intent_request *request,
 		err = capture_parts(request, op.delta);
 		request->base = READ_ONCE(intent->durable);
 		if (!err)
-			note_ahead(vol, op.delta, request->blocks + 1);
+			note_ahead(intent, op.delta, request->blocks + 1);
 		else
 			delta_refund(&op, cost, 0);
 		if (err && request->closure.lacks)
 			*lacking = grab_lacking(request->closure.lacks);
 		delta_leave(&op);
 	}
-	if (!err) {
-		spin_lock(&intent->lock);
-		list_add_tail(&request->link, &intent->queue);
-		spin_unlock(&intent->lock);
-	}
+	if (!err)
+		queue_request(vol, request);
 	mutex_unlock(&intent->capture);
 	return err;
 }
