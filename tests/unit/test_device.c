@@ -339,7 +339,7 @@ static void *let_go(void *holder)
 /* A program that was killed is gone, but for a moment the kernel still holds the file for its io_uring. */
 static void test_started_again(void **state)
 {
-	static const unsigned int flags[] = { 0, DEVICE_OPEN_WRITE };
+	static const unsigned int flags[] = { 0, DEVICE_OPEN_WRITE | DEVICE_OPEN_SYNC_IO };
 	struct tux3_device *dev;
 	pthread_t holder;
 	u32 i;

@@ -105,8 +105,9 @@ static struct {
 	pthread_t thread;
 	sem_t waits, may_go;
 	u32 before;		/* so many writes go through */
+	pthread_mutex_t lock;	/* who has it, while it is on, may look at what is on the device */
 	bool armed, on;
-} hold;
+} hold = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- with hardly any room ---- */
 
@@ -302,7 +303,9 @@ static void hold_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 		WRITE_ONCE(hold.on, true);
 		sem_post(&hold.waits);
 		sem_timedwait(&hold.may_go, &until);
+		pthread_mutex_lock(&hold.lock);
 		WRITE_ONCE(hold.on, false);
+		pthread_mutex_unlock(&hold.lock);
 	}
 	hold.inner->write(dev, addr, vec, vecs, flags, wait);
 }
@@ -334,8 +337,10 @@ static void beside_commit(struct bed *bed, u64 bytes, u64 *random)
 	sem_wait(&hold.waits);
 	for (i = 0; i < steps && READ_ONCE(hold.on); i++)
 		step(bed, random);
+	pthread_mutex_lock(&hold.lock);
 	if (READ_ONCE(hold.on))
 		look_at_image(bed, bytes);
+	pthread_mutex_unlock(&hold.lock);
 	sem_post(&hold.may_go);
 	pthread_join(thread, NULL);
 	bed->dev->ops = hold.inner;
