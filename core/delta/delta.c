@@ -384,8 +384,10 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 	    changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1))
 		return false;
 	spin_lock(&delta->pass_lock);
-	if (pass->delta != front)
-		*pass = (struct delta_pass){ .delta = front };
+	if (pass->delta != front) {
+		pass->delta = front;
+		pass->used = 0;
+	}
 	if (delta->passed_delta != front) {
 		delta->passed_delta = front;
 		delta->passed_bytes = 0;
@@ -402,6 +404,29 @@ void delta_pass_again(struct volume *vol)
 	spin_lock(&vol->delta.pass_lock);
 	delta_pass_of_task(vol)->used = 0;
 	spin_unlock(&vol->delta.pass_lock);
+}
+
+void delta_note_fsync(struct volume *vol)
+{
+	struct delta_pass *pass = delta_pass_of_task(vol);
+
+	spin_lock(&vol->delta.pass_lock);
+	pass->synced_by = current;
+	pass->synced_ns = ktime_get_ns();
+	spin_unlock(&vol->delta.pass_lock);
+}
+
+#define FSYNC_MEMORY_NS	(2 * NSEC_PER_SEC)	/* who has called it so lately will call it again */
+
+static bool delta_task_syncs(struct volume *vol)
+{
+	struct delta_pass *pass = delta_pass_of_task(vol);
+	bool syncs;
+
+	spin_lock(&vol->delta.pass_lock);
+	syncs = pass->synced_by == current && ktime_get_ns() - pass->synced_ns < FSYNC_MEMORY_NS;
+	spin_unlock(&vol->delta.pass_lock);
+	return syncs;
 }
 
 /* Writers that outrun the device wait here, for the delta that is too large to be taken over. */
@@ -436,6 +461,8 @@ static int delta_throttle(struct volume *vol, u64 cost, unsigned int flags)
 		return 0;
 	if (flags & DELTA_NOWAIT)
 		return -EAGAIN;
+	if (delta_task_syncs(vol))
+		pace_wait(vol);
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
 	start = ktime_get_ns();
 	err = delta_wait(delta->gate_queue, READ_ONCE(delta->front) != front || volume_error(vol), flags & DELTA_MUST);

@@ -48,10 +48,12 @@ struct delta_cpu {
 	u64 leaf_hint;		/* ino >> DELTA_LEAF_SHIFT of the last inode that became dirty here */
 };
 
-/* How often the tasks of this hash have gone on though the delta was full. */
+/* Of the tasks of this hash: how often they have gone on though the delta was full; and who has called fsync last, and when. */
 struct delta_pass {
 	u64 delta;
 	u32 used;
+	const void *synced_by;
+	u64 synced_ns;
 };
 
 #define DELTA_PASS_BITS	6
@@ -229,6 +231,8 @@ int delta_commit_mostly(struct tux3_inode *inode);	/* and that is most of the de
 bool delta_is_mostly_of(struct tux3_inode *inode);
 /* The caller has waited for what it changed: it may change as much again though a delta is full. */
 void delta_pass_again(struct volume *vol);
+/* The caller calls fsync, and not of what is most of the delta: nor is he to wait long for others before he can go on. */
+void delta_note_fsync(struct volume *vol);
 /* Ask for a commit soon, do not wait. */
 void delta_request(struct volume *vol);
 /* For space.c: a commit; from the second attempt on a unify, before which there is a commit only if it is needed. */

@@ -31,9 +31,10 @@
  *
  * Where fsyncs go ahead of the delta (core/intent/) they do not wait for it: deltas are large.  Files that are removed or written
  * anew in that time are never written, and that is most of what such programs make.  Of who cannot go ahead there may come more:
- * so for a few seconds after the two deltas hold what is committed in 100 ms.  What an intent writes waits in the device's queue
- * behind what the commit under way, or a unify, has put there: so that is kept short, too; even while nobody calls fsync, for the
- * first who does.
+ * so for a few seconds after the two deltas hold what is committed in 100 ms.  And so they do when who syncs ahead waits all the
+ * same: before he may write what he will sync next, for the delta that a stream has filled (delta_throttle).  What an intent writes
+ * waits in the device's queue behind what the commit under way, or a unify, has put there: so that is kept short, too; even while
+ * nobody calls fsync, for the first who does.
  *
  * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
  * is no limit then: deltas end where the options say, every time in the same place.
@@ -49,7 +50,7 @@
 #define PACE_BYTES_MAX		(1ULL << 36)	/* a commit's, and bytes per us, so that the sums fit */
 #define PACE_FASTEST		(1u << 17)
 #define PACE_SYNC_MS		20u		/* what a commit takes while fsyncs wait for it ... */
-#define PACE_WAITED_MS		100u		/* ... or waited lately ... */
+#define PACE_WAITED_MS		100u		/* ... or waited lately, or who calls them waits in between ... */
 #define PACE_SYNC_BASES		4u		/* ... or so many times what the smallest takes */
 #define PACE_SYNC_FLIGHT_MS	2u		/* what the device does in this time may be in flight then ... */
 #define PACE_SYNC_FLIGHT_BYTES	(256u << 10)	/* ... or so much */
@@ -79,11 +80,11 @@ static bool pace_syncing(struct pace *pace)
 /* What is committed, by the device and by the CPU, in the time for which an fsync may wait for others' load; U64_MAX: none does. */
 static u64 pace_sync_target(struct pace *pace)
 {
-	u64 whole_ns = READ_ONCE(pace->whole_ns), base_us = READ_ONCE(pace->base_ns) / 1000, us;
+	u64 base_us = READ_ONCE(pace->base_ns) / 1000, us;
 
-	if (!READ_ONCE(pace->load_rate) || !pace_lately(whole_ns, PACE_WAITED_MEMORY_NS))
+	if (!READ_ONCE(pace->load_rate) || !pace_lately(READ_ONCE(pace->waited_ns), PACE_WAITED_MEMORY_NS))
 		return U64_MAX;
-	us = (pace_lately(whole_ns, PACE_SYNC_MEMORY_NS) ? PACE_SYNC_MS : PACE_WAITED_MS) * 1000;
+	us = (pace_lately(READ_ONCE(pace->whole_ns), PACE_SYNC_MEMORY_NS) ? PACE_SYNC_MS : PACE_WAITED_MS) * 1000;
 	us = max_t(u64, us, PACE_SYNC_BASES * base_us);
 	return max_t(u64, READ_ONCE(pace->load_rate) / 1000 * min_t(u64, us, PACE_WINDOW_US) / 1000, PACE_SYNC_MIN_BYTES);
 }
@@ -155,7 +156,7 @@ void pace_learn_load(struct volume *vol, u64 bytes, u64 ns)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (bytes >= PACE_LEARN_BYTES / 2)
 		WRITE_ONCE(pace->load_rate, pace_average(&pace->load_bytes, &pace->load_us, bytes, ns, pace->base_ns));
-	if (READ_ONCE(pace->whole_ns))
+	if (READ_ONCE(pace->waited_ns))
 		pace_update(vol);
 }
 
@@ -189,6 +190,17 @@ void pace_sync(struct volume *vol, bool whole)
 	if (!whole)
 		return;
 	WRITE_ONCE(pace->whole_ns, now);
+	WRITE_ONCE(pace->waited_ns, now);
+	if (!known)
+		pace_update(vol);
+}
+
+void pace_wait(struct volume *vol)
+{
+	struct pace *pace = &vol->pace;
+	bool known = pace_lately(READ_ONCE(pace->waited_ns), PACE_WAITED_MEMORY_NS);
+
+	WRITE_ONCE(pace->waited_ns, ktime_get_ns());
 	if (!known)
 		pace_update(vol);
 }

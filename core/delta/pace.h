@@ -22,6 +22,7 @@ struct pace {
 	u64 load_rate;		/* bytes per second, with changes at PACE_CHANGE_BYTES; 0: not known yet; set with commit_mutex */
 	u64 synced_ns;		/* ktime_get_ns() when an fsync last waited; 0: never; a hint */
 	u64 whole_ns;		/* likewise, for all of a delta */
+	u64 waited_ns;		/* likewise, or when one who calls fsync waited before he could change something */
 	/* Derived from these by pace_update(); read anywhere, without a lock. */
 	u64 bandwidth;		/* bytes per second; 0: not known yet */
 	u64 commit_bytes;	/* a commit is due when the front delta holds so much */
@@ -50,5 +51,7 @@ u64 pace_in_flight_max(struct volume *vol);
 u64 pace_commit_us(struct volume *vol, u64 bytes);
 /* Any thread: it is about to wait for an fsync, or has done so.  whole: for all of a delta that holds others' changes, too. */
 void pace_sync(struct volume *vol, bool whole);
+/* Any thread, which has called fsync lately: it is about to wait until a delta is taken over that others have filled. */
+void pace_wait(struct volume *vol);
 
 #endif

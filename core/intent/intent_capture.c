@@ -15,6 +15,7 @@
  */
 #include "core/volume.h"
 #include "core/delta/delta.h"
+#include "core/delta/pace.h"
 #include "core/delta/space.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
@@ -625,7 +626,10 @@ static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
 	WRITE_ONCE(intent->ahead_delta, delta);
 }
 
-/* While a commit is made the next delta's intents need room, too: so it begins before the ring is full. */
+/*
+ * While a commit is made the next delta's intents need room, too: so it begins before the ring is full.  If it must wait for
+ * another one deltas are too large for that: when the ring is full fsyncs wait for them.
+ */
 static void queue_request(struct volume *vol, struct intent_request *request)
 {
 	struct intent *intent = &vol->intent;
@@ -636,8 +640,11 @@ static void queue_request(struct volume *vol, struct intent_request *request)
 	list_add_tail(&request->link, &intent->queue);
 	due = intent->ahead_blocks > intent->place.blocks / 4;
 	spin_unlock(&intent->lock);
-	if (due)
-		delta_request(vol);
+	if (!due)
+		return;
+	delta_request(vol);
+	if (READ_ONCE(vol->delta.committing))
+		pace_wait(vol);
 }
 
 /* It is in memory as long as its change is not released, which intent.capture prevents; from here on because it is grabbed. */

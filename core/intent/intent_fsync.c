@@ -184,8 +184,10 @@ int fsync_inode(struct tux3_inode *inode)
 	if (!volume_error(vol) && dir_is_ahead(inode)) {
 		err = 0;
 	} else if (!volume_error(vol) && inode_is_dirty(inode)) {
-		if (!delta_is_mostly_of(inode))
+		if (!delta_is_mostly_of(inode)) {
 			pace_sync(vol, false);
+			delta_note_fsync(vol);
+		}
 		err = fsync_ahead(inode);
 		if (!err) {
 			pace_sync(vol, false);

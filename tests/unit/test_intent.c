@@ -933,6 +933,13 @@ static void test_the_ring_asks_for_a_commit(void **state)
 		assert_true(synced_ahead(&bed, log));
 	}
 	assert_in_range(counted(&bed, TUX3_COUNT_INTENT_BLOCKS) - before, part - 4, part + 4);
+	/* If one is under way, and so it cannot begin at once, deltas are too large. */
+	assert_false(vol->pace.waited_ns);
+	WRITE_ONCE(vol->delta.committing, 1);
+	fill(log, 0, BLOCK, 2);
+	assert_true(synced_ahead(&bed, log));
+	WRITE_ONCE(vol->delta.committing, 0);
+	assert_true(vol->pace.waited_ns);
 	tux3_node_put(log, 1);
 	bed_free(&bed);
 }

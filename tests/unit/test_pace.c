@@ -403,6 +403,8 @@ static void slow_free(struct bed *bed)
 	bed_free(bed);
 }
 
+static bool stopped;
+
 #define SLOWER 1000u	/* time that really passes, on a busy machine, is nothing beside what is reckoned */
 
 static void test_commits_converge(void **state)
@@ -464,6 +466,48 @@ static void test_fsyncs_beside_a_stream(void **state)
 	free(data);
 	tux3_node_put(stream, 1);
 	tux3_node_put(small, 1);
+	slow_free(&bed);
+}
+
+static void *stream_on(void *node)
+{
+	u8 *data = calloc(1, MIB);
+	u64 i;
+
+	for (i = 0; !READ_ONCE(stopped); i++)
+		assert_int_equal(tux3_write(node, data, MIB, i % 40 * MIB), MIB);
+	free(data);
+	return NULL;
+}
+
+/*
+ * Beside a stream somebody writes files that are too large to pass, and syncs them ahead.  He waits for no commit in fsync, but
+ * for one before he may write the next file: so deltas become small, as they do for who waits in fsync.
+ */
+static void test_writes_between_fsyncs(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 24 * 3600 * 1000, .delta_ms = 1000 } };
+	struct volume *vol = slow_make(&bed, 8 * MIB);
+	struct tux3_node *stream = bed_file(&bed, "/f"), *file = bed_file(&bed, "/g");
+	u8 *data = calloc(1, MIB);
+	u32 small_deltas = 0, i;
+	pthread_t thread;
+
+	write_much(&bed, stream, 64);
+	assert_ok(tux3_sync(bed.volume));
+	stopped = false;
+	assert_int_equal(pthread_create(&thread, NULL, stream_on, stream), 0);
+	for (i = 0; i < 100; i++) {
+		assert_int_equal(tux3_write(file, data, MIB / 8, 0), MIB / 8);
+		assert_ok(tux3_fsync(file, 0));
+		small_deltas += READ_ONCE(vol->pace.limit_bytes) <= 2 * MIB;
+	}
+	WRITE_ONCE(stopped, true);
+	pthread_join(thread, NULL);
+	assert_true(small_deltas >= 20);
+	free(data);
+	tux3_node_put(stream, 1);
+	tux3_node_put(file, 1);
 	slow_free(&bed);
 }
 
@@ -626,6 +670,7 @@ int main(void)
 		cmocka_unit_test(test_busy_time),
 		cmocka_unit_test(test_commits_converge),
 		cmocka_unit_test(test_fsyncs_beside_a_stream),
+		cmocka_unit_test(test_writes_between_fsyncs),
 		cmocka_unit_test(test_the_limit_sinks),
 		cmocka_unit_test(test_names_count),
 		cmocka_unit_test(test_options_of_an_open_volume_change),
