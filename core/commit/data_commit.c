@@ -45,6 +45,7 @@ struct data_commit {
 	struct io_window *io;
 	bool was_inline;	/* the tree has an INLINE item */
 	bool lost;		/* something of it is not committed */
+	u64 cut;		/* what is behind this goes later; DATA_END: nothing does */
 	u64 bad, bad_end;	/* what was found last to be in a leaf that cannot be read: a disk may try that for seconds */
 	struct data_places places;
 };
@@ -406,8 +407,9 @@ static int data_write_dirty(struct data_commit *dc, u64 end)
 }
 
 /*
- * A file that became longer, whose last block, of which the end had to be zeroed for that, is lost: as it was cut off there before,
- * the device has something behind its old end.  So that is where it ends; and what was written behind it goes later.
+ * Something of the file is lost.  If it became longer, and that is its last block, of which the end had to be zeroed for that: as
+ * it was cut off there before, the device has something behind its old end.  So that is where it ends; and what was written behind
+ * it goes later.
  */
 static int data_lose_growth(struct data_commit *dc)
 {
@@ -430,7 +432,8 @@ static int data_lose_growth(struct data_commit *dc)
 		return err == -EIO ? 0 : err;
 	WRITE_ONCE(dc->inode->stuck, true);
 	dc->attr->size = size;
-	return delete_cut(dc->inode, last + 1);
+	dc->cut = min(dc->cut, last + 1);
+	return 0;
 }
 
 /* What the tree holds inline becomes block 0; its buffer lives until the end of the commit. */
@@ -459,6 +462,8 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 
 /* ---- the parts of a commit ---- */
 
+static int data_commit_dirty(struct data_commit *dc, u64 end);
+
 /*
  * The end of a file, which was cut off at first, cannot go from block on now.  An item says that it is to; and what was written
  * there since is lost, or it would be cut off later: so that is where the file ends.  What is before that is committed: an fsync
@@ -474,8 +479,8 @@ static int data_leave_cut(struct data_commit *dc, u64 first, u64 block)
 		return err;
 	WRITE_ONCE(dc->inode->stuck, true);
 	dc->attr->size = min(dc->attr->size, first << dc->vol->block_shift);
-	err = data_write_dirty(dc, first);
-	return err ? err : delete_cut(dc->inode, block);
+	dc->cut = block;
+	return data_commit_dirty(dc, first);
 }
 
 /* The end of a file goes: at once, or in slices if it is long. */
@@ -502,7 +507,9 @@ static int data_commit_cut(struct data_commit *dc, u64 block)
 		dc->lost = true;
 		return data_leave_cut(dc, first, block);
 	}
-	return err || !is_long ? err : delete_cut(inode, cut);
+	if (!err && is_long)
+		dc->cut = cut;
+	return err;
 }
 
 static int data_commit_removed(struct data_commit *dc)
@@ -561,17 +568,17 @@ static int prealloc_range(struct data_commit *dc, u64 block, u64 end)
 	return err;
 }
 
-static int data_commit_prealloc(struct data_commit *dc)
+static int data_commit_prealloc(struct data_commit *dc, u64 end)
 {
 	struct inode_range *range;
-	u64 block, end, stop;
+	u64 block, to, stop;
 	bool lost;
 	int err = 0;
 
 	for (range = file_ranges_first(&dc->inode->slot[dc->delta & 1].prealloc); range; range = file_ranges_next(range)) {
-		end = range->block + range->count;
-		for (block = range->block; block < end && !err; block = stop) {
-			err = data_readable(dc, block, end, &stop, &lost);
+		to = min(range->block + range->count, end);
+		for (block = range->block; block < to && !err; block = stop) {
+			err = data_readable(dc, block, to, &stop, &lost);
 			if (!err && !lost)
 				err = prealloc_range(dc, block, stop);
 		}
@@ -608,25 +615,28 @@ static bool data_fits_inline(struct data_commit *dc, bool alone)
 	       dc->attr->size && !(dc->attr->flags & TUX3_ATTR_PREALLOC);
 }
 
+static bool data_has_blocks(struct data_commit *dc)
+{
+	return dc->inode->in_tree && dc->inode->blocks;
+}
+
+/* Can what it takes to make it inline be read? */
+static int data_reach_to_inline(struct data_commit *dc)
+{
+	int err = data_reach_inline(dc);
+
+	return err || !data_has_blocks(dc) ? err : data_reach_all(dc, 0, DATA_END);
+}
+
 static int data_commit_inline(struct data_commit *dc)
 {
-	bool had_blocks = dc->inode->in_tree && dc->inode->blocks;
-	int err = data_reach_inline(dc);
-	u8 *data;
+	u8 *data = log_commit_buffer(dc->vol, dc->attr->size);
+	int err;
 
-	if (!err && had_blocks)
-		err = data_reach_all(dc, 0, DATA_END);
-	if (data_loses(dc, &err)) {
-		data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
-		return dc->was_inline ? data_lose_all(dc) : 0;
-	}
-	if (err)
-		return err;
-	data = log_commit_buffer(dc->vol, dc->attr->size);
 	if (!data)
 		return -ENOMEM;
 	err = dc->vol->host->data_copy(dc->inode, dc->delta, 0, data, dc->attr->size);
-	if (!err && had_blocks)		/* as was just looked at */
+	if (!err && data_has_blocks(dc))		/* as was just looked at */
 		err = data_punch_all(dc, 0, DATA_END);
 	if (!err)
 		err = inline_store_data(dc, data);
@@ -660,7 +670,8 @@ static int data_keep_inline(struct data_commit *dc, bool others_dirty)
 	return inline_delete(dc);
 }
 
-static int data_commit_dirty(struct data_commit *dc)
+/* What is before block end. */
+static int data_commit_dirty(struct data_commit *dc, u64 end)
 {
 	u64 first = 0, count = 0, one = 1, next;
 	bool dirty0, alone;
@@ -671,8 +682,12 @@ static int data_commit_dirty(struct data_commit *dc)
 	dirty0 = !err && !first;
 	alone = dirty0 && count == 1 &&
 		dc->vol->host->data_next(dc->inode, dc->delta, 1, &next, &count) == -ENOENT;
-	if (data_fits_inline(dc, alone))
-		return data_commit_inline(dc);
+	if (data_fits_inline(dc, alone)) {
+		err = data_reach_to_inline(dc);
+		if (err != -EIO)
+			return err ? err : data_commit_inline(dc);
+		err = 0;
+	}
 	if (dc->was_inline) {
 		bool dirty = !err;
 
@@ -690,17 +705,15 @@ static int data_commit_dirty(struct data_commit *dc)
 	if (err)
 		return err;
 	data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
-	err = data_commit_prealloc(dc);
-	if (!err)
-		err = data_write_dirty(dc, DATA_END);
-	return err || likely(!dc->lost) || !dc->inode->in_tree ? err : data_lose_growth(dc);
+	err = data_commit_prealloc(dc, end);
+	return err ? err : data_write_dirty(dc, end);
 }
 
 int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io)
 {
 	struct data_commit dc = {
 		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .io = io,
-		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE,
+		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE, .cut = DATA_END,
 		.places = { .inode = inode, .delta = delta, .attr = attr },
 	};
 	int err;
@@ -712,7 +725,11 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	if (!err && !inode->stuck)
 		err = data_commit_unchecked(&dc);
 	if (!err && !inode->stuck)
-		err = data_commit_dirty(&dc);
+		err = data_commit_dirty(&dc, DATA_END);
+	if (unlikely(dc.lost) && !err && inode->in_tree)
+		err = data_lose_growth(&dc);
+	if (unlikely(dc.cut != DATA_END) && !err)
+		err = delete_cut(inode, dc.cut);
 	if (unlikely(dc.lost) && !err)
 		data_tell_lost(inode);
 	return err;

@@ -188,6 +188,108 @@ static void test_growth_is_lost(void **state)
 	bad_end(&bed);
 }
 
+/* The same of a file that is so small that it would be inline from now on. */
+static void test_small_growth_is_lost(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	struct tux3_stat stat;
+	char byte = 0;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/xattrs");		/* which are between its attributes and its data */
+	assert_ok(bad_write(node, 0, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_ok(tux3_truncate(node, 100));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 0));
+	assert_int_equal(tux3_write(node, "y", 1, 300), 1);
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/xattrs");
+	assert_ok(tux3_stat_node(node, &stat));
+	byte = 0;
+	assert_true(tux3_read(node, &byte, 1, 200) == 0 || !byte);
+	assert_int_equal(stat.size, 100);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/*
+ * A file that is inline gets blocks, and something behind them is cut off, where it had had some before: in a leaf that begins
+ * there still, and cannot be read.
+ */
+static void test_inline_is_cut_behind(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char name[32], byte = 0;
+	u32 i;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	for (i = 0; i < 11; i++) {
+		snprintf(name, sizeof(name), "user.attr%u", i);
+		assert_ok(tux3_setxattr(node, NULL, name, bad_data, 300, 0));
+	}
+	tux3_node_put(bad_new_pieces(&bed, "/dir/behind"), 1);
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	assert_ok(tux3_truncate(node, 0));
+	assert_int_equal(tux3_write(node, bad_data, 10, 0), 10);
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 2 * BAD_PIECES - 1));
+	assert_ok(bad_write(node, 0, 3));
+	assert_ok(tux3_truncate(node, 2 * BLOCK));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_check(&bed);
+	node = bed_find(&bed, "/dir/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
+	assert_int_equal(byte, 'x');
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* A long end, reserved, is to go in slices, and in the same delta the growth is lost: all that is behind the end goes. */
+static void test_growth_is_lost_before_a_cut(void **state)
+{
+	struct bed bed = { .opts.slice_extents = 1 };
+	struct tux3_node *node;
+	char byte = 0;
+	u32 i;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_truncate(node, 600 * BLOCK + 100));
+	for (i = 0; i < BAD_PIECES; i++)
+		assert_ok(tux3_fallocate(node, FALLOC_FL_KEEP_SIZE, (2000 + 2 * i) * BLOCK, BLOCK));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(bad_write(node, 2501, 1));
+	assert_ok(bad_write(node, 2701, 1));
+	assert_int_equal(tux3_truncate(node, 2600 * BLOCK), -EIO);
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	for (i = 0; i < 500; i++)
+		assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	assert_ok(tux3_sync(bed.volume));
+	node = bed_find(&bed, "/pieces");
+	assert_int_equal(node->inode.attr.size, 600 * BLOCK + 100);
+	assert_ok(tux3_truncate(node, 2600 * BLOCK));
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK + 200), 1);
+	assert_int_equal(byte, 0);
+	assert_int_equal(tux3_read(node, &byte, 1, 2501 * BLOCK), 1);
+	assert_int_equal(byte, 0);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
 #define GROUPS_BYTES	(512u << 20)	/* a group has 127 MiB */
 
 /* Of the group that has the file's first block.  What else is changed in this test is elsewhere. */
@@ -496,6 +598,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
 		cmocka_unit_test(test_fsync_before_a_cut),
 		cmocka_unit_test(test_growth_is_lost),
+		cmocka_unit_test(test_small_growth_is_lost),
+		cmocka_unit_test(test_inline_is_cut_behind),
+		cmocka_unit_test(test_growth_is_lost_before_a_cut),
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_nameless_is_written),
 		cmocka_unit_test(test_inline_is_cut),
