@@ -416,7 +416,7 @@ void delta_note_fsync(struct volume *vol)
 	spin_unlock(&vol->delta.pass_lock);
 }
 
-#define FSYNC_MEMORY_NS	(2 * NSEC_PER_SEC)	/* who has called it so lately will call it again */
+#define FSYNC_MEMORY_NS	(2ULL * NSEC_PER_SEC)	/* who has called it so lately will call it again */
 
 static bool delta_task_syncs(struct volume *vol)
 {

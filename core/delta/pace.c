@@ -56,8 +56,8 @@
 #define PACE_SYNC_FLIGHT_BYTES	(256u << 10)	/* ... or so much */
 #define PACE_FLIGHT_MS		100u		/* and so when there was none lately: for the first one */
 #define PACE_FLIGHT_BYTES	(4u << 20)
-#define PACE_SYNC_MEMORY_NS	(2 * NSEC_PER_SEC)	/* they come, if one came so lately */
-#define PACE_WAITED_MEMORY_NS	(5 * NSEC_PER_SEC)
+#define PACE_SYNC_MEMORY_NS	(2ULL * NSEC_PER_SEC)	/* they come, if one came so lately */
+#define PACE_WAITED_MEMORY_NS	(5ULL * NSEC_PER_SEC)
 
 /* What the device writes in opts.delta_ms. */
 static u64 pace_target(struct volume *vol)
