@@ -390,6 +390,7 @@ static void test_secret_names(void **state)
 		assert_int_equal(tux3_symlink(secret, &alice, names[i], "target", NULL), -EACCES);
 		assert_int_equal(tux3_link(node, &alice, secret, names[i]), -EACCES);
 		assert_int_equal(tux3_unlink(secret, &alice, names[i]), -EACCES);
+		assert_int_equal(tux3_rmdir(secret, &alice, names[i]), -EACCES);
 		for (flags = 0; flags <= TUX3_RENAME_EXCHANGE; flags++) {
 			assert_int_equal(tux3_rename(own, "file", secret, names[i], flags, &alice), -EACCES);
 			assert_int_equal(tux3_rename(own, "dir", secret, names[i], flags, &alice), -EACCES);
@@ -398,6 +399,15 @@ static void test_secret_names(void **state)
 	}
 	tux3_node_put(node, 1);
 	tux3_node_put(own, 1);
+	tux3_node_put(secret, 1);
+	/* Nor where nothing can be changed anyway. */
+	bed.opts.read_only = true;
+	bed_reopen(&bed);
+	secret = bed_find(&bed, "/secret");
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_int_equal(tux3_unlink(secret, &alice, names[i]), -EACCES);
+		assert_int_equal(tux3_rmdir(secret, &alice, names[i]), -EACCES);
+	}
 	tux3_node_put(secret, 1);
 	bed_free(&bed);
 }

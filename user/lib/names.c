@@ -408,7 +408,9 @@ int tux3_unlink(struct tux3_node *dir, const struct tux3_cred *cred, const char 
 	if (err)
 		return err;
 	down_write(&dir->lock);
-	err = names_lookup_locked(dir, name, len, &node);
+	err = perm_check(dir, cred, MAY_EXEC);
+	if (!err)
+		err = names_lookup_locked(dir, name, len, &node);
 	if (!err) {
 		err = names_may_remove(dir, cred, node);
 		if (!err && S_ISDIR(node_type(node)))
@@ -420,8 +422,6 @@ int tux3_unlink(struct tux3_node *dir, const struct tux3_cred *cred, const char 
 				icache_links_changed(node);
 			mutex_unlock(&node->link_lock);
 		}
-	} else if (err == -ENOENT && perm_check(dir, cred, MAY_EXEC)) {
-		err = -EACCES;
 	}
 	up_write(&dir->lock);
 	if (node)

@@ -112,9 +112,11 @@ static int rmdir_try(struct tux3_node *dir, const struct tux3_cred *cred, const 
 	locks_take(&locks);
 	err = still(dir, name, len, node);
 	if (err == 1)
-		err = node ? names_may_remove(dir, cred, node) : -ENOENT;
+		err = perm_check(dir, cred, MAY_EXEC);
 	else if (!err)
 		err = -EAGAIN;
+	if (!err)
+		err = node ? names_may_remove(dir, cred, node) : -ENOENT;
 	if (!err && !is_dir(node))
 		err = -ENOTDIR;
 	if (!err)
