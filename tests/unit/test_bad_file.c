@@ -244,6 +244,7 @@ static void test_inline_is_cut_behind(void **state)
 	assert_ok(tux3_truncate(node, 2 * BLOCK));
 	assert_int_equal(tux3_fsync(node, false), -EIO);
 	tux3_node_put(node, 1);
+	bad_sync(&bed);
 	be_bad(&bed, 0);
 	bed_check(&bed);
 	node = bed_find(&bed, "/dir/pieces");
