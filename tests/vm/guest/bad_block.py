@@ -6,7 +6,6 @@
     bad_block.py leaf OBJECTS INODE BLOCK   OBJECTS: of tux3 show tree --json; prints where the leaf with this file's block is
     bad_block.py cut|nameless|removed FOLDER
 """
-import ctypes
 import errno
 import json
 import mmap
@@ -21,7 +20,6 @@ BYTES = 136 * MIB       # more than goes at once when it is cut off
 PIECE = 16 * BLOCK      # each begins with a block that is written, and the rest of it is preallocated
 KEPT = 32 * MIB         # where it is cut off; the bad leaf is behind it
 BAD = 25000 * BLOCK     # and this in it
-LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def make(folder):
@@ -136,15 +134,6 @@ def fails(function, *arguments):
     raise AssertionError(f"{function.__name__} does not fail")
 
 
-def syncfs(folder):
-    """What programs do as "sync -f"."""
-    file = os.open(folder, os.O_RDONLY)
-    failed = LIBC.syncfs(file)
-    os.close(file)
-    if failed:
-        raise OSError(ctypes.get_errno(), "syncfs")
-
-
 def goes_on(folder):
     for name in ("other", "synced"):
         file = os.open(f"{folder}/{name}", os.O_RDWR)
@@ -157,14 +146,8 @@ def goes_on(folder):
 # ---- what is done ----
 
 def cut(folder):
-    """What is written there is lost, which is told once.  The end is cut off, but cannot be freed: data of the file cannot be changed.
-    Then it is removed."""
+    """The end is cut off, but cannot be freed: data of the file cannot be changed.  Then it is removed."""
     file, beside = begin(folder)
-    os.pwrite(file, bytes(BLOCK), BAD)
-    fails(os.fsync, file)
-    os.fsync(file)
-    fails(syncfs, folder)
-    syncfs(folder)
     fails(os.ftruncate, file, KEPT)
     assert os.fstat(file).st_size == KEPT
     fails(os.pwrite, file, b"data", 0)
