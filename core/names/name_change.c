@@ -308,9 +308,10 @@ void name_change(struct delta_op *op, struct tux3_inode *inode, struct name_prep
 		dir->open[op->delta & 1]++;
 		delta_add_change(op, 0);
 	}
-	if (change->durable) {		/* that was another change */
+	if (change->durable) {		/* that was another change, and is looked for among the newest */
 		change->durable = false;
 		dir->open[op->delta & 1]++;
+		list_move_tail(&change->link, &dir->changed[op->delta & 1]);
 	}
 	change->ino = entry->ino = to ? to->ino : 0;
 	change->type = entry->type = to ? (READ_ONCE(to->attr.mode) & S_IFMT) >> 12 : 0;

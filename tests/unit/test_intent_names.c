@@ -961,6 +961,41 @@ static void test_a_record_that_is_of_no_name(void **state)
 	bed.dev->ops->close(bed.dev);
 }
 
+/* A program saves many files under one name before their own: its directory goes ahead each time, however large the delta is. */
+static void test_saves_by_one_name(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .fsync = TUX3_FSYNC_AHEAD } };
+	struct tux3_node *node;
+	char name[32];
+	u32 i;
+
+	bed_make(&bed, 1u << 30, BLOCK);	/* with an area that is large enough */
+	assert_ok(tux3_path_mkdir(bed.volume, NULL, "/dir", 0755));
+	for (i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "/dir/f%u", i);
+		tux3_node_put(bed_file(&bed, name), 1);
+	}
+	assert_ok(tux3_fsync(bed.root, false));
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < 300; i++) {
+		node = bed_file(&bed, "/dir/temporary");
+		fill(node, 0, BLOCK, i);
+		assert_true(synced_ahead(&bed, node));
+		snprintf(name, sizeof(name), "/dir/f%u", i);
+		assert_ok(tux3_path_rename(bed.volume, NULL, "/dir/temporary", name, 0));
+		tux3_node_put(node, 1);
+		node = bed_find(&bed, "/dir");
+		assert_true(synced_ahead(&bed, node));
+		tux3_node_put(node, 1);
+	}
+	bed_crash(&bed);
+	assert_null(bed_find(&bed, "/dir/temporary"));
+	node = bed_find(&bed, "/dir/f299");
+	assert_filled(node, 0, BLOCK, (u8)299);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -992,6 +1027,7 @@ int main(void)
 		cmocka_unit_test(test_links_of_what_goes_beside),
 		cmocka_unit_test(test_a_commit_ends_before_the_second_look),
 		cmocka_unit_test(test_a_record_that_is_of_no_name),
+		cmocka_unit_test(test_saves_by_one_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
