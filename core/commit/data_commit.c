@@ -45,6 +45,8 @@ struct data_commit {
 	struct io_window *io;
 	bool was_inline;	/* the tree has an INLINE item */
 	bool lost;		/* something of it is not committed */
+	bool all_lost;		/* nor is anything more of it */
+	u64 end;		/* what is dirty or reserved from here on is lost; DATA_END: it is not */
 	u64 cut;		/* what is behind this goes later; DATA_END: nothing does */
 	u64 bad, bad_end;	/* what was found last to be in a leaf that cannot be read: a disk may try that for seconds */
 	struct data_places places;
@@ -150,16 +152,26 @@ void data_tell_lost(struct tux3_inode *inode)
 	inode->vol->host->data_lost(inode);
 }
 
+/* As the tree has them. */
+static int data_stored_attr(struct data_commit *dc, struct disk_attr *attr)
+{
+	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_ATTR, 0);
+	int len = tree_lookup(dc->vol, &key, attr, sizeof(*attr));
+
+	if (len == sizeof(*attr))
+		return 0;
+	return len < 0 ? len : -EIO;
+}
+
 /* Of a file that is stuck.  Who truncates it is not to wait. */
 static int data_keep_stored(struct data_commit *dc)
 {
-	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_ATTR, 0);
 	u32 stored = TUX3_ATTR_INLINE | TUX3_ATTR_PREALLOC;
 	struct disk_attr attr;
-	int len = tree_lookup(dc->vol, &key, &attr, sizeof(attr));
+	int err = data_stored_attr(dc, &attr);
 
-	if (len != sizeof(attr))
-		return len < 0 ? len : -EIO;
+	if (err)
+		return err;
 	dc->lost |= dc->attr->size != le64_to_cpu(attr.size);
 	dc->attr->size = le64_to_cpu(attr.size);
 	dc->attr->flags = (dc->attr->flags & ~stored) | (le32_to_cpu(attr.flags) & stored);
@@ -187,6 +199,7 @@ int data_commit_stuck(struct tux3_inode *inode, u64 delta, u32 dirty, struct tux
 static int data_lose_all(struct data_commit *dc)
 {
 	WRITE_ONCE(dc->inode->stuck, true);
+	dc->all_lost = true;
 	return data_keep_stored(dc);
 }
 
@@ -388,17 +401,16 @@ static int data_write_readable(struct data_commit *dc, u64 block, u64 count)
 	return err;
 }
 
-/* Before block end. */
-static int data_write_dirty(struct data_commit *dc, u64 end)
+static int data_write_dirty(struct data_commit *dc)
 {
 	u64 block = 0, count;
 	int err;
 
 	for (;;) {
 		err = dc->vol->host->data_next(dc->inode, dc->delta, block, &block, &count);
-		if (err || block >= end)
+		if (err || block >= dc->end)
 			return err == -ENOENT ? 0 : err;
-		count = min(count, end - block);
+		count = min(count, dc->end - block);
 		err = data_write_readable(dc, block, count);
 		if (err)
 			return err;
@@ -413,13 +425,12 @@ static int data_write_dirty(struct data_commit *dc, u64 end)
  */
 static int data_lose_growth(struct data_commit *dc)
 {
-	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_ATTR, 0);
 	u64 size, last, one = 1;
 	struct disk_attr attr;
-	int err = tree_lookup(dc->vol, &key, &attr, sizeof(attr));
+	int err = data_stored_attr(dc, &attr);
 
-	if (err != sizeof(attr))
-		return err < 0 ? err : -EIO;
+	if (err)
+		return err;
 	size = le64_to_cpu(attr.size);
 	last = size >> dc->vol->block_shift;
 	if (dc->attr->size <= size || last << dc->vol->block_shift == size || !dc->attr->nlink)
@@ -462,8 +473,6 @@ static int inline_to_extent(struct data_commit *dc, u32 len)
 
 /* ---- the parts of a commit ---- */
 
-static int data_commit_dirty(struct data_commit *dc, u64 end);
-
 /*
  * The end of a file, which was cut off at first, cannot go from block on now.  An item says that it is to; and what was written
  * there since is lost, or it would be cut off later: so that is where the file ends.  What is before that is committed: an fsync
@@ -480,7 +489,8 @@ static int data_leave_cut(struct data_commit *dc, u64 first, u64 block)
 	WRITE_ONCE(dc->inode->stuck, true);
 	dc->attr->size = min(dc->attr->size, first << dc->vol->block_shift);
 	dc->cut = block;
-	return data_commit_dirty(dc, first);
+	dc->end = first;
+	return 0;
 }
 
 /* The end of a file goes: at once, or in slices if it is long. */
@@ -568,7 +578,7 @@ static int prealloc_range(struct data_commit *dc, u64 block, u64 end)
 	return err;
 }
 
-static int data_commit_prealloc(struct data_commit *dc, u64 end)
+static int data_commit_prealloc(struct data_commit *dc)
 {
 	struct inode_range *range;
 	u64 block, to, stop;
@@ -576,7 +586,7 @@ static int data_commit_prealloc(struct data_commit *dc, u64 end)
 	int err = 0;
 
 	for (range = file_ranges_first(&dc->inode->slot[dc->delta & 1].prealloc); range; range = file_ranges_next(range)) {
-		to = min(range->block + range->count, end);
+		to = min(range->block + range->count, dc->end);
 		for (block = range->block; block < to && !err; block = stop) {
 			err = data_readable(dc, block, to, &stop, &lost);
 			if (!err && !lost)
@@ -670,8 +680,7 @@ static int data_keep_inline(struct data_commit *dc, bool others_dirty)
 	return inline_delete(dc);
 }
 
-/* What is before block end. */
-static int data_commit_dirty(struct data_commit *dc, u64 end)
+static int data_commit_dirty(struct data_commit *dc)
 {
 	u64 first = 0, count = 0, one = 1, next;
 	bool dirty0, alone;
@@ -705,15 +714,16 @@ static int data_commit_dirty(struct data_commit *dc, u64 end)
 	if (err)
 		return err;
 	data_set_flag(dc, TUX3_ATTR_INLINE, dc->was_inline);
-	err = data_commit_prealloc(dc, end);
-	return err ? err : data_write_dirty(dc, end);
+	err = data_commit_prealloc(dc);
+	return err ? err : data_write_dirty(dc);
 }
 
 int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io)
 {
 	struct data_commit dc = {
 		.inode = inode, .vol = inode->vol, .delta = delta, .attr = attr, .io = io,
-		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE, .cut = DATA_END,
+		.was_inline = inode->in_tree && attr->flags & TUX3_ATTR_INLINE,
+		.end = DATA_END, .cut = DATA_END,
 		.places = { .inode = inode, .delta = delta, .attr = attr },
 	};
 	int err;
@@ -724,8 +734,8 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	err = data_commit_removed(&dc);
 	if (!err && !inode->stuck)
 		err = data_commit_unchecked(&dc);
-	if (!err && !inode->stuck)
-		err = data_commit_dirty(&dc, DATA_END);
+	if (!err && !dc.all_lost)
+		err = data_commit_dirty(&dc);
 	if (unlikely(dc.lost) && !err && inode->in_tree)
 		err = data_lose_growth(&dc);
 	if (unlikely(dc.cut != DATA_END) && !err)

@@ -185,10 +185,9 @@ static int look_attr(struct volume *vol, u64 ino, bool gone)
  */
 static int look_before(struct volume *vol, u64 ino)
 {
-	struct tree_key at = tree_key(ino - 1, U8_MAX, U64_MAX), first = tree_key(0, 0, 0), found;
-	int err = tree_lookup_before(vol, &at, &first, &found, NULL, 0);
+	struct tree_key at = tree_key(ino - 1, U8_MAX, U64_MAX);
 
-	return err == -ENOENT ? 0 : min(err, 0);
+	return reach_at_or_before(vol, &at);
 }
 
 /* All that the inode still has. */

@@ -27,13 +27,19 @@ int reach_key(struct volume *vol, const struct tree_key *key)
 	return only_error(tree_lookup(vol, key, NULL, 0));
 }
 
-/* The item before this one, of whatever inode: its leaf is read. */
+int reach_at_or_before(struct volume *vol, const struct tree_key *at)
+{
+	struct tree_key first = tree_key(0, 0, 0), found;
+
+	return only_error(tree_lookup_before(vol, at, &first, &found, NULL, 0));
+}
+
+/* The item before this one, of whatever inode. */
 static int reach_before(struct tux3_inode *inode, u8 type, u64 offset)
 {
 	struct tree_key at = offset ? tree_key(inode->ino, type, offset - 1) : tree_key(inode->ino, type - 1, U64_MAX);
-	struct tree_key first = tree_key(0, 0, 0), found;
 
-	return only_error(tree_lookup_before(inode->vol, &at, &first, &found, NULL, 0));
+	return reach_at_or_before(inode->vol, &at);
 }
 
 /* The extent that has this block, and begins there or before: 1, and *addr is that of the block.  0: there is none. */

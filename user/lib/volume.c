@@ -166,10 +166,6 @@ int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **v
 	return err;
 }
 
-/*
- * Nodes that nothing pins go first; those that deltas still pin go when volume_close has committed
- * these deltas, since `closing` is set.
- */
 /* Has something been left out of commits that nobody was told of here? */
 static int volume_losses(struct tux3 *volume)
 {
@@ -178,6 +174,10 @@ static int volume_losses(struct tux3 *volume)
 	return likely(!losses) || atomic64_xchg(&volume->losses_told, losses) == losses ? 0 : -EIO;
 }
 
+/*
+ * Nodes that nothing pins go first; those that deltas still pin go when volume_close has committed
+ * these deltas, since `closing` is set.
+ */
 int tux3_close(struct tux3 *volume)
 {
 	u64 users;
