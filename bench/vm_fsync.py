@@ -6,7 +6,7 @@ all its blocks; one process, four and 16 at once.  And new files beside a load t
 writes, creates, or changes of attributes; what that lost is told, too.  Beside creates also new files with an extended
 attribute, as SELinux labels each, files that are written anew (O_TRUNC), and files that are saved: written under
 another name and fsynced, renamed over the old one, and the directory fsynced; these beside the stream, too.  And new
-files of 1 and 8 MiB, one process and four.
+files of 1 and 8 MiB, one process and four, and one beside the stream and beside creates.
 Done in the same way as bench/run dbench, which see.
 
 With --throttle 100M the disk is as slow as that.
@@ -44,6 +44,11 @@ def group_beside(load, count, seconds, kind="new"):
                  processes=1, load=load, seconds=seconds)
 
 
+def group_large_beside(size, load, count, seconds):
+    return Group(f"{size} MiB new file + fsync beside {LOADS[load]}", "fsync", program="build/bench/fsync", kind=f"large-{size}M",
+                 count=count, processes=1, load=load, seconds=seconds)
+
+
 class GoalOfQuiet:
     """The median beside a load is at most so many times that of a quiet machine."""
 
@@ -59,14 +64,14 @@ class GoalOfQuiet:
         return f"{text}; measured {ratio:.2f} x ({loaded.median('tux3'):.2f} beside {quiet.median('tux3'):.2f} ms)", ratio <= self.factor
 
 
-def goals_of(quiet, large, beside):
+def goals_of(quiet, large, beside, beside_4k):
     factors = {("new", 1): 0.4, ("new", 4): 0.35, ("new", 16): 0.35}
     goals = [Goal(each.title, "", peer, 1, False) for each in quiet for peer in DISK_FILESYSTEMS if peer != "xfs"]
     goals += [Goal(each.title, "", "xfs", factors.get((each.params["kind"], each.params["processes"]), 0.5), False)
               for each in quiet]
     goals += [Goal(each.title, "", peer, 1, False) for each in large for peer in DISK_FILESYSTEMS]
     goals += [Goal(each.title, "p99", peer, 1, False) for each in beside for peer in DISK_FILESYSTEMS]
-    return goals + [GoalOfQuiet(each.title, 2) for each in beside]
+    return goals + [GoalOfQuiet(each.title, 2) for each in beside_4k]
 
 
 def prepare(_bench, _groups):
@@ -83,8 +88,11 @@ def run(args):
     beside = [group_beside(load, count, seconds) for load in (["create"] if args.quick else LOADS)]
     beside += [group_beside("create", count, seconds, kind) for kind in (["rewritten"] if args.quick else ["labelled", "rewritten", "saved"])]
     beside += [] if args.quick else [group_beside("stream", count, seconds, "saved")]
+    large_beside = [] if args.quick else [group_large_beside(size, load, count // (10 * size), seconds)
+                                          for load in ("stream", "create") for size in (1, 8)]
     config = {"fsync": f"bench/fsync.c, {count} operations in each process ({count // 4} in each of 16; "
                        f"{count // 10} of 1 MiB, {count // 80} of 8 MiB); the mean; counts per operation",
               "beside a load": f"as many, or what is done in {5 * seconds} s; the load works {2 * seconds} s before, half of it measured",
               "disk is limited to": args.throttle or "nothing"}
-    return measure(args, quiet + large + beside, config, goals_of(quiet, large, beside), prepare, TITLE)
+    groups = quiet + large + beside + large_beside
+    return measure(args, groups, config, goals_of(quiet, large, beside + large_beside, beside), prepare, TITLE)
