@@ -358,30 +358,35 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 }
 
 /*
- * It is few who outrun the device, and the others need not wait for them: each task may make so many small changes in
- * a delta that is full, and as many again whenever an fsync of its own did not wait for that delta.  What that adds
- * is bounded, whatever the number of tasks; not how full the delta is: when fsyncs come the limit sinks below what it
- * holds already.
+ * It is few who outrun the device, and the others need not wait for them: each task may add so much to a delta that is full, in
+ * data or in other changes.  Who saves a document while somebody copies a disk has done before he would have to wait.  Who calls
+ * fsync may add as much again whenever one of his did not wait for that delta; of the others, of whom a stream may be one, nobody
+ * may add more than an eighth of the limit.  What that adds is bounded, whatever the number of tasks; not how full the delta is:
+ * when fsyncs come the limit sinks below what it holds already.
  */
-#define PASS_BYTES	(64u << 10)	/* what is small */
-#define PASS_ALL_BYTES	(8u << 20)	/* in all, and never more than half of the limit */
+#define PASS_ALL_BYTES	(64u << 20)	/* in all, and never more than half of the limit, but for who calls fsync */
+#define FSYNC_MEMORY_NS	(2ULL * NSEC_PER_SEC)	/* who has called it so lately will call it again */
 
 static struct delta_pass *delta_pass_of_task(struct volume *vol)
 {
 	return &vol->delta.passes[hash_64((uintptr_t)current, DELTA_PASS_BITS)];
 }
 
+static bool delta_pass_syncs(const struct delta_pass *pass)
+{
+	return pass->synced_by == current && ktime_get_ns() - pass->synced_ns < FSYNC_MEMORY_NS;
+}
+
 static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 {
-	u64 bytes = ((u64)space_cost_extents(cost) << vol->block_shift) + PACE_CHANGE_BYTES;
-	u64 all = min_t(u64, READ_ONCE(vol->pace.limit_bytes) / 2, PASS_ALL_BYTES);
+	u64 data = (u64)space_cost_extents(cost) << vol->block_shift, bytes = data + PACE_CHANGE_BYTES;
+	u64 limit = READ_ONCE(vol->pace.limit_bytes), most = DELTA_PASS_BYTES, all = PASS_ALL_BYTES;
 	s64 changes = delta_changes(&vol->delta, front & 1);
 	struct delta_state *delta = &vol->delta;
 	struct delta_pass *pass = delta_pass_of_task(vol);
 	bool may;
 
-	if (space_cost_extents(cost) > (PASS_BYTES >> vol->block_shift) + 8 ||
-	    changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1))
+	if (changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1))
 		return false;
 	spin_lock(&delta->pass_lock);
 	if (pass->delta != front) {
@@ -392,8 +397,14 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 		delta->passed_delta = front;
 		delta->passed_bytes = 0;
 	}
-	may = pass->used < DELTA_PASSES && delta->passed_bytes + bytes <= all;
-	pass->used += may;
+	if (delta_pass_syncs(pass)) {
+		all = min_t(u64, all, READ_ONCE(vol->opts.dirty_limit_bytes) / 2);
+	} else {
+		all = min(all, limit / 2);
+		most = min(most, limit / 8);
+	}
+	may = pass->used < most && delta->passed_bytes + bytes <= all;
+	pass->used += may ? (data ? data : most / DELTA_PASSES) : 0;
 	delta->passed_bytes += may ? bytes : 0;
 	spin_unlock(&delta->pass_lock);
 	return may;
@@ -416,15 +427,12 @@ void delta_note_fsync(struct volume *vol)
 	spin_unlock(&vol->delta.pass_lock);
 }
 
-#define FSYNC_MEMORY_NS	(2ULL * NSEC_PER_SEC)	/* who has called it so lately will call it again */
-
 static bool delta_task_syncs(struct volume *vol)
 {
-	struct delta_pass *pass = delta_pass_of_task(vol);
 	bool syncs;
 
 	spin_lock(&vol->delta.pass_lock);
-	syncs = pass->synced_by == current && ktime_get_ns() - pass->synced_ns < FSYNC_MEMORY_NS;
+	syncs = delta_pass_syncs(delta_pass_of_task(vol));
 	spin_unlock(&vol->delta.pass_lock);
 	return syncs;
 }

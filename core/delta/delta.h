@@ -48,7 +48,7 @@ struct delta_cpu {
 	u64 leaf_hint;		/* ino >> DELTA_LEAF_SHIFT of the last inode that became dirty here */
 };
 
-/* Of the tasks of this hash: how often they have gone on though the delta was full; and who has called fsync last, and when. */
+/* Of the tasks of this hash: with how many bytes they have gone on though the delta was full; who called fsync last, and when. */
 struct delta_pass {
 	u64 delta;
 	u32 used;
@@ -57,7 +57,8 @@ struct delta_pass {
 };
 
 #define DELTA_PASS_BITS	6
-#define DELTA_PASSES	24u	/* small changes that a task may make in a delta that is full: delta_may_pass() */
+#define DELTA_PASS_BYTES	(8u << 20)	/* of data that a task may add to a delta that is full: delta_may_pass() ... */
+#define DELTA_PASSES	24u	/* ... or so many other changes */
 
 struct delta_op {
 	struct volume *vol;
