@@ -39,6 +39,7 @@
 #define DEFAULT_OVERLAY		100000u
 #define DEFAULT_REPLAY_NODES	8192u	/* with 32 reads in flight of 8 ms each: 2 seconds */
 #define DEFAULT_SLICE_EXTENTS	2048u
+#define DEFAULT_INTENT_NEAR_BYTES	(256u << 10)
 #define DEFAULT_NAMES		1000000u
 
 /* ---- the label ---- */
@@ -153,6 +154,8 @@ static void volume_default_options(struct volume *vol)
 		opts->cache_bytes = CACHE_DEFAULT_BYTES;
 	if (!opts->remap_bytes)
 		opts->remap_bytes = REMAP_LOG_MAX;
+	if (!opts->intent_near_bytes)
+		opts->intent_near_bytes = DEFAULT_INTENT_NEAR_BYTES;
 	if (!opts->slice_extents)
 		opts->slice_extents = DEFAULT_SLICE_EXTENTS;
 	if (!opts->names_cached)

@@ -71,6 +71,7 @@ struct volume_options {
 	u64 replay_nodes;	/* writers wait when a mount after a crash would read so many nodes; 0: 8192 */
 	u64 cache_bytes;	/* limit for clean tree nodes; 0: 128 MiB */
 	u64 names_cached;	/* limit for clean directory entries in memory; 0: 1,000,000 */
+	u32 intent_near_bytes;	/* data of an fsync's intent that is written to the intent area itself at most; 0: 256 KiB */
 	u32 slice_extents;	/* long deletes and truncates free so many extents (xattrs) in a slice; 0: 2048 */
 	u64 remap_bytes;	/* what one exchange, collapse or insert may take of the log; 0: 8 MiB */
 	u32 groups_kept;	/* tests: so many free maps stay in memory as they are, at least 4; 0: 8 MiB of them */

@@ -30,6 +30,8 @@ void ahead_params(struct sim_params *params, struct rng *rng)
 	params->recoveries = 3;
 	params->close_at_end = rng_one_in(rng, 4);
 	params->weights[SIM_FSYNC] = params->weights[SIM_WRITE] = 6;	/* where it goes on after a cut */
+	if (rng_one_in(rng, 2))
+		params->options.intent_near_bytes = 4096 * rng_log(rng, 5);
 }
 
 static void fsync_file(struct life *life, const char *path)

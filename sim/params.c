@@ -47,6 +47,8 @@ void params_fsync(struct sim_params *params, const struct sim_config *config, u6
 	bool ahead = rng_hash(seed, 6) % 2;
 
 	params->options.fsync = config->fsync ? config->fsync : ahead ? TUX3_FSYNC_AHEAD : TUX3_FSYNC_FULL;
+	if (rng_hash(seed, 13) % 2)		/* what is large here has its data in the far area */
+		params->options.intent_near_bytes = 4096 * (1 + rng_hash(seed, 17) % 8);
 }
 
 void params_canary(struct sim_params *params, const struct sim_config *config)

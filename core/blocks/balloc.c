@@ -776,6 +776,29 @@ int balloc_verify(struct volume *vol, char *why, size_t why_size)
 
 /* ---- asking ---- */
 
+int balloc_is_free(struct volume *vol, u64 addr, u64 len)
+{
+	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group;
+	bool is_free = true;
+	int err = 0;
+
+	if (!len || addr >= vol->total_blocks || len > vol->total_blocks - addr)
+		return -EIO;
+	mutex_lock(&balloc->lock);
+	while (len && is_free && !err) {
+		u32 from = addr % vol->group_blocks;
+		u32 part = min_t(u64, len, vol->group_blocks - from);
+
+		err = group_get(vol, addr / vol->group_blocks, &group);
+		is_free = !err && bits_all_clear(group->busy, from, part);
+		addr += part;
+		len -= part;
+	}
+	mutex_unlock(&balloc->lock);
+	return err ? err : is_free;
+}
+
 int balloc_test(struct volume *vol, u64 addr, u64 len)
 {
 	struct balloc *balloc = &vol->balloc;

@@ -204,6 +204,8 @@ int balloc_verify(struct volume *vol, char *why, size_t why_size);
  * beyond the volume.  The range may span groups.  For check and show.
  */
 int balloc_test(struct volume *vol, u64 addr, u64 len);
+/* Is none of these blocks in use, nor busy for another reason?  1, 0, or -EIO as above: for recovery. */
+int balloc_is_free(struct volume *vol, u64 addr, u64 len);
 /* Copy the disk bits of one group as (block_size - 64) bytes: for check and show. */
 int balloc_copy_group(struct volume *vol, u64 group, u8 *bits);
 

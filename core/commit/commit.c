@@ -818,12 +818,13 @@ int commit_delta(struct volume *vol)
 	blocks = delta_counter(vol, TUX3_COUNT_LOG_BLOCKS);
 	alone = vol->unify.phase == UNIFY_IDLE;
 	io_window_init(&io);
-	intent_begin_commit(vol, delta, &charged);
+	err = intent_begin_commit(vol, delta, &charged);
 	log_begin_commit(vol);
 
 	/* Neighbours on the disk become one request: data of small files, and the log. */
 	blk_start_plug(&plug);
-	err = commit_place(vol, inodes, remaps, delta, &io, &charged);
+	if (!err)
+		err = commit_place(vol, inodes, remaps, delta, &io, &charged);
 	if (!err && vol->unify.follows)
 		err = tree_place(vol);
 	data = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) - data;

@@ -36,12 +36,15 @@
  * waits in the device's queue behind what the commit under way, or a unify, has put there: so that is kept short, too; even while
  * nobody calls fsync, for the first who does.
  *
+ * The first commit of a mount makes the areas for intents.  So it comes before a load has made it a long one.
+ *
  * Without a thread commits are made by the operations themselves, and nobody's fsync waits for another's data.  There
  * is no limit then: deltas end where the options say, every time in the same place.
  */
 #include "core/volume.h"
 #include "core/delta/pace.h"
 
+#define PACE_AWAITED_BYTES	(1u << 20)	/* a commit that is awaited: enough to see that a file is large */
 #define PACE_SMALL_BYTES	(64u << 10)	/* a commit of so little takes what any commit takes */
 #define PACE_LEARN_BYTES	(512u << 10)	/* one of so much tells of the bandwidth */
 #define PACE_WINDOW_US		(3u * 1000 * 1000)	/* of I/O: over so much the average goes */
@@ -107,6 +110,8 @@ void pace_update(struct volume *vol)
 		limit = min(limit, target);
 		commit = min(commit, max_t(u64, target / 2, least));
 	}
+	if (!vol->opts.manual && READ_ONCE(pace->awaited))
+		commit = min_t(u64, commit, PACE_AWAITED_BYTES);
 	WRITE_ONCE(pace->change_bytes, limited ? PACE_CHANGE_BYTES : 0);
 	WRITE_ONCE(pace->commit_bytes, commit);
 	WRITE_ONCE(pace->limit_bytes, limit);
@@ -193,6 +198,12 @@ void pace_sync(struct volume *vol, bool whole)
 	WRITE_ONCE(pace->waited_ns, now);
 	if (!known)
 		pace_update(vol);
+}
+
+void pace_await(struct volume *vol, bool awaited)
+{
+	WRITE_ONCE(vol->pace.awaited, awaited);
+	pace_update(vol);
 }
 
 void pace_wait(struct volume *vol)

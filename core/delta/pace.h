@@ -23,6 +23,7 @@ struct pace {
 	u64 synced_ns;		/* ktime_get_ns() when an fsync last waited; 0: never; a hint */
 	u64 whole_ns;		/* likewise, for all of a delta */
 	u64 waited_ns;		/* likewise, or when one who calls fsync waited before he could change something */
+	bool awaited;		/* the next commit is to come soon */
 	/* Derived from these by pace_update(); read anywhere, without a lock. */
 	u64 bandwidth;		/* bytes per second; 0: not known yet */
 	u64 commit_bytes;	/* a commit is due when the front delta holds so much */
@@ -51,6 +52,8 @@ u64 pace_in_flight_max(struct volume *vol);
 u64 pace_commit_us(struct volume *vol, u64 bytes);
 /* Any thread: it is about to wait for an fsync, or has done so.  whole: for all of a delta that holds others' changes, too. */
 void pace_sync(struct volume *vol, bool whole);
+/* The next commit is to come soon, though nobody waits for it yet. */
+void pace_await(struct volume *vol, bool awaited);
 /* Any thread, which has called fsync lately: it is about to wait until a delta is taken over that others have filled. */
 void pace_wait(struct volume *vol);
 

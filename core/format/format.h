@@ -337,9 +337,12 @@ struct disk_commit {
 
 /*
  * A batch of intents: header blocks, each with a part of the intents as its payload; behind them, in the area, the data
- * blocks of all intents in order.  An intent is what one inode becomes, ahead of its delta, by an fsync.  It counts if no commit
- * of that delta or a newer one does; a batch counts if all of its blocks are whole, and all before it do.
+ * blocks of all intents in order.  Or these are elsewhere, where the first 8 bytes of the payload say.  An intent is what one inode
+ * becomes, ahead of its delta, by an fsync.  It counts if no commit of that delta or a newer one does; a batch counts if all of its
+ * blocks are whole, and all before it do.
  */
+#define TUX3_INTENTS_FAR	(1u << 31)
+
 struct disk_intents {
 	__le32 magic;
 	__le32 crc;
@@ -349,7 +352,7 @@ struct disk_intents {
 	__le64 seq;		/* one higher with each batch */
 	__le32 index;		/* of this header block in its batch */
 	__le32 blocks;		/* header blocks in the batch */
-	__le32 data_blocks;	/* blocks with data behind them */
+	__le32 data_blocks;	/* blocks with data behind them; with TUX3_INTENTS_FAR: elsewhere */
 	__le32 used;		/* payload bytes */
 	__le64 base;		/* the newest durable commit when it was written: it counts on top of that or a newer one */
 };

@@ -5,14 +5,15 @@
  * Invariants, at any moment at which the power may fail
  *  1. The newest durable commit (or, without one behind it, the anchor) names the place of the first batch that counts on top
  *     of it.  From there on all batches can be found one after the other.
- *  2. A batch whose delta is not durable is not overwritten, and its area is not given back: that happens only when a commit is
- *     durable that names a place behind it, or no area.
+ *  2. A batch whose delta is not durable is not overwritten, nor its data, and their areas are not given back: that happens only
+ *     when a commit is durable that names a place behind it, or no area.
  *  3. Before a commit chooses the place that it names it seals its delta: no batch of that delta is begun any more.
  *  4. Batches are written one at a time, each durable before the next is begun.
  */
 #include "core/volume.h"
 #include "core/blocks/balloc.h"
 #include "core/delta/delta.h"
+#include "core/delta/pace.h"
 #include "core/delta/space.h"
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
@@ -22,6 +23,8 @@
 #define AREA_SHARE	64u	/* of a small volume it takes no more than one part of so many ... */
 #define AREA_FREE_SHARE	8u	/* ... and of what is free no more than one of so many */
 #define AREA_MIN	8u	/* blocks: with less it is not worth it */
+#define FAR_BYTES	(128u << 20)	/* at most: 16 fsyncs of 8 MiB, likewise */
+#define FAR_SHARE	16u	/* of the volume no more than one part of so many */
 
 int intent_init(struct volume *vol)
 {
@@ -32,7 +35,8 @@ int intent_init(struct volume *vol)
 	spin_lock_init(&intent->lock);
 	INIT_LIST_HEAD(&intent->queue);
 	range_list_init(&intent->leaving);
-	intent->wanted = true;		/* the first fsync is to find it */
+	intent->wanted = intent->far.wanted = true;	/* the first fsync is to find them */
+	pace_await(vol, vol->opts.fsync != TUX3_FSYNC_FULL);
 	return 0;
 }
 
@@ -41,16 +45,21 @@ void intent_exit(struct volume *vol)
 	range_list_exit(&vol->intent.leaving);
 }
 
-/* Where do so many blocks go?  Batches count from the first one's place to the next one's, perhaps around the end. */
-static bool ring_find(const struct intent *intent, u32 blocks, u32 *offset)
-{
-	u32 head = intent->place.offset, end = intent->place.blocks, tail;
+/* ---- rings ---- */
 
-	if (!intent->deltas) {
+/*
+ * Where do so many blocks go, the last ones having ended at head?  Those that count begin with the first one's place, perhaps
+ * around the end.
+ */
+static bool ring_find(const struct intent_firsts *first, u32 head, u32 end, u32 blocks, u32 *offset)
+{
+	u32 tail;
+
+	if (!first->count) {
 		*offset = head + blocks <= end ? head : 0;
 		return blocks <= end;
 	}
-	tail = intent->first[0].offset;
+	tail = first->batch[0].offset;
 	*offset = head;
 	if (head <= tail)
 		return head < tail && blocks < tail - head;
@@ -60,51 +69,138 @@ static bool ring_find(const struct intent *intent, u32 blocks, u32 *offset)
 	return blocks < tail;
 }
 
-bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_batch *place)
+static bool firsts_have(const struct intent_firsts *first, u64 delta)
+{
+	return first->count && first->batch[first->count - 1].delta >= delta;
+}
+
+static void firsts_add(struct intent_firsts *first, u64 delta, u64 seq, u32 offset)
+{
+	if (!firsts_have(first, delta))
+		first->batch[first->count++] = (struct intent_batch){ .delta = delta, .seq = seq, .offset = offset };
+}
+
+static void firsts_drop(struct intent_firsts *first, u64 sealed)
+{
+	u32 over = 0;
+
+	while (over < first->count && first->batch[over].delta <= sealed)
+		over++;
+	first->count -= over;
+	memmove(first->batch, first->batch + over, first->count * sizeof(*first->batch));
+}
+
+bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, u32 far_blocks, struct intent_batch *place)
 {
 	struct intent *intent = &vol->intent;
-	bool first = !intent->deltas || intent->first[intent->deltas - 1].delta < delta;
-	u32 offset;
+	struct intent_far *far = &intent->far;
+	u32 offset, far_offset = 0;
 
 	lockdep_assert_held(&intent->lock);
-	if ((first && intent->deltas == INTENT_DELTAS) || !ring_find(intent, blocks, &offset))
+	if ((!firsts_have(&intent->first, delta) && intent->first.count == INTENT_DELTAS) ||
+	    !ring_find(&intent->first, intent->place.offset, intent->place.blocks, blocks, &offset) ||
+	    (far_blocks && !ring_find(&far->first, far->offset, far->blocks, far_blocks, &far_offset)))
 		return false;
-	*place = (struct intent_batch){ .delta = delta, .seq = intent->place.seq++, .offset = offset };
-	if (first)
-		intent->first[intent->deltas++] = *place;
+	*place = (struct intent_batch){ .delta = delta, .seq = intent->place.seq++, .offset = offset, .far = far_offset };
+	firsts_add(&intent->first, delta, place->seq, offset);
 	intent->place.offset = offset + blocks;
+	if (far_blocks) {
+		firsts_add(&far->first, delta, place->seq, far_offset);
+		far->offset = far_offset + far_blocks;
+	}
 	return true;
 }
 
 static bool ring_has_newer(struct intent *intent, u64 delta)
 {
 	lockdep_assert_held(&intent->lock);
-	return intent->deltas && intent->first[intent->deltas - 1].delta > delta;
+	return firsts_have(&intent->first, delta + 1);
 }
 
 /* ---- for commits ---- */
 
-void intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
+/* A run of blocks for an area, as many as are wanted and can be spared: how many there are, or 0. */
+static u32 area_allocate(struct volume *vol, u64 delta, u64 want, s64 *charged, u64 *addr)
 {
-	struct intent *intent = &vol->intent;
-	u64 want = min(max_t(u64, AREA_BYTES >> vol->block_shift, AREA_BLOCKS), vol->total_blocks / AREA_SHARE), addr;
 	u32 got;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	if (!READ_ONCE(intent->wanted) || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL || intent->place.addr ||
-	    intent->fresh.addr || intent->shrink)
-		return;
 	want = min_t(u64, want, max_t(s64, space_balance(vol), 0) / AREA_FREE_SHARE);
-	if (want < AREA_MIN)
-		return;
-	WRITE_ONCE(intent->wanted, false);
-	if (vol->space.tight[~delta & 1] || !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
-		return;
+	if (want < AREA_MIN || vol->space.tight[~delta & 1] || !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
+		return 0;
 	*charged += want;
 	space_note_log(vol, delta, want);
-	if (balloc_alloc(vol, BALLOC_LOG, 0, AREA_MIN, want, &addr, &got))
+	return balloc_alloc(vol, BALLOC_LOG, 0, AREA_MIN, want, addr, &got) ? 0 : got;
+}
+
+static void area_begin(struct volume *vol, u64 delta, s64 *charged)
+{
+	u64 want = min(max_t(u64, AREA_BYTES >> vol->block_shift, AREA_BLOCKS), vol->total_blocks / AREA_SHARE), addr;
+	struct intent *intent = &vol->intent;
+	u32 blocks;
+
+	if (!READ_ONCE(intent->wanted) || intent->place.addr || intent->fresh.addr)
 		return;
-	intent->fresh = (struct intent_place){ .addr = addr, .life = get_random_u64(), .seq = 1, .blocks = got };
+	WRITE_ONCE(intent->wanted, false);
+	blocks = area_allocate(vol, delta, want, charged, &addr);
+	if (blocks)
+		intent->fresh = (struct intent_place){ .addr = addr, .life = get_random_u64(), .seq = 1, .blocks = blocks };
+}
+
+/*
+ * Its blocks were free and not busy in the newest durable state, and are in that which is being committed: so it can be used at
+ * once.
+ */
+static void far_begin(struct volume *vol, u64 delta, s64 *charged)
+{
+	u64 want = min_t(u64, FAR_BYTES >> vol->block_shift, vol->total_blocks / FAR_SHARE), addr;
+	struct intent *intent = &vol->intent;
+	u32 blocks;
+
+	if (!READ_ONCE(intent->far.wanted) || intent->far.addr || (!intent->place.addr && !intent->fresh.addr))
+		return;
+	WRITE_ONCE(intent->far.wanted, false);
+	blocks = area_allocate(vol, delta, want, charged, &addr);
+	if (!blocks)
+		return;
+	spin_lock(&intent->lock);
+	intent->far = (struct intent_far){ .addr = addr };
+	WRITE_ONCE(intent->far.blocks, blocks);
+	spin_unlock(&intent->lock);
+}
+
+/* Where little is left the far area goes first, as soon as nothing in it counts: that needs no commit. */
+static int far_give_back(struct volume *vol)
+{
+	struct intent *intent = &vol->intent;
+	struct block_range range = {};
+	int err;
+
+	spin_lock(&intent->lock);
+	if (!intent->far.first.count && space_balance(vol) < (s64)intent->far.blocks) {
+		range = (struct block_range){ intent->far.addr, intent->far.blocks };
+		memset(&intent->far, 0, sizeof(intent->far));
+	}
+	spin_unlock(&intent->lock);
+	if (!range.addr)
+		return 0;
+	intent_wait(vol);	/* as in area_release() */
+	err = range_list_add(&intent->leaving, range.addr, range.len);
+	return err ? 0 : balloc_release(vol, &intent->leaving);
+}
+
+int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
+{
+	int err;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	err = far_give_back(vol);
+	if (err || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL || vol->intent.shrink)
+		return err;
+	area_begin(vol, delta, charged);
+	far_begin(vol, delta, charged);
+	pace_await(vol, false);
+	return 0;
 }
 
 bool intent_seal(struct volume *vol, u64 delta)
@@ -115,7 +211,7 @@ bool intent_seal(struct volume *vol, u64 delta)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	spin_lock(&intent->lock);
 	intent->sealed = delta;
-	write = intent->deltas && intent->first[0].delta <= delta;
+	write = intent->first.count && intent->first.batch[0].delta <= delta;
 	if (intent->shrink && intent->place.addr && !ring_has_newer(intent, delta))
 		write = true;
 	spin_unlock(&intent->lock);
@@ -141,10 +237,10 @@ static struct intent_place place_to_name(struct volume *vol)
 	lockdep_assert_held(&vol->intent.lock);
 	if (!place.addr)
 		return intent->fresh;
-	for (i = 0; i < intent->deltas; i++) {
-		if (intent->first[i].delta > intent->sealed) {
-			place.offset = intent->first[i].offset;
-			place.seq = intent->first[i].seq;
+	for (i = 0; i < intent->first.count; i++) {
+		if (intent->first.batch[i].delta > intent->sealed) {
+			place.offset = intent->first.batch[i].offset;
+			place.seq = intent->first.batch[i].seq;
 			break;
 		}
 	}
@@ -160,7 +256,9 @@ void intent_name(struct volume *vol, struct disk_intent_place *named)
 	if (intent->shrink && !ring_has_newer(intent, intent->sealed)) {
 		/* From now on no batch is begun: nobody would find it. */
 		intent->returning = (struct block_range){ intent->place.addr, intent->place.blocks };
+		intent->returning_far = (struct block_range){ intent->far.addr, intent->far.blocks };
 		memset(&intent->place, 0, sizeof(intent->place));
+		memset(&intent->far, 0, sizeof(intent->far));
 		WRITE_ONCE(intent->ready, false);
 		intent->shrink = false;
 	}
@@ -170,7 +268,7 @@ void intent_name(struct volume *vol, struct disk_intent_place *named)
 	place_to_disk(named, &intent->naming);
 }
 
-/* No commit names the area any more. */
+/* No commit names the area any more, and so nothing leads to the other. */
 static int area_release(struct volume *vol)
 {
 	struct intent *intent = &vol->intent;
@@ -180,7 +278,10 @@ static int area_release(struct volume *vol)
 		return 0;
 	intent_wait(vol);	/* a batch that was superseded while it was being written */
 	err = range_list_add(&intent->leaving, intent->returning.addr, intent->returning.len);
+	if (!err && intent->returning_far.addr)
+		err = range_list_add(&intent->leaving, intent->returning_far.addr, intent->returning_far.len);
 	memset(&intent->returning, 0, sizeof(intent->returning));
+	memset(&intent->returning_far, 0, sizeof(intent->returning_far));
 	/* Without memory it stays busy, until the next mount. */
 	return err ? 0 : balloc_release(vol, &intent->leaving);
 }
@@ -201,16 +302,13 @@ void intent_retire(struct volume *vol, u64 delta)
 int intent_committed(struct volume *vol, bool written)
 {
 	struct intent *intent = &vol->intent;
-	u32 over = 0;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!written)
 		return 0;
 	spin_lock(&intent->lock);
-	while (over < intent->deltas && intent->first[over].delta <= intent->sealed)
-		over++;
-	intent->deltas -= over;
-	memmove(intent->first, intent->first + over, intent->deltas * sizeof(*intent->first));
+	firsts_drop(&intent->first, intent->sealed);
+	firsts_drop(&intent->far.first, intent->sealed);
 	if (intent->broken && intent->broken <= intent->sealed)
 		intent->broken = 0;
 	intent->named = intent->naming;
@@ -239,6 +337,7 @@ void intent_close(struct volume *vol)
 	delta_lock(vol);
 	spin_lock(&intent->lock);
 	memset(&intent->place, 0, sizeof(intent->place));
+	memset(&intent->far, 0, sizeof(intent->far));
 	WRITE_ONCE(intent->ready, false);
 	spin_unlock(&intent->lock);
 	intent->closing = true;

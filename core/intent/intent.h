@@ -19,7 +19,8 @@
  * synced might lead elsewhere after a crash.  A directory that is new has an intent that makes it, before those of what is in it.
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
- * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  The first commit of
+ * blocks that is used as a ring; then one flush.  Data of large files goes to a second ring, the *far area*: a mount reads of it
+ * only what batches name.  The area is busy, but not in free maps, like log blocks.  The first commit of
  * a mount allocates it; short of space it is given back, and after an fsync that missed it a commit allocates another.  The
  * header of each commit names the area and the place in it where the first batch is, or will be, that counts on top of this
  * commit.
@@ -60,6 +61,21 @@ struct intent_batch {
 	u64 delta;
 	u64 seq;
 	u32 offset;		/* in the area */
+	u32 far;		/* in the far area: of its data, if that is there */
+};
+
+/* Of each delta with batches that are not superseded the first, the oldest delta first. */
+struct intent_firsts {
+	struct intent_batch batch[INTENT_DELTAS];
+	u32 count;
+};
+
+/* For the data of batches with large files: used as a ring, too, in the same order.  No commit names it; in no free map either. */
+struct intent_far {
+	u64 addr;		/* 0: there is none */
+	u32 blocks, offset;	/* offset: where the next data goes */
+	struct intent_firsts first;	/* of those with data here; offset: where it begins */
+	bool wanted;		/* a hint for who has no lock: an fsync would have used it */
 };
 
 struct intent {
@@ -68,14 +84,16 @@ struct intent {
 	u64 retired;			/* capture: the newest delta whose inodes are being let go, or were */
 	atomic64_t captures;		/* their numbers: inode->told */
 	u32 said;			/* capture: likewise, for names */
-	u64 ahead_delta, ahead_blocks;	/* what intents of the front delta, this one, have written: a hint, set with capture */
+	atomic64_t large;		/* blocks of data of large requests that are not written yet, or are about to be captured */
+	u64 ahead_delta;		/* what intents of the front delta, this one, have written: a hint, set with capture ... */
+	u64 ahead_blocks, ahead_far;	/* ... in all, and of this in the far area */
 	struct mutex write;		/* a batch is being written */
 	spinlock_t lock;		/* what follows */
 	struct list_head queue;		/* struct intent_request */
 	bool writing;			/* somebody writes what is queued, for all, or is about to */
 	struct intent_place place;	/* the area and where the next batch goes; addr 0: there is none */
-	struct intent_batch first[INTENT_DELTAS];	/* of each delta that has some which are not superseded, the oldest first */
-	u32 deltas;			/* so many */
+	struct intent_firsts first;
+	struct intent_far far;
 	u64 sealed;			/* the newest delta whose commit has chosen what it names: its intents come too late */
 	u64 broken;			/* a batch of this delta could not be written: those behind it would not be found */
 	bool ready;			/* there is an area; a hint for who has no lock */
@@ -88,6 +106,7 @@ struct intent {
 	u64 naming_delta;		/* of that */
 	struct intent_place fresh;	/* a new area, to be used as soon as a commit that names it is durable; addr 0: none */
 	struct block_range returning;	/* one that the commit being written does not name any more; addr 0: none */
+	struct block_range returning_far;	/* likewise, with it */
 	struct range_list leaving;	/* the same when that is durable; empty between commits */
 	bool closing;			/* no batch comes any more */
 	u64 base;			/* at open: the newest delta of the log */
@@ -107,8 +126,8 @@ int fsync_inode(struct tux3_inode *inode);
 
 /* ---- the back end, commit_mutex held ---- */
 
-/* A commit begins: allocate an area if one is wanted.  *charged: plus what it takes. */
-void intent_begin_commit(struct volume *vol, u64 delta, s64 *charged);
+/* A commit begins: allocate what areas are wanted, or give one back.  *charged: plus what they take. */
+int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged);
 /*
  * Intents of this delta are not written any more from now on.  true: its commit must be written even if it has no records,
  * since there are some that it supersedes.

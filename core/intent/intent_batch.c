@@ -9,13 +9,17 @@
 #include "core/intent/intent_request.h"
 
 #define BATCH_REQUESTS	24u		/* each is one piece of a write, and so are the header blocks */
+#define FAR_LEN		((u32)sizeof(__le64))	/* of the payload: where the data is, if that is not behind the headers */
 
 struct intent_write {
 	struct intent_batch place;
 	u64 addr, life;			/* of its first block, of the area */
+	bool large;			/* its data goes to the far area */
+	u64 far;			/* of the first data block there; 0: that is behind the headers */
 	u64 base;			/* the newest of the requests' */
 	struct intent_request *requests[BATCH_REQUESTS];
-	u32 count, closures, dirs, len, header_blocks, data_blocks;
+	u32 count, closures, dirs, header_blocks, data_blocks;
+	u32 len;			/* of the payload */
 };
 
 /* Who waits for it may free it from now on: it is in no list.  intent->lock held. */
@@ -104,24 +108,38 @@ static bool request_is_over(struct volume *vol, struct intent_request *request, 
 	return *err;
 }
 
+/*
+ * Is there room in half of the area for the batch, with this request?  Where it has none the request waits for the next.  So do
+ * large ones, until what came before them is written.
+ */
+static bool write_has_room(const struct volume *vol, const struct intent_write *write, const struct intent_request *request)
+{
+	u32 header = DIV_ROUND_UP(FAR_LEN + write->len + request->len, intent_header_room(vol));
+	u32 data = write->data_blocks + request->blocks;
+
+	if (write->count == BATCH_REQUESTS || (request->large && !write->large))
+		return false;
+	if (!write->large)
+		return header + data <= vol->intent.place.blocks / 2;
+	return header <= vol->intent.place.blocks / 2 && data <= vol->intent.far.blocks / 2;
+}
+
 /* As many as fit, with room in the ring for them; intent->lock held. */
 static bool write_choose(struct volume *vol, struct intent_write *write)
 {
 	struct intent *intent = &vol->intent;
 	struct intent_request *request, *next;
-	u32 max = intent->place.blocks / 2, i;
 	int err;
+	u32 i;
 
 	lockdep_assert_held(&vol->intent.lock);
 	list_for_each_entry_safe(request, next, &intent->queue, link) {
-		u32 header = DIV_ROUND_UP(write->len + request->len, intent_header_room(vol));
-
 		if (request_is_over(vol, request, &err)) {
 			list_del(&request->link);
 			request_end(request, err);
 			continue;
 		}
-		if (write->count == BATCH_REQUESTS || (write->count && header + write->data_blocks + request->blocks > max))
+		if (write->count && !write_has_room(vol, write, request))
 			break;
 		list_del(&request->link);
 		request->taken = true;
@@ -131,13 +149,17 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 		write->dirs += request->closure.dirs;
 		write->len += request->len;
 		write->data_blocks += request->blocks;
-		write->header_blocks = header;
+		write->large |= request->large;
 	}
 	if (!write->count)
 		return false;
-	request = write->requests[write->count - 1];
-	if (intent_ring_add(vol, request->delta, write->header_blocks + write->data_blocks, &write->place)) {
+	write->len += write->large ? FAR_LEN : 0;
+	write->header_blocks = DIV_ROUND_UP(write->len, intent_header_room(vol));
+	if (intent_ring_add(vol, write->requests[write->count - 1]->delta,
+			    write->header_blocks + (write->large ? 0 : write->data_blocks),
+			    write->large ? write->data_blocks : 0, &write->place)) {
 		write->addr = intent->place.addr + write->place.offset;
+		write->far = write->large ? intent->far.addr + write->place.far : 0;
 		write->life = intent->place.life;
 		return true;
 	}
@@ -146,28 +168,49 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 	return false;
 }
 
-/* The intents one after the other, cut into the payloads of the header blocks. */
-static void write_fill(struct volume *vol, const struct intent_write *write, u8 *header)
+/* Those that capture left out. */
+static void request_checksum(struct intent_request *request)
 {
-	u32 room = intent_header_room(vol), block = 0, used = 0, i;
+	u32 block_size = request->vol->block_size, i, j, k;
+	const u8 *data = request->data;
 
-	for (i = 0; i < write->count; i++) {
-		const u8 *from = write->requests[i]->intents;
-		u32 left = write->requests[i]->len;
+	for (i = 0; i < request->parts.count; i++) {
+		struct disk_intent *intent = request->parts.part[i].intent;
+		struct disk_intent_run *run = (struct disk_intent_run *)(intent + 1);
 
-		while (left) {
-			u32 piece = min(left, room - used);
-
-			memcpy(header + ((u64)block << vol->block_shift) + sizeof(struct disk_intents) + used, from, piece);
-			from += piece;
-			left -= piece;
-			used += piece;
-			if (used == room) {
-				block++;
-				used = 0;
-			}
+		for (j = 0; intent && j < le32_to_cpu(intent->runs); j++) {
+			for (k = 0; k < le32_to_cpu(run->count); k++, data += block_size)
+				run->csum[k] = cpu_to_le32(crc32c(~0u, data, block_size));
+			run = (struct disk_intent_run *)((u8 *)run + intent_run_bytes(k));
 		}
 	}
+}
+
+/* To the payloads of the header blocks, from this byte of them on: where it ends. */
+static u32 payload_put(struct volume *vol, u8 *header, u32 at, const void *data, u32 len)
+{
+	u32 room = intent_header_room(vol);
+	const u8 *from = data;
+
+	while (len) {
+		u32 piece = min(len, room - at % room);
+
+		memcpy(header + ((u64)(at / room) << vol->block_shift) + sizeof(struct disk_intents) + at % room, from, piece);
+		from += piece;
+		len -= piece;
+		at += piece;
+	}
+	return at;
+}
+
+/* The intents one after the other. */
+static void write_fill(struct volume *vol, const struct intent_write *write, u8 *header)
+{
+	__le64 far = cpu_to_le64(write->far);
+	u32 at = write->far ? payload_put(vol, header, 0, &far, FAR_LEN) : 0, i;
+
+	for (i = 0; i < write->count; i++)
+		at = payload_put(vol, header, at, write->requests[i]->intents, write->requests[i]->len);
 }
 
 static void write_seal(struct volume *vol, const struct intent_write *write, u8 *header)
@@ -184,7 +227,7 @@ static void write_seal(struct volume *vol, const struct intent_write *write, u8 
 		block->seq = cpu_to_le64(write->place.seq);
 		block->index = cpu_to_le32(i);
 		block->blocks = cpu_to_le32(write->header_blocks);
-		block->data_blocks = cpu_to_le32(write->data_blocks);
+		block->data_blocks = cpu_to_le32(write->data_blocks | (write->far ? TUX3_INTENTS_FAR : 0));
 		block->used = cpu_to_le32(min(room, write->len - i * room));
 		block->base = cpu_to_le64(write->base);
 		block->crc = cpu_to_le32(crc32c(~0u, block, vol->block_size));
@@ -195,7 +238,7 @@ static int write_submit(struct volume *vol, const struct intent_write *write, u8
 {
 	struct kvec vec[BATCH_REQUESTS + 1] = { { header, (u64)write->header_blocks << vol->block_shift } };
 	struct io_wait wait;
-	u32 count = 1, i;
+	u32 count = 1, near, i;
 	int err;
 
 	for (i = 0; i < write->count; i++) {
@@ -203,8 +246,11 @@ static int write_submit(struct volume *vol, const struct intent_write *write, u8
 			vec[count++] = (struct kvec){ write->requests[i]->data,
 						      (u64)write->requests[i]->blocks << vol->block_shift };
 	}
+	near = write->far ? 1 : count;
 	io_wait_init(&wait);
-	device_writev(vol->dev, write->addr, vec, count, 0, &wait);
+	device_writev(vol->dev, write->addr, vec, near, 0, &wait);
+	if (write->far)
+		device_writev(vol->dev, write->far, vec + near, count - near, 0, &wait);
 	device_kick(vol->dev);
 	err = io_wait_finish(&wait);
 	if (err || !vol->dev->volatile_cache)
@@ -234,6 +280,8 @@ static void write_batch(struct volume *vol)
 	if (!some)
 		goto out;
 	header = kvzalloc((u64)write.header_blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
+	for (i = 0; i < write.count && header; i++)
+		request_checksum(write.requests[i]);
 	if (header) {
 		write_fill(vol, &write, header);
 		write_seal(vol, &write, header);

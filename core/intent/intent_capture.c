@@ -36,8 +36,8 @@
 #define PUNCH_BYTES	(sizeof(struct disk_record) + sizeof(struct record_extent))
 #define XATTR_BYTES	2048u
 #define INTENT_BYTES	(sizeof(struct disk_intent) + INTENT_RUNS_MAX * (sizeof(struct disk_intent_run) + 4) + \
-			 (INTENT_DATA_BYTES >> TUX3_MIN_BLOCK_SHIFT) * sizeof(__le32) + PUNCHES_MAX * PUNCH_BYTES + \
-			 XATTR_BYTES + CLOSURE_BYTES + TUX3_NAME_MAX)
+			 PUNCHES_MAX * PUNCH_BYTES + XATTR_BYTES + CLOSURE_BYTES + TUX3_NAME_MAX)	/* and 4 for each block */
+#define LARGE_BYTES	(32u << 20)	/* so much may be data of large files that is not written yet */
 
 static bool part_is_dir(const struct intent_part *part)
 {
@@ -58,6 +58,7 @@ static void parts_release(struct intent_parts *parts)
 void intent_request_free(struct intent_request *request)
 {
 	parts_release(&request->parts);
+	atomic64_sub(request->large, &request->vol->intent.large);
 	kvfree(request->data);
 	kvfree(request);
 }
@@ -303,7 +304,7 @@ static int part_can_be_read(const struct intent_part *part)
 	return err ? -EAGAIN : 0;
 }
 
-/* A run of dirty blocks: copied, and its record at *at. */
+/* A run of dirty blocks: copied, and its record at *at, without checksums: others wait for the capture. */
 static int capture_run(struct intent_part *part, struct intent_request *request, u64 block, u32 count, u8 **at)
 {
 	struct tux3_inode *inode = part->inode;
@@ -313,13 +314,9 @@ static int capture_run(struct intent_part *part, struct intent_request *request,
 
 	run->block = cpu_to_le64(block);
 	run->count = cpu_to_le32(count);
-	for (i = 0; i < count; i++) {
-		u8 *data = (u8 *)request->data + ((u64)request->blocks++ << vol->block_shift);
-
-		if (!vol->host->data_peek(inode, block + i, data))
+	for (i = 0; i < count; i++)
+		if (!vol->host->data_peek(inode, block + i, (u8 *)request->data + ((u64)request->blocks++ << vol->block_shift)))
 			return -EAGAIN;
-		run->csum[i] = cpu_to_le32(crc32c(~0u, data, vol->block_size));
-	}
 	*at += intent_run_bytes(count);
 	part->blocks += count;
 	part->first |= !block;
@@ -619,11 +616,14 @@ static int capture_parts(struct intent_request *request, u64 delta)
 	return err;
 }
 
-static void note_ahead(struct intent *intent, u64 delta, u32 blocks)
+static void note_ahead(struct intent *intent, const struct intent_request *request)
 {
+	bool first = intent->ahead_delta != request->delta;
+
 	lockdep_assert_held(&intent->capture);
-	WRITE_ONCE(intent->ahead_blocks, intent->ahead_delta == delta ? intent->ahead_blocks + blocks : blocks);
-	WRITE_ONCE(intent->ahead_delta, delta);
+	WRITE_ONCE(intent->ahead_blocks, (first ? 0 : intent->ahead_blocks) + request->blocks + 1);
+	intent->ahead_far = (first ? 0 : intent->ahead_far) + (request->large ? request->blocks : 0);
+	WRITE_ONCE(intent->ahead_delta, request->delta);
 }
 
 /*
@@ -638,7 +638,7 @@ static void queue_request(struct volume *vol, struct intent_request *request)
 	lockdep_assert_held(&intent->capture);
 	spin_lock(&intent->lock);
 	list_add_tail(&request->link, &intent->queue);
-	due = intent->ahead_blocks > intent->place.blocks / 4;
+	due = intent->ahead_blocks - intent->ahead_far > intent->place.blocks / 4 || intent->ahead_far > intent->far.blocks / 4;
 	spin_unlock(&intent->lock);
 	if (!due)
 		return;
@@ -675,7 +675,7 @@ static int capture_and_queue(struct volume *vol, struct intent_request *request,
 		err = capture_parts(request, op.delta);
 		request->base = READ_ONCE(intent->durable);
 		if (!err)
-			note_ahead(intent, op.delta, request->blocks + 1);
+			note_ahead(intent, request);
 		else
 			delta_refund(&op, cost, 0);
 		if (err && request->closure.lacks)
@@ -688,18 +688,35 @@ static int capture_and_queue(struct volume *vol, struct intent_request *request,
 	return err;
 }
 
+/* Data of large files has an area of its own, and does not take all memory. */
+static bool request_has_room(struct intent_request *request, u32 blocks)
+{
+	struct volume *vol = request->vol;
+	struct intent_far *far = &vol->intent.far;
+	u32 most = READ_ONCE(far->blocks);
+
+	if ((u64)blocks << vol->block_shift <= vol->opts.intent_near_bytes)
+		return true;
+	if (!most)
+		WRITE_ONCE(far->wanted, true);
+	request->large = blocks;
+	return atomic64_add_return(blocks, &vol->intent.large) <= LARGE_BYTES >> vol->block_shift &&
+	       blocks <= most / INTENT_FAR_SHARE;
+}
+
 static struct intent_request *request_new(struct volume *vol, const struct intent_parts *parts, u32 blocks)
 {
-	struct intent_request *request;
+	u64 bytes = parts->count * round_up(INTENT_BYTES, 8) + round_up((u64)blocks * sizeof(__le32), 8);
+	struct intent_request *request = kvzalloc(sizeof(*request) + bytes, GFP_NOFS | __GFP_NOWARN);
 
-	request = kvzalloc(sizeof(*request) + parts->count * round_up(INTENT_BYTES, 8), GFP_NOFS | __GFP_NOWARN);
 	if (!request)
 		return NULL;
+	request->vol = vol;
 	init_completion(&request->wake);
-	if (blocks)
+	if (blocks && request_has_room(request, blocks))
 		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
 	if (blocks && !request->data) {
-		kvfree(request);
+		intent_request_free(request);
 		return NULL;
 	}
 	request->parts = *parts;

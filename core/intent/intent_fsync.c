@@ -127,6 +127,13 @@ static bool dir_is_ahead(struct tux3_inode *inode)
 	       intent_dir_fits(inode) && name_all_ahead(inode) && !dirs_have_moved(inode->vol);
 }
 
+/* So much data is not synced all the time without waiting for room in the delta, or in the area: both are to come soon. */
+static void note_large(const struct intent_request *request)
+{
+	if (request->large)
+		pace_wait(request->vol);
+}
+
 /* 0, or as intent_capture(); -ESTALE: a commit came in between; -EINTR: the caller was killed while others wrote. */
 static int fsync_try_ahead(struct tux3_inode *inode)
 {
@@ -149,6 +156,7 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 	err = request->err;
 	if (!err && request->named)
 		names_are_durable(vol, request);
+	note_large(request);
 	for (i = 0; i < request->parts.count && !err; i++)
 		part_is_durable(&request->parts.part[i]);
 	intent_request_free(request);

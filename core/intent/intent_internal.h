@@ -6,13 +6,13 @@
 #include "core/volume.h"
 
 /*
- * Room for a batch in the ring, which from now on counts as written; intent->lock held.  *place: where, and its number.
- * false: there is none.
+ * Room for a batch in the area, and for far blocks of data in the far one, which from now on count as written; intent->lock held.
+ * *place: where, and its number.  false: there is none.
  */
-bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, struct intent_batch *place);
+bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, u32 far, struct intent_batch *place);
 
-/* Blocks of an intent at most: a file with more goes the long way. */
-#define INTENT_DATA_BYTES	(256u << 10)
+#define INTENT_DATA_BYTES	(8u << 20)	/* of a file at most: one with more goes the long way ... */
+#define INTENT_FAR_SHARE	4u		/* ... and with more than this part of the far area */
 #define INTENT_RUNS_MAX		64u
 
 /* Bytes of a run with its checksums. */

@@ -25,6 +25,7 @@
 #include "core/intent/intent_internal.h"
 
 #define AREA_BYTES_MAX	(64u << 20)	/* nobody has made a larger one */
+#define FAR_BYTES_MAX	(256u << 20)	/* nor a batch with so much data elsewhere */
 #define PIECE_BYTES	(1u << 20)	/* that is read at a time */
 
 /* One intent, as found. */
@@ -33,10 +34,18 @@ struct intent_found {
 	u64 addr;			/* of its first data block */
 };
 
+/* The data blocks of a batch. */
+struct batch_data {
+	u64 addr;			/* of the first */
+	const u32 *csum;		/* of each */
+	u32 count, used;		/* used: by the intents so far */
+};
+
 struct recovery {
 	struct volume *vol;
 	struct intent_place place;	/* of the next batch */
 	u32 *csum;			/* of each block of the area */
+	u8 *piece;			/* what is being read */
 	struct disk_intents **header;	/* for each: its part in use, if it is the header of a batch of the area, and whole */
 	u64 header_bytes;		/* of all of these: more than they have of payload */
 	u8 *payloads;			/* of all batches, what found[] points into */
@@ -89,8 +98,8 @@ static u32 batch_payload(struct recovery *recovery, u32 offset, u32 blocks)
 	return len;
 }
 
-/* Is it well formed, and its data there?  *data: the offset of that in the area, moved on; end: of the batch. */
-static bool intent_whole(struct recovery *recovery, const struct disk_intent *intent, u32 len, u32 *data, u32 end)
+/* Is it well formed, and its data there?  *data is moved on behind that. */
+static bool intent_whole(struct recovery *recovery, const struct disk_intent *intent, u32 len, struct batch_data *data)
 {
 	u32 runs = le32_to_cpu(intent->runs), records = le32_to_cpu(intent->records), i, j;
 	u64 at = sizeof(*intent), max = (TUX3_SIZE_MAX >> recovery->vol->block_shift) + 1;	/* blocks */
@@ -103,10 +112,10 @@ static bool intent_whole(struct recovery *recovery, const struct disk_intent *in
 			return false;
 		count = le32_to_cpu(run->count);
 		at += intent_run_bytes(count);
-		if (at > len || !count || count > end - *data || count > max || le64_to_cpu(run->block) > max - count)
+		if (at > len || !count || count > data->count - data->used || count > max || le64_to_cpu(run->block) > max - count)
 			return false;
 		for (j = 0; j < count; j++)
-			if (recovery->csum[(*data)++] != le32_to_cpu(run->csum[j]))
+			if (data->csum[data->used++] != le32_to_cpu(run->csum[j]))
 				return false;
 	}
 	return !(records & 7) && at + records + intent->name_len == len;
@@ -124,64 +133,20 @@ static bool base_is_there(struct recovery *recovery, const struct disk_intents *
 	return false;
 }
 
-/* The next batch, if it is at offset, and whole. */
-static bool batch_read(struct recovery *recovery, u32 offset)
-{
-	struct intent_place *place = &recovery->place;
-	u32 count = recovery->count, blocks, data_blocks, data, end, len, at = 0;
-	const struct disk_intents *head;
-
-	if (offset >= place->blocks)
-		return false;
-	head = header_at(recovery, offset, 0);
-	if (!head || !base_is_there(recovery, head))
-		return false;
-	blocks = le32_to_cpu(head->blocks);
-	data_blocks = le32_to_cpu(head->data_blocks);
-	if (!blocks || blocks > place->blocks - offset || data_blocks > place->blocks - offset - blocks)
-		return false;
-	len = batch_payload(recovery, offset, blocks);
-	data = offset + blocks;
-	end = data + data_blocks;
-	while (at < len) {
-		const struct disk_intent *intent = (const void *)(recovery->payloads + recovery->payload_used + at);
-		u64 addr = place->addr + data;
-		u32 bytes;
-
-		if (len - at < sizeof(*intent))
-			break;
-		bytes = le32_to_cpu(intent->len);
-		if (bytes > len - at || !intent_whole(recovery, intent, bytes, &data, end))
-			break;
-		at += round_up(bytes, 8);
-		if (le64_to_cpu(intent->delta) > recovery->vol->delta.committed)
-			recovery->found[recovery->count++] = (struct intent_found){ intent, addr };
-	}
-	if (!len || at != len || data != end) {
-		recovery->count = count;
-		return false;
-	}
-	recovery->payload_used += round_up(len, 8);
-	place->offset = end;
-	place->seq++;
-	return true;
-}
-
 /*
- * Blocks of the area, also if they cannot be read as a whole: a block that was being written when the power failed may be such, and
+ * Blocks of an area, also if they cannot be read as a whole: a block that was being written when the power failed may be such, and
  * so may any that no batch is in.  It is none of a batch then.  How many cannot, *last: why; or -ENOMEM.
  */
-static int piece_read(struct recovery *recovery, u32 offset, u32 count, u8 *to, int *last)
+static int piece_read(struct recovery *recovery, u64 addr, u32 count, int *last)
 {
 	struct tux3_device *dev = recovery->vol->dev;
-	u64 addr = recovery->place.addr + offset;
-	int err = device_read(dev, addr, count, to);
+	int err = device_read(dev, addr, count, recovery->piece);
 	u32 bad = 0, i;
 
 	if (!err || err == -ENOMEM)
 		return err;
 	for (i = 0; i < count; i++) {
-		u8 *block = to + (size_t)i * dev->block_size;
+		u8 *block = recovery->piece + (size_t)i * dev->block_size;
 
 		err = device_read(dev, addr + i, 1, block);
 		if (!err)
@@ -194,12 +159,12 @@ static int piece_read(struct recovery *recovery, u32 offset, u32 count, u8 *to, 
 }
 
 /* What is there is remembered by checksums and the headers. */
-static int piece_note(struct recovery *recovery, u32 offset, u32 count, u8 *from)
+static int piece_note(struct recovery *recovery, u32 offset, u32 count)
 {
 	u32 block_size = recovery->vol->block_size, bytes, i;
 
 	for (i = 0; i < count; i++) {
-		struct disk_intents *block = (struct disk_intents *)(from + (size_t)i * block_size);
+		struct disk_intents *block = (struct disk_intents *)(recovery->piece + (size_t)i * block_size);
 
 		recovery->csum[offset + i] = crc32c(~0u, block, block_size);
 		if (!is_header(recovery, offset + i, block))
@@ -220,24 +185,124 @@ static int area_fetch(struct recovery *recovery)
 	struct intent_place *place = &recovery->place;
 	struct volume *vol = recovery->vol;
 	u32 piece = max(PIECE_BYTES >> vol->block_shift, 1u), bad = 0, count, i;
-	u8 *buffer = kvmalloc((size_t)piece << vol->block_shift, GFP_KERNEL);
-	int err = buffer ? 0 : -ENOMEM, last = 0;
+	int err = 0, last = 0;
 
 	for (i = 0; i < place->blocks && err >= 0; i += count) {
 		count = min(piece, place->blocks - i);
-		err = piece_read(recovery, i, count, buffer, &last);
+		err = piece_read(recovery, place->addr + i, count, &last);
 		if (err < 0)
 			break;
 		bad += err;
-		err = piece_note(recovery, i, count, buffer);
+		err = piece_note(recovery, i, count);
 	}
-	kvfree(buffer);
 	if (err < 0)
 		return err;
 	if (bad)
 		volume_warn(vol, "of the %u blocks from block %llu on, which are for what was synced last, %u cannot be read (%s)",
 			    place->blocks, (unsigned long long)place->addr, bad, error_text(last));
 	return bad == place->blocks ? last : 0;
+}
+
+/* Its intents, in a payload of len bytes, the first at this one: those that count are found.  Are all of them whole? */
+static bool batch_intents(struct recovery *recovery, u32 at, u32 len, struct batch_data *data)
+{
+	while (at < len) {
+		const struct disk_intent *intent = (const void *)(recovery->payloads + recovery->payload_used + at);
+		u64 addr = data->addr + data->used;
+		u32 bytes;
+
+		if (len - at < sizeof(*intent))
+			return false;
+		bytes = le32_to_cpu(intent->len);
+		if (bytes > len - at || !intent_whole(recovery, intent, bytes, data))
+			return false;
+		at += round_up(bytes, 8);
+		if (le64_to_cpu(intent->delta) > recovery->vol->delta.committed)
+			recovery->found[recovery->count++] = (struct intent_found){ intent, addr };
+	}
+	return at == len && data->used == data->count;
+}
+
+/* Data that is elsewhere: read.  Nothing else may be in these blocks.  true, or it is not there, or (*err) cannot be looked at. */
+static bool batch_read_far(struct recovery *recovery, struct batch_data *data, u32 *csum, int *err)
+{
+	struct volume *vol = recovery->vol;
+	u32 at, count, i;
+	int last;
+
+	for (at = 0; at < data->count; at += count) {
+		count = min(data->count - at, max(PIECE_BYTES >> vol->block_shift, 1u));
+		*err = balloc_is_free(vol, data->addr + at, count);
+		if (*err <= 0)
+			return false;
+		*err = piece_read(recovery, data->addr + at, count, &last);
+		if (*err)
+			return false;
+		for (i = 0; i < count; i++)
+			csum[at + i] = crc32c(~0u, recovery->piece + ((size_t)i << vol->block_shift), vol->block_size);
+	}
+	data->csum = csum;
+	return true;
+}
+
+static bool batch_whole_far(struct recovery *recovery, u32 len, u32 count, int *err)
+{
+	struct volume *vol = recovery->vol;
+	struct batch_data data = { .count = count };
+	bool whole = false;
+	u32 *csum;
+
+	if (len < sizeof(__le64) || !count || (u64)count << vol->block_shift > FAR_BYTES_MAX)
+		return false;
+	data.addr = get_unaligned_le64(recovery->payloads + recovery->payload_used);
+	if (!apply_blocks_valid(vol, data.addr, count))
+		return false;
+	csum = kvmalloc(count * sizeof(*csum), GFP_KERNEL);
+	if (!csum)
+		*err = -ENOMEM;
+	else if (batch_read_far(recovery, &data, csum, err))
+		whole = batch_intents(recovery, sizeof(__le64), len, &data);
+	kvfree(csum);
+	return whole;
+}
+
+/* The next batch, if it is at offset, and whole.  1, 0: it is not; -ENOMEM, -EIO: what a free map says is not known. */
+static int batch_read(struct recovery *recovery, u32 offset)
+{
+	struct intent_place *place = &recovery->place;
+	u32 count = recovery->count, blocks, data_blocks, near, len;
+	const struct disk_intents *head;
+	bool whole;
+	int err = 0;
+
+	if (offset >= place->blocks)
+		return 0;
+	head = header_at(recovery, offset, 0);
+	if (!head || !base_is_there(recovery, head))
+		return 0;
+	blocks = le32_to_cpu(head->blocks);
+	data_blocks = le32_to_cpu(head->data_blocks) & ~TUX3_INTENTS_FAR;
+	near = le32_to_cpu(head->data_blocks) & TUX3_INTENTS_FAR ? 0 : data_blocks;
+	if (!blocks || blocks > place->blocks - offset || near > place->blocks - offset - blocks)
+		return 0;
+	len = batch_payload(recovery, offset, blocks);
+	if (near == data_blocks) {
+		struct batch_data data = {
+			.addr = place->addr + offset + blocks, .csum = recovery->csum + offset + blocks, .count = near,
+		};
+
+		whole = len && batch_intents(recovery, 0, len, &data);
+	} else {
+		whole = batch_whole_far(recovery, len, data_blocks, &err);
+	}
+	if (!whole) {
+		recovery->count = count;
+		return min(err, 0);
+	}
+	recovery->payload_used += round_up(len, 8);
+	place->offset = offset + blocks + near;
+	place->seq++;
+	return 1;
 }
 
 /* Where the batches end, is there damage?  0, or -EIO with a message. */
@@ -276,7 +341,8 @@ static int area_read(struct recovery *recovery)
 	}
 	recovery->csum = kvmalloc(blocks * sizeof(*recovery->csum), GFP_KERNEL);
 	recovery->header = kvcalloc(blocks, sizeof(*recovery->header), GFP_KERNEL);
-	if (!recovery->csum || !recovery->header)
+	recovery->piece = kvmalloc(max(PIECE_BYTES, vol->block_size), GFP_KERNEL);
+	if (!recovery->csum || !recovery->header || !recovery->piece)
 		return -ENOMEM;
 	err = area_fetch(recovery);
 	if (err || !recovery->header_bytes)
@@ -285,10 +351,12 @@ static int area_read(struct recovery *recovery)
 	recovery->found = kvmalloc(recovery->header_bytes / sizeof(struct disk_intent) * sizeof(*recovery->found), GFP_KERNEL);
 	if (!recovery->payloads || !recovery->found)
 		return -ENOMEM;
-	while (batch_read(recovery, recovery->place.offset) ||
-	       (recovery->place.offset && batch_read(recovery, 0)))
-		;
-	return area_judge_end(recovery);
+	do {
+		err = batch_read(recovery, recovery->place.offset);
+		if (!err && recovery->place.offset)
+			err = batch_read(recovery, 0);
+	} while (err > 0);
+	return err ? err : area_judge_end(recovery);
 }
 
 /* ---- carrying out ---- */
@@ -597,6 +665,7 @@ static void recovery_free(struct recovery *recovery)
 		kvfree(recovery->header[i]);
 	kvfree(recovery->header);
 	kvfree(recovery->csum);
+	kvfree(recovery->piece);
 	kvfree(recovery->payloads);
 	kvfree(recovery->found);
 }

@@ -33,12 +33,14 @@ struct intent_parts {
 };
 
 struct intent_request {
+	struct volume *vol;
 	struct list_head link;		/* intent.queue */
 	u64 delta;
 	u64 base;			/* the newest durable commit before it was captured, or after */
 	struct intent_parts parts;	/* whose inodes: the last one is what is synced */
 	u32 len;			/* bytes of the intents, a multiple of 8 */
 	u32 blocks;			/* of data */
+	u32 large;			/* as many, of a large file: they go to the far area, and are in intent.large; or 0 */
 	void *data;
 	u32 said;			/* its number, for names */
 	bool named;			/* it has a name of the last part's inode, or a closure */
@@ -50,7 +52,7 @@ struct intent_request {
 	bool left;			/* who waited was killed, while others write it: they free it */
 	bool done;			/* err is what came of it */
 	int err;
-	u8 intents[] __aligned(8);	/* round_up(INTENT_BYTES, 8) for each part */
+	u8 intents[] __aligned(8);	/* round_up(INTENT_BYTES, 8) for each part, and checksums, which who writes it fills in */
 };
 
 /* ---- intent_fsync.c ---- */

@@ -528,7 +528,12 @@ class Volume:
                 return None
             payload += block[INTENTS.size:INTENTS.size + used]
             index += 1
-        at, data, end = 0, offset + count, offset + count + data_blocks
+        at, data, end = 0, addr + offset + count, offset + count + data_blocks
+        if data_blocks >> 31:
+            data_blocks &= (1 << 31) - 1
+            at, data, end = 8, int.from_bytes(payload[:8], "little"), offset + count
+            expect(data + data_blocks <= self.anchor.total_blocks, "data of a batch is in the volume")
+        data_end = data + data_blocks
         found = []
         while at < len(payload):
             delta, ino, length, runs, directory, name_len, _, records, attr = INTENT.unpack_from(payload, at)
@@ -536,9 +541,9 @@ class Volume:
             for _ in range(runs):
                 block, run, _ = INTENT_RUN.unpack_from(payload, run_at)
                 csums = list(struct.unpack_from(f"<{run}I", payload, run_at + INTENT_RUN.size))
-                if data + run > end or any(crc32c(self.block(addr + data + i)) != csums[i] for i in range(run)):
+                if data + run > data_end or any(crc32c(self.block(data + i)) != csums[i] for i in range(run)):
                     return None
-                extents.append((block, addr + data, csums))
+                extents.append((block, data, csums))
                 data += run
                 run_at += (INTENT_RUN.size + 4 * run + 7) // 8 * 8
             name_at = run_at + records

@@ -389,18 +389,20 @@ static void mutate_log(struct input *input, const struct base *base, u8 *block)
 static void mutate_intent(struct input *input, const struct base *base, u8 *block)
 {
 	u32 skip = input_number(input, 4), used = get_unaligned_le32(block + offsetof(struct disk_intents, used)), at, size;
-	u32 end = sizeof(struct disk_intents) + used;
+	u32 end = sizeof(struct disk_intents) + used, begin = sizeof(struct disk_intents);
 
 	if (get_unaligned_le32(block) != TUX3_INTENT_MAGIC || used > BLOCK - sizeof(struct disk_intents))
 		return;
-	for (at = sizeof(struct disk_intents); at + sizeof(struct disk_intent) <= end; at += size) {
+	if (get_unaligned_le32(block + offsetof(struct disk_intents, data_blocks)) & TUX3_INTENTS_FAR)
+		begin += sizeof(__le64);
+	for (at = begin; at + sizeof(struct disk_intent) <= end; at += size) {
 		size = round_up(get_unaligned_le32(block + at + offsetof(struct disk_intent, len)), 8);
 		if (!skip-- || !size || size > end - at - sizeof(struct disk_intent))
 			break;
 	}
 	switch (input_take(input, 1) % 4) {
 	case 0:		/* of the batch */
-		at = input_number(input, sizeof(struct disk_intents)) & ~3u;
+		at = input_number(input, begin) & ~3u;
 		break;
 	case 1:		/* of the intent, but for the attributes */
 		at += input_number(input, offsetof(struct disk_intent, attr)) & ~3u;

@@ -291,6 +291,17 @@ def go_ahead_with_dirs(tree, block):
     tree.mkdir("/not synced, either")
 
 
+def go_ahead_with_large(tree, block):
+    """Data that is not in the intent area: of files with more than 256 KiB."""
+    tree.put("/dir/large", 80 * block + 7)
+    tree.fsync("/dir/large")
+    tree.put("/dir/large", 70 * block, 5 * block, "written again")
+    tree.fsync("/dir/large")
+    tree.put("/dir/synced", 90 * block, block, "large now")
+    tree.fsync("/dir/synced")
+    tree.put("/dir/large", 80 * block, 0, "not synced")
+
+
 def move(tree, block):
     """Data that come to another place of a file, or to another file: of each kind of extent, and what is inline."""
     tree.allocate("/dir/blocks", COLLAPSE, 3 * block, 4 * block)
@@ -310,12 +321,13 @@ def move(tree, block):
 
 class Recipe:
     def __init__(self, block=4096, size=48 << 20, features="quota", logged=False, ahead=False, torn=False, label="golden", many=0,
-                 keep=0, moved=False, cut=False, more=False, names=False, dirs=False):
+                 keep=0, moved=False, cut=False, more=False, names=False, dirs=False, large=False):
         self.block, self.size, self.features, self.label = block, size, features, label
         self.keep = keep	# of its log, so many commits
         self.many = many or (10 if not logged else 430 if block > 4096 else 280)	# so many that leaves are merged
         self.logged, self.ahead, self.torn, self.moved, self.cut = logged, ahead, torn, moved, cut
         self.more, self.names, self.dirs = more, names, dirs	# intents with records; with records of names; of new directories
+        self.large = large	# intents of large files
 
     def make(self, image):
         with open(image, "wb") as f:
@@ -344,6 +356,8 @@ class Recipe:
                 go_ahead_with_names(tree, self.block)
             if self.dirs:
                 go_ahead_with_dirs(tree, self.block)
+            if self.large:
+                go_ahead_with_large(tree, self.block)
             if self.torn:
                 tree.put("/whole", 3 * self.block)
                 tree.sync()
@@ -410,6 +424,7 @@ RECIPES = {
     "intents-records": Recipe(ahead=True, more=True),
     "intents-names": Recipe(ahead=True, names=True),
     "intents-dirs": Recipe(ahead=True, dirs=True),
+    "intents-large": Recipe(ahead=True, large=True),
     "orphans": Recipe(logged=True, keep=8),
     "orphans-64k": Recipe(65536, 96 << 20, logged=True, keep=8),
     "torn": Recipe(torn=True),

@@ -480,7 +480,7 @@ static void test_what_goes_the_long_way(void **state)
 	assert_false(synced_ahead(&bed, node));
 	fill(node, 2 * BLOCK, BLOCK, 3);		/* preallocated, and that is durable */
 	assert_true(synced_ahead(&bed, node));
-	fill(node, 4 << 20, 1 << 20, 4);		/* too much */
+	fill(node, 4 << 20, 2 << 20, 4);		/* too much for the far area */
 	assert_false(synced_ahead(&bed, node));
 	tux3_node_put(node, 1);
 	bed_free(&bed);

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Large files that are synced ahead of their delta: their data has an area of its own. */
+#include "support_intent.h"
+#include "core/intent/intent_request.h"
+#include "core/open.h"
+#include "user/lib/lib.h"
+
+#define LARGE_VOLUME	(256u << 20)
+#define MIB		(1u << 20)
+
+static struct intent *intent_of(struct bed *bed)
+{
+	return &tux3_core(bed->volume)->intent;
+}
+
+static struct tux3_node *file_with(struct bed *bed, const char *path, u32 bytes, u8 value)
+{
+	struct tux3_node *node = bed_file(bed, path);
+
+	fill(node, 0, bytes, value);
+	return node;
+}
+
+static void sync_and_put(struct bed *bed, struct tux3_node *node, bool ahead)
+{
+	assert_int_equal(synced_ahead(bed, node), ahead);
+	tux3_node_put(node, 1);
+}
+
+static void make_large(struct bed *bed)
+{
+	make_sized(bed, LARGE_VOLUME, BLOCK);
+	assert_true(intent_of(bed)->far.blocks > 4 * MIB / BLOCK);
+}
+
+static void assert_has(struct bed *bed, const char *path, u64 offset, u32 bytes, u8 value)
+{
+	struct tux3_node *node = bed_find(bed, path);
+
+	assert_non_null(node);
+	assert_filled(node, offset, bytes, value);
+	tux3_node_put(node, 1);
+}
+
+static void test_large_files_go_ahead(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+
+	make_large(&bed);
+	sync_and_put(&bed, file_with(&bed, "large", MIB, 1), true);
+	assert_ok(tux3_sync(bed.volume));
+	fill(node = bed_file(&bed, "large"), 0, MIB, 2);
+	assert_true(synced_ahead(&bed, node));
+	sync_and_put(&bed, file_with(&bed, "dir/small", 5000, 3), true);
+	sync_and_put(&bed, file_with(&bed, "dir/new", 3 * MIB + 7, 4), true);
+	/* Of the first what is new, again. */
+	fill(node, 17 * BLOCK, 600 << 10, 5);
+	fill(node, 5 * MIB, 10, 6);
+	sync_and_put(&bed, node, true);
+	tux3_node_put(file_with(&bed, "not synced", MIB, 7), 1);
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 5);		/* and "dir" */
+	assert_has(&bed, "large", 0, 17 * BLOCK, 2);
+	assert_has(&bed, "large", 17 * BLOCK, 600 << 10, 5);
+	assert_has(&bed, "large", (17 * BLOCK) + (600 << 10), MIB - 17 * BLOCK - (600 << 10), 2);
+	assert_has(&bed, "large", MIB, 4 * MIB, 0);
+	assert_has(&bed, "large", 5 * MIB, 10, 6);
+	assert_has(&bed, "dir/small", 0, 5000, 3);
+	assert_has(&bed, "dir/new", 0, 3 * MIB + 7, 4);
+	assert_null(bed_find(&bed, "not synced"));
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 0);
+	assert_has(&bed, "dir/new", 0, 3 * MIB + 7, 4);
+	bed_free(&bed);
+}
+
+/* More than the far area has in all, and never so much at a time; some commits in between, and crashes. */
+static void test_the_far_ring_goes_round(void **state)
+{
+	u64 random = 7, ahead = 0, written = 0;
+	struct tux3_node *node;
+	struct bed bed = {};
+	u32 crash, i;
+
+	make_large(&bed);
+	for (crash = 0; crash < 6; crash++) {
+		u32 blocks[2] = {}, value[2] = {};
+
+		for (i = 0; i < 25; i++) {
+			u32 which = bed_random(&random) & 1;
+
+			blocks[which] = 1 + bed_random(&random) % 700;
+			value[which] = crash * 25 + i;
+			node = file_with(&bed, which ? "one" : "two", blocks[which] * BLOCK, value[which]);
+			ahead += synced_ahead(&bed, node);
+			written += blocks[which];
+			tux3_node_put(node, 1);
+			if (bed_random(&random) % 6 == 0)
+				assert_ok(tux3_sync(bed.volume));
+		}
+		bed_crash(&bed);
+		for (i = 0; i < 2; i++)
+			assert_has(&bed, i ? "one" : "two", 0, blocks[i] * BLOCK, value[i]);
+	}
+	assert_true(ahead > 100);
+	assert_true(written > 2 * LARGE_VOLUME / 16 / BLOCK);
+	bed_free(&bed);
+}
+
+/* What does not fit into it is a commit, and asks for none. */
+static void test_larger_ones_take_a_commit(void **state)
+{
+	struct bed bed = {};
+
+	make_large(&bed);
+	sync_and_put(&bed, file_with(&bed, "file", 5 * MIB, 1), false);
+	sync_and_put(&bed, file_with(&bed, "other", 2 * MIB, 1), true);
+	assert_int_equal(atomic64_read(&intent_of(&bed)->large), 0);
+	bed_free(&bed);
+}
+
+/* Both areas are room that others can have. */
+static void test_a_full_volume_takes_both(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	u64 offset = 0, most;
+
+	make_large(&bed);
+	most = LARGE_VOLUME / 1000 * 985;
+	node = bed_file(&bed, "all");
+	while (offset < most) {
+		fill(node, offset, 64 << 10, 9);
+		offset += 64 << 10;
+	}
+	assert_false(intent_of(&bed)->far.addr);
+	tux3_node_put(node, 1);
+	assert_ok(tux3_sync(bed.volume));
+	bed_crash(&bed);
+	bed_free(&bed);
+}
+
+/* ---- beside a commit ---- */
+
+static void look_beside(struct bed *bed)
+{
+	assert_has(bed, "dir/a", 0, 5000, 1);
+	assert_has(bed, "large", 0, 700 << 10, 8);
+}
+
+/* On top of the commit under way as on top of the one before. */
+static void test_beside_a_commit(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	pthread_t commit;
+
+	begin(&bed);
+	sync_and_put(&bed, file_with(&bed, "large", 700 << 10, 1), true);
+	assert_ok(tux3_sync(bed.volume));
+	fill(node = bed_file(&bed, "large"), 0, 300 << 10, 5);
+	hold_commit(&bed, &commit);
+	fill(node, 0, 700 << 10, 8);
+	assert_true(synced_ahead(&bed, node));
+	assert_image(&bed, 1, look_beside);
+	let_commit(&bed, commit, NULL);
+	assert_image(&bed, 1, look_beside);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	look_beside(&bed);
+	bed_free(&bed);
+}
+
+/* What a commit does not supersede is kept when that is durable, and there is room for more. */
+static void test_beside_a_commit_and_behind_it(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	pthread_t commit;
+	u32 i;
+
+	begin(&bed);
+	sync_and_put(&bed, file_with(&bed, "before", 700 << 10, 1), true);
+	node = file_with(&bed, "beside", 10, 2);
+	hold_commit(&bed, &commit);
+	fill(node, 0, 700 << 10, 3);
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	let_commit(&bed, commit, NULL);
+	for (i = 0; i < 3; i++)
+		sync_and_put(&bed, file_with(&bed, "behind", 700 << 10, 4 + i), true);
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 4);
+	assert_has(&bed, "before", 0, 700 << 10, 1);
+	assert_has(&bed, "beside", 0, 700 << 10, 3);
+	assert_has(&bed, "behind", 0, 700 << 10, 6);
+	bed_free(&bed);
+}
+
+/* ---- damage ---- */
+
+/* Two files are synced; then of the second one's batch the header, or a block of its data, is changed. */
+struct damage {
+	struct disk_intents *head;
+	__le64 *addr;		/* of the data */
+	u8 *data;
+};
+
+static struct damage make_damaged(struct bed *bed)
+{
+	struct damage damage;
+	u8 *bytes;
+	u64 at;
+
+	make_large(bed);
+	bytes = device_memory_bytes(bed->dev);
+	sync_and_put(bed, file_with(bed, "first", MIB, 2), true);
+	at = intent_of(bed)->place.addr + intent_of(bed)->place.offset;
+	sync_and_put(bed, file_with(bed, "second", MIB, 3), true);
+	damage.head = (struct disk_intents *)(bytes + at * BLOCK);
+	assert_int_equal(le32_to_cpu(damage.head->data_blocks), TUX3_INTENTS_FAR | MIB / BLOCK);
+	damage.addr = (__le64 *)(damage.head + 1);
+	damage.data = bytes + le64_to_cpu(*damage.addr) * BLOCK;
+	return damage;
+}
+
+static void seal(struct damage *damage)
+{
+	damage->head->crc = 0;
+	damage->head->crc = cpu_to_le32(crc32c(~0u, damage->head, BLOCK));
+}
+
+/* As if the second fsync had not come to its end. */
+static void assert_first_only(struct bed *bed)
+{
+	bed_crash(bed);
+	assert_int_equal(intent_of(bed)->recovered, 1);
+	assert_has(bed, "first", 0, MIB, 2);
+	assert_null(bed_find(bed, "second"));
+	bed_free(bed);
+}
+
+static void test_data_that_is_not_whole(void **state)
+{
+	struct bed bed = {};
+	struct damage damage = make_damaged(&bed);
+
+	damage.data[123 * BLOCK + 5] ^= 1;
+	assert_first_only(&bed);
+}
+
+/* The data of the second is here, it says, and has the checksums of what is. */
+static void forge(struct damage *damage, u64 addr, const u8 *bytes)
+{
+	struct disk_intent *intent = (struct disk_intent *)(damage->addr + 1);
+	struct disk_intent_run *run = (struct disk_intent_run *)(intent + 1);
+	u32 i;
+
+	assert_int_equal(le32_to_cpu(run->count), MIB / BLOCK);
+	*damage->addr = cpu_to_le64(addr);
+	for (i = 0; i < MIB / BLOCK && addr + i < LARGE_VOLUME / BLOCK; i++)
+		run->csum[i] = cpu_to_le32(crc32c(~0u, bytes + (addr + i) * BLOCK, BLOCK));
+	seal(damage);
+}
+
+/* No batch says so: it is one that somebody has forged.  Nothing that is in use becomes data of a file. */
+static void test_data_where_none_can_be(void **state)
+{
+	struct bed bed = {};
+	struct damage damage = make_damaged(&bed);
+	u64 blocks = LARGE_VOLUME / BLOCK, places[] = {
+		0, blocks - 1, blocks, U64_MAX, U64_MAX - 3,
+		intent_of(&bed)->place.addr, intent_of(&bed)->place.addr - MIB / BLOCK + 1,
+		tux3_core(bed.volume)->tree.root_addr, tux3_core(bed.volume)->log.next_addr,
+	};
+	u8 *bytes = device_memory_bytes(bed.dev), *saved = malloc(LARGE_VOLUME);
+	u32 i;
+
+	memcpy(saved, bytes, LARGE_VOLUME);
+	for (i = 0; i < ARRAY_SIZE(places); i++) {
+		memcpy(bytes, saved, LARGE_VOLUME);
+		forge(&damage, places[i], bytes);
+		bed_crash(&bed);
+		assert_int_equal(intent_of(&bed)->recovered, 1);
+		assert_null(bed_find(&bed, "second"));
+		bed_check(&bed);
+	}
+	memcpy(bytes, saved, LARGE_VOLUME);
+	free(saved);
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 2);
+	bed_free(&bed);
+}
+
+/* Nor what the first one has: which of them it belongs to nobody knows. */
+static void test_data_of_two(void **state)
+{
+	struct bed bed = {};
+	struct damage damage = make_damaged(&bed);
+	u8 *bytes = device_memory_bytes(bed.dev);
+	struct volume *vol;
+	char why[256];
+
+	forge(&damage, le64_to_cpu(*damage.addr) - MIB / BLOCK, bytes);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	assert_int_equal(volume_open(bed.dev, NULL, &bed.opts, &vol, why, sizeof(why)), -EIO);
+	bed.dev->ops->close(bed.dev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_large_files_go_ahead),
+		cmocka_unit_test(test_the_far_ring_goes_round),
+		cmocka_unit_test(test_larger_ones_take_a_commit),
+		cmocka_unit_test(test_a_full_volume_takes_both),
+		cmocka_unit_test(test_beside_a_commit),
+		cmocka_unit_test(test_beside_a_commit_and_behind_it),
+		cmocka_unit_test(test_data_that_is_not_whole),
+		cmocka_unit_test(test_data_where_none_can_be),
+		cmocka_unit_test(test_data_of_two),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
