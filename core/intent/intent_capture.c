@@ -477,7 +477,7 @@ bool intent_dir_fits(struct tux3_inode *inode)
 	u32 dirty;
 
 	spin_lock(&inode->lock);
-	dirty = (inode->slot[0].dirty | inode->slot[1].dirty) & ~INODE_DIRTY_ATIME;
+	dirty = inode->slot[0].dirty | inode->slot[1].dirty;
 	named = inode->names_delta <= durable || (inode->born_ahead && !inode->names_seq);
 	only = dirty && named && inode->attr.nlink && inode_is_as_told(inode, durable);
 	spin_unlock(&inode->lock);

@@ -803,6 +803,31 @@ static void test_a_directory_that_changed_otherwise(void **state)
 	bed_free(&bed);
 }
 
+static int ignore_entry(void *ctx, const struct tux3_dirent *entry)
+{
+	return 0;
+}
+
+/* It was listed, and that is all: when it was read no fsync of a directory says.  So there is nothing to wait for. */
+static void test_a_directory_that_was_read(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *dir, *node;
+	uint64_t cookie = 0;
+
+	make(&bed, BLOCK);
+	node = new_file(&bed, "dir/a", 1);
+	dir = bed_find(&bed, "dir");
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(new_file(&bed, "other", 2), 1);
+	assert_ok(tux3_readdir(dir, &cookie, ignore_entry, NULL));
+	assert_int_equal(dir->inode.slot[0].dirty | dir->inode.slot[1].dirty, INODE_DIRTY_ATIME);
+	assert_false(dir_takes_commit(&bed, dir));
+	tux3_node_put(node, 1);
+	tux3_node_put(dir, 1);
+	bed_free(&bed);
+}
+
 /* ---- fsync=auto: what costs least ---- */
 
 static u64 blocks_written(struct bed *bed)
@@ -1084,6 +1109,7 @@ int main(void)
 		cmocka_unit_test(test_many_beside_one_commit),
 		cmocka_unit_test(test_a_directory_whose_new_files_went_ahead),
 		cmocka_unit_test(test_a_directory_that_changed_otherwise),
+		cmocka_unit_test(test_a_directory_that_was_read),
 		cmocka_unit_test(test_what_cpus_count_by_themselves),
 		cmocka_unit_test(test_a_log_and_its_checkpoints_are_written_once),
 		cmocka_unit_test(test_what_is_written_twice_is_bounded),
