@@ -13,7 +13,8 @@
 #include "core/names/name_closure.h"
 #include "core/names/name_internal.h"
 
-#define CHANGES_LOOKED_AT (16 * CLOSURE_NAMES)
+#define CHANGES_LOOKED_AT (16 * CLOSURE_NAMES)	/* of a directory, that are not durable; of a file */
+#define CHANGES_PASSED 4096u			/* of a directory, that are: a commit would go through all of them, too */
 #define DIRENT_HEAD (offsetof(struct record_dirent, entry) + sizeof(struct disk_dirent))
 
 static_assert(CLOSURE_BYTES >= CLOSURE_NAMES * (sizeof(struct disk_record) + DIRENT_HEAD + TUX3_NAME_MAX + 7) +
@@ -234,7 +235,7 @@ static int look_at_slot(struct name_closure *closure, struct tux3_inode *inode, 
 	if (!err && slot->tie)
 		err = look_at_tie(closure, slot->tie->dir, slot->tie->entry, inode);
 	for (tie = slot->ties; tie && !err; tie = tie->next) {
-		if (n++ == 2 * CLOSURE_NAMES)		/* it is not to take long */
+		if (n++ == CHANGES_LOOKED_AT)		/* it is not to take long */
 			err = -EAGAIN;
 		else
 			err = look_at_tie(closure, tie->change->dir, tie->change->entry, inode);
@@ -447,24 +448,45 @@ static int look_at_change(struct name_closure *closure, struct tux3_inode *inode
 	return note_idle(closure, change);
 }
 
-/* From the newest on: mostly the others are older. */
+/* Changes of a directory that are not durable, from the newest on: mostly the others are older.  dir->lock held. */
+struct open_walk {
+	struct list_head *list, *pos;
+	u32 open, looked, passed;	/* so many are left; have been */
+};
+
+static struct open_walk open_walk(struct name_dir *dir, u32 slot)
+{
+	lockdep_assert_held(&dir->lock);
+	return (struct open_walk){ .list = &dir->changed[slot], .pos = &dir->changed[slot], .open = dir->open[slot] };
+}
+
+/* NULL: there is none left, or it would take long. */
+static struct name_change *open_next(struct open_walk *walk)
+{
+	struct name_change *change;
+
+	while (walk->open && walk->looked < CHANGES_LOOKED_AT && walk->passed < CHANGES_PASSED && walk->pos->prev != walk->list) {
+		walk->pos = walk->pos->prev;
+		change = list_entry(walk->pos, struct name_change, link);
+		if (!change->durable) {
+			walk->open--;
+			walk->looked++;
+			return change;
+		}
+		walk->passed++;
+	}
+	return NULL;
+}
+
 static int look_at_changes(struct name_closure *closure, struct tux3_inode *inode, struct name_dir *dir, u32 slot)
 {
-	u32 open = dir->open[slot], n = 0;
+	struct open_walk walk = open_walk(dir, slot);
 	struct name_change *change;
 	int err = 0;
 
-	lockdep_assert_held(&dir->lock);
-	list_for_each_entry_reverse(change, &dir->changed[slot], link) {
-		if (!open || err)
-			break;
-		open -= !change->durable;
-		if (n++ == CHANGES_LOOKED_AT)		/* it is not to take long */
-			err = -EAGAIN;
-		else if (!change->durable)
-			err = look_at_change(closure, inode, change);
-	}
-	return err;
+	while (!err && (change = open_next(&walk)))
+		err = look_at_change(closure, inode, change);
+	return !err && walk.open ? -EAGAIN : err;
 }
 
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said)
@@ -610,16 +632,10 @@ static void name_is_durable(const struct name_closure *closure, const struct clo
 /* The times that came with what is said of the directory are those after these changes. */
 static void idle_are_durable(const struct name_closure *closure, struct name_dir *dir, u32 slot)
 {
-	u32 open = dir->open[slot], n = 0;
+	struct open_walk walk = open_walk(dir, slot);
 	struct name_change *change;
 
-	lockdep_assert_held(&dir->lock);
-	list_for_each_entry_reverse(change, &dir->changed[slot], link) {
-		if (!open || n++ == CHANGES_LOOKED_AT)
-			break;
-		if (change->durable)
-			continue;
-		open--;
+	while ((change = open_next(&walk))) {
 		if (change->said == closure->said && !change->since) {
 			change->durable = true;
 			dir->open[slot]--;

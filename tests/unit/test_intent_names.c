@@ -996,6 +996,48 @@ static void test_saves_by_one_name(void **state)
 	bed_free(&bed);
 }
 
+/* An old file is removed, and many new ones are synced after that: the directory has that one name to say. */
+static void test_many_are_durable_already(void **state)
+{
+	struct bed bed = {};
+	char name[32];
+	u32 i;
+
+	make_sized(&bed, 1u << 30, BLOCK);	/* with an area that is large enough */
+	new_and_gone(&bed, "dir/a", 1, false);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/a"));
+	for (i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "dir/f%u", i);
+		new_and_gone(&bed, name, i, true);
+	}
+	assert_true(path_ahead(&bed, "dir"));
+	bed_crash(&bed);
+	assert_file(&bed, "dir/a", 0, 0);
+	assert_file(&bed, "dir/f199", 199, 1);
+	bed_free(&bed);
+}
+
+/* A file whose name is a number that is counted up, and which is synced each time. */
+static void test_one_name_after_the_other(void **state)
+{
+	char name[32], next[32] = "dir/a";
+	struct bed bed = {};
+	u32 i;
+
+	begin(&bed);
+	for (i = 0; i < 100; i++) {
+		memcpy(name, next, sizeof(name));
+		snprintf(next, sizeof(next), "dir/a.%u", i);
+		rename_path(&bed, name, next, 0);
+		assert_true(path_ahead(&bed, next));
+	}
+	bed_crash(&bed);
+	assert_file(&bed, name, 0, 0);
+	assert_file(&bed, next, 1, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1028,6 +1070,8 @@ int main(void)
 		cmocka_unit_test(test_a_commit_ends_before_the_second_look),
 		cmocka_unit_test(test_a_record_that_is_of_no_name),
 		cmocka_unit_test(test_saves_by_one_name),
+		cmocka_unit_test(test_many_are_durable_already),
+		cmocka_unit_test(test_one_name_after_the_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
