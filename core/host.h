@@ -82,10 +82,10 @@ struct tux3_host_ops {
 
 	/*
 	 * For intents, the first three or none.  Keep others from changing data and size, but for stores into mappings: false if
-	 * that would take waiting.  Let them again.  In between: copy a whole block as it is now, zeros beyond the end of the
-	 * file; false: it is not in memory.
+	 * that would take waiting, which is done if wait is set, until the caller is killed.  Let them again.  In between: copy a
+	 * whole block as it is now, zeros beyond the end of the file; false: it is not in memory.
 	 */
-	bool (*data_hold)(struct tux3_inode *inode);
+	bool (*data_hold)(struct tux3_inode *inode, bool wait);
 	void (*data_let)(struct tux3_inode *inode);
 	bool (*data_peek)(struct tux3_inode *inode, u64 block, void *data);
 	/* In between, too: may blocks be changing through a mapping, as nobody is told by data_change_enter()?  NULL: never. */

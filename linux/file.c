@@ -46,7 +46,7 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 		sb_end_intwrite(node->vfs.i_sb);
 	}
 	if (!err)
-		err = fsync_inode(&node->core);
+		err = fsync_inode(&node->core, true);
 	else if (volume_error(node->core.vol))
 		err = -EROFS;
 	if (unlikely(err == -EROFS))

@@ -47,12 +47,15 @@ static struct dentry *dir_lookup(struct inode *dir, struct dentry *dentry, unsig
 	return d_splice_alias(inode, dentry);
 }
 
-/* The operation is done.  A file that was made takes its name along, and so may be durable ahead of all else. */
+/*
+ * The operation is done.  A file that was made takes its name along, and so may be durable ahead of all else.  Who writes to it
+ * already is not waited for: the VFS has the directory's lock.
+ */
 static int synced(struct inode *dir, struct inode *made)
 {
 	if (!IS_DIRSYNC(dir))
 		return 0;
-	return fsync_inode(core_of(made && S_ISREG(made->i_mode) ? made : dir));
+	return fsync_inode(core_of(made && S_ISREG(made->i_mode) ? made : dir), false);
 }
 
 /* ---- making ---- */

@@ -846,10 +846,12 @@ static u64 host_data_dirty_blocks(struct tux3_inode *inode)
 	return folio_dirty_blocks(core_node(inode));
 }
 
-/* Whoever writes, truncates or punches has it exclusively; an fsync that would have to wait for that goes the long way. */
-static bool host_data_hold(struct tux3_inode *inode)
+/* Whoever writes, truncates or punches has it exclusively. */
+static bool host_data_hold(struct tux3_inode *inode, bool wait)
 {
-	return inode_trylock_shared(&core_node(inode)->vfs);
+	struct inode *vfs = &core_node(inode)->vfs;
+
+	return inode_trylock_shared(vfs) || (wait && !down_read_killable(&vfs->i_rwsem));
 }
 
 static void host_data_let(struct tux3_inode *inode)

@@ -119,10 +119,10 @@ void intent_exit(struct volume *vol);
 
 /*
  * For fsync: what was changed of this inode before the call is durable on return 0, and of a directory the names in it.  Not
- * inside a delta, and without locks of the inode.  -EINTR: the caller was killed.  After the volume has stopped 0 if nothing of
- * the inode was lost, else -EROFS.
+ * inside a delta.  wait: the caller has no lock of the inode, and is to wait for who writes to it.  -EINTR: the caller was killed.
+ * After the volume has stopped 0 if nothing of the inode was lost, else -EROFS.
  */
-int fsync_inode(struct tux3_inode *inode);
+int fsync_inode(struct tux3_inode *inode, bool wait);
 
 /* ---- the back end, commit_mutex held ---- */
 

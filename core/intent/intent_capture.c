@@ -734,8 +734,23 @@ static u32 part_place(const struct intent_parts *parts, const struct tux3_inode 
 	return 0;
 }
 
-/* One more: 0, and it is held if it is a file; or -EAGAIN, and it is none of them. */
-static int parts_add(struct intent_parts *parts, struct tux3_inode *inode)
+/*
+ * May it be little that an intent of the file has to have?  Then who writes to it is waited for: as a rule that takes less than a
+ * commit, and of a log that one thread writes and another one syncs there always is somebody.  Who writes much may take long.
+ */
+static bool file_may_be_small(struct tux3_inode *inode)
+{
+	u64 dirty = inode->vol->host->data_dirty_blocks(inode), fresh = dirty;
+
+	spin_lock(&inode->lock);
+	if (READ_ONCE(inode->told))
+		fresh = inode->fresh_end > inode->fresh ? inode->fresh_end - inode->fresh : 0;
+	spin_unlock(&inode->lock);
+	return min(dirty, fresh) <= INTENT_DATA_BYTES >> inode->vol->block_shift;
+}
+
+/* One more: 0, and it is held if it is a file; or -EAGAIN, and it is none of them.  wait: nothing else is held. */
+static int parts_add(struct intent_parts *parts, struct tux3_inode *inode, bool wait)
 {
 	struct volume *vol = inode->vol;
 	struct intent_part part = { .inode = inode, .beside = parts->count };
@@ -749,7 +764,8 @@ static int parts_add(struct intent_parts *parts, struct tux3_inode *inode)
 			return -EAGAIN;
 		same += parts->part[i].beside && part_is_dir(&parts->part[i]) == is_dir;
 	}
-	if (same == (is_dir ? CLOSURE_DIRS : CLOSURE_BESIDE) || (!is_dir && !vol->host->data_hold(inode)))
+	if (same == (is_dir ? CLOSURE_DIRS : CLOSURE_BESIDE) ||
+	    (!is_dir && !vol->host->data_hold(inode, wait && file_may_be_small(inode))))
 		return -EAGAIN;
 	if (!is_dir) {
 		span_begin(inode, &part.span);
@@ -800,17 +816,17 @@ static int capture_once(struct volume *vol, const struct intent_parts *parts, st
 	return err;
 }
 
-int intent_capture(struct tux3_inode *inode, struct intent_request **captured)
+int intent_capture(struct tux3_inode *inode, bool wait, struct intent_request **captured)
 {
 	struct intent_parts parts = {};
 	struct tux3_inode *lacking = NULL;
-	int err = parts_add(&parts, inode);
+	int err = parts_add(&parts, inode, wait);
 
 	while (!err) {
 		err = capture_once(inode->vol, &parts, captured, &lacking);
 		if (!err || !lacking)
 			break;
-		err = parts_add(&parts, lacking);
+		err = parts_add(&parts, lacking, false);
 		if (err)
 			inode->vol->host->inode_release(lacking);
 	}

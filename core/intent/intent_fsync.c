@@ -135,7 +135,7 @@ static void note_large(const struct intent_request *request)
 }
 
 /* 0, or as intent_capture(); -ESTALE: a commit came in between; -EINTR: the caller was killed while others wrote. */
-static int fsync_try_ahead(struct tux3_inode *inode)
+static int fsync_try_ahead(struct tux3_inode *inode, bool wait)
 {
 	struct volume *vol = inode->vol;
 	struct intent *intent = &vol->intent;
@@ -147,7 +147,7 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 		WRITE_ONCE(intent->wanted, true);
 	if (!READ_ONCE(intent->ready) || !fsync_may_go_ahead(vol) || dirs_have_moved(vol))
 		return -EAGAIN;
-	err = intent_capture(inode, &request);
+	err = intent_capture(inode, wait, &request);
 	if (err)
 		return err;
 	err = intent_request_finish(vol, request);
@@ -164,12 +164,12 @@ static int fsync_try_ahead(struct tux3_inode *inode)
 }
 
 /* Who was overtaken by the commit of the delta would wait for all of it: but beside it, or on top of it, the file can go ahead. */
-static int fsync_ahead(struct tux3_inode *inode)
+static int fsync_ahead(struct tux3_inode *inode, bool wait)
 {
-	int err = fsync_try_ahead(inode);
+	int err = fsync_try_ahead(inode, wait);
 
 	if (err == -ESTALE)
-		err = fsync_try_ahead(inode);
+		err = fsync_try_ahead(inode, wait);
 	return err == -ESTALE ? -EAGAIN : err;
 }
 
@@ -183,7 +183,7 @@ static bool inode_is_dirty(struct tux3_inode *inode)
 	return dirty;
 }
 
-int fsync_inode(struct tux3_inode *inode)
+int fsync_inode(struct tux3_inode *inode, bool wait)
 {
 	struct volume *vol = inode->vol;
 	int err = -EAGAIN;
@@ -196,7 +196,7 @@ int fsync_inode(struct tux3_inode *inode)
 			pace_sync(vol, false);
 			delta_note_fsync(vol);
 		}
-		err = fsync_ahead(inode);
+		err = fsync_ahead(inode, wait);
 		if (!err) {
 			pace_sync(vol, false);
 			delta_pass_again(vol);

@@ -70,9 +70,9 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks);
 
 /*
  * What the inode is now, captured and queued: 0.  -EAGAIN: it needs a commit; -EMSGSIZE: a commit is less to write.  Not inside a
- * delta.
+ * delta.  wait: as for fsync_inode().
  */
-int intent_capture(struct tux3_inode *inode, struct intent_request **captured);
+int intent_capture(struct tux3_inode *inode, bool wait, struct intent_request **captured);
 void intent_request_free(struct intent_request *request);
 /*
  * Has nothing of the directory changed but names in it, and what follows from that, but for what a crash leaves as it is?  It is

@@ -708,6 +708,46 @@ static void test_many_beside_one_commit(void **state)
 	bed_free(&bed);
 }
 
+static struct tux3_node *written;
+
+static void *write_long(void *arg)
+{
+	down_write(&written->lock);
+	sem_post(arg);
+	usleep(50 * 1000);
+	up_write(&written->lock);
+	return NULL;
+}
+
+/* Of a log one thread writes the end, and another one syncs it: it is mostly being written, and goes ahead all the same. */
+static void test_a_file_that_is_being_written(void **state)
+{
+	struct bed bed = {};
+	pthread_t writer;
+	sem_t begun;
+	u32 i;
+
+	make(&bed, BLOCK);
+	written = new_file(&bed, "log", 1);
+	sem_init(&begun, 0, 0);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(pthread_create(&writer, NULL, write_long, &begun), 0);
+		sem_wait(&begun);
+		assert_true(synced_ahead(&bed, written));
+		pthread_join(writer, NULL);
+		fill(written, i * 300 * BLOCK, BLOCK, 2);
+	}
+	/* But not when it may be too much. */
+	fill(written, 0, 100 * BLOCK, 2);
+	assert_int_equal(pthread_create(&writer, NULL, write_long, &begun), 0);
+	sem_wait(&begun);
+	assert_false(synced_ahead(&bed, written));
+	pthread_join(writer, NULL);
+	sem_destroy(&begun);
+	tux3_node_put(written, 1);
+	bed_free(&bed);
+}
+
 /* ---- directories ---- */
 
 /* fsync of a directory: does it take a commit? */
@@ -1107,6 +1147,7 @@ int main(void)
 		cmocka_unit_test(test_the_base_is_damaged),
 		cmocka_unit_test(test_emptied_before_the_commit_stores_it_inline),
 		cmocka_unit_test(test_many_beside_one_commit),
+		cmocka_unit_test(test_a_file_that_is_being_written),
 		cmocka_unit_test(test_a_directory_whose_new_files_went_ahead),
 		cmocka_unit_test(test_a_directory_that_changed_otherwise),
 		cmocka_unit_test(test_a_directory_that_was_read),

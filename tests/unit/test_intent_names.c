@@ -890,13 +890,13 @@ static void test_links_of_what_goes_beside(void **state)
 	bed_free(&bed);
 }
 
-static bool hold_ends_commit(struct tux3_inode *inode)
+static bool hold_ends_commit(struct tux3_inode *inode, bool wait)
 {
 	if (inode == looking.first) {
 		looking.first = NULL;
 		let_commit(looking.bed, looking.thread, NULL);
 	}
-	return looking.inner->data_hold(inode);
+	return looking.inner->data_hold(inode, wait);
 }
 
 /* What was to go beside for the sake of names that are durable by then has names of its own, which nothing says any more. */

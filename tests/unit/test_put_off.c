@@ -261,7 +261,7 @@ static void write_block(struct bed *bed, struct node *node)
 
 static void sync_file(struct node *node)
 {
-	assert_int_equal(fsync_inode(&node->inode), 0);
+	assert_int_equal(fsync_inode(&node->inode, true), 0);
 }
 
 static bool is_dirty(struct node *node)

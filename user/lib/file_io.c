@@ -379,7 +379,7 @@ ssize_t tux3_append(struct tux3_node *node, const void *data, size_t size)
 
 int tux3_fsync_told(struct tux3_node *node)
 {
-	return fsync_inode(&node->inode);
+	return fsync_inode(&node->inode, true);
 }
 
 u32 tux3_losses(struct tux3_node *node)

@@ -119,9 +119,14 @@ static u64 host_data_dirty_blocks(struct tux3_inode *inode)
 	return file_cache_dirty_blocks(node_of(inode));
 }
 
-static bool host_data_hold(struct tux3_inode *inode)
+static bool host_data_hold(struct tux3_inode *inode, bool wait)
 {
-	return down_read_trylock(&node_of(inode)->lock);
+	struct tux3_node *node = node_of(inode);
+
+	if (!wait)
+		return down_read_trylock(&node->lock);
+	down_read(&node->lock);
+	return true;
 }
 
 static void host_data_let(struct tux3_inode *inode)
