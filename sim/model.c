@@ -459,6 +459,7 @@ struct put_names {
 	const struct m_state *then;
 	struct m_state *bases[M_BASES];		/* on which it must hold: names that one of them has otherwise */
 	u32 base_count;
+	bool listing;		/* of a directory, which takes new files along that have one name and were never synced */
 	u32 ids[PUT_MAX], id_count;
 	struct put_name {
 		u32 dir;
@@ -711,6 +712,10 @@ static const char *put_inode(struct put_names *put, u32 id)
 	const struct m_inode *is = inode_in(put->then, id), *was = inode_in(put->state, id);
 	struct m_inode *inode;
 
+	if (!was && is && is->nlink == 1 && S_ISREG(is->mode) && put->listing) {
+		put_new(put->state, put->then, id);
+		return NULL;
+	}
 	if (!was)
 		return is && is->nlink ? "a file that is to have one of the names is not there" : NULL;
 	if (S_ISDIR(was->mode))
@@ -783,7 +788,7 @@ static const char *put_all(struct put_names *put, u32 subject, u64 born)
 static const char *put_names(struct m_state *state, const struct m_state *then, u32 id, u32 dir, u64 born,
 			     const struct m_closure *closure)
 {
-	struct put_names put = { .state = state, .then = then, .bases = { state }, .base_count = 1 };
+	struct put_names put = { .state = state, .then = then, .bases = { state }, .base_count = 1, .listing = dir != M_NONE };
 	const char *why;
 	u32 i;
 

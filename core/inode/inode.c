@@ -406,6 +406,11 @@ bool inode_is_as_told(const struct tux3_inode *inode, u64 durable)
 	return inode->changed_delta <= durable || inode->changes == inode->changes_told;
 }
 
+bool inode_is_there(const struct tux3_inode *inode)
+{
+	return READ_ONCE(inode->born_ahead) || READ_ONCE(inode->born_delta) <= READ_ONCE(inode->vol->delta.committed);
+}
+
 void inode_told(struct tux3_inode *inode, u32 changes)
 {
 	lockdep_assert_held(&inode->lock);

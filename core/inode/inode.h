@@ -211,6 +211,7 @@ void inode_change_end(struct tux3_inode *inode);
  * one, with the intents that are durable?
  */
 bool inode_is_as_told(const struct tux3_inode *inode, u64 durable);
+bool inode_is_there(const struct tux3_inode *inode);	/* likewise, as something or other: without the lock */
 void inode_told(struct tux3_inode *inode, u32 changes);	/* an intent of what it was at that change is durable */
 /* The same with inode->lock held already. */
 void inode_dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirty);

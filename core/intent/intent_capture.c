@@ -104,7 +104,7 @@ static int capture_new_name(struct intent_part *part, struct intent_request *req
 	lockdep_assert_held(&inode->lock);
 	if (!inode_has_new_name(inode))
 		return -EAGAIN;
-	if (!closure_has_dir(&request->closure, inode->born_dir)) {
+	if (!closure_has(&request->closure, inode->born_dir)) {
 		request->closure.lacks = inode->born_dir;
 		return -EAGAIN;
 	}
@@ -138,6 +138,8 @@ static int capture_name(struct intent_part *part, u64 durable, struct intent_req
 {
 	struct tux3_inode *inode = part->inode;
 
+	if (part->makes)
+		return capture_new_name(part, request, name);
 	if (part->beside)	/* its names are in the closure of the last one */
 		return 0;
 	if (request->closure.inodes)
@@ -447,12 +449,17 @@ static void note_changes(struct intent_part *part)
 /* Inside the delta. */
 static int capture_file(struct intent_part *part, u64 delta, struct intent_request *request)
 {
+	struct tux3_inode *inode = part->inode;
 	u8 *at = (u8 *)(part->intent + 1);
 	char name[TUX3_NAME_MAX];
 	int err;
 
 	part->blocks = 0;
 	part->first = part->made = false;
+	if (part->makes && closure_has(&request->closure, inode)) {	/* since it was found not to be there */
+		part->intent = NULL;
+		return 0;
+	}
 	note_changes(part);
 	err = capture_data(part, request, &at);
 	if (!err)
@@ -460,8 +467,10 @@ static int capture_file(struct intent_part *part, u64 delta, struct intent_reque
 	if (err)
 		return err;
 	note_times(part);
-	if (part->beside)
-		closure_add_beside(&request->closure, part->inode->ino, part->changes, part->names_seq);
+	if (part->makes)
+		closure_add_made(&request->closure, inode);
+	else if (part->beside)
+		closure_add_beside(&request->closure, inode->ino, part->changes, part->names_seq);
 	else
 		request->named = part->made || request->closure.names;
 	capture_end(part, request, at, name);
@@ -497,7 +506,7 @@ static bool dir_is_as_made(const struct tux3_inode *inode)
 /* The same of one that this request makes. */
 static bool dir_is_made_here(const struct intent_request *request, struct tux3_inode *inode)
 {
-	bool here = closure_makes_dir(&request->closure, inode);
+	bool here = closure_makes(&request->closure, inode);
 
 	spin_lock(&inode->lock);
 	here = here && inode->attr.nlink && dir_is_as_made(inode);
@@ -540,7 +549,7 @@ static int capture_new_dir(struct intent_part *part, u64 delta, struct intent_re
 	int got, err;
 
 	part->made = false;
-	if (closure_has_dir(&request->closure, inode)) {	/* since it was found not to be there */
+	if (closure_has(&request->closure, inode)) {	/* since it was found not to be there */
 		part->intent = NULL;
 		return 0;
 	}
@@ -559,7 +568,7 @@ static int capture_new_dir(struct intent_part *part, u64 delta, struct intent_re
 	if (err)
 		return err;
 	note_times(part);
-	closure_add_dir(&request->closure, inode);
+	closure_add_made(&request->closure, inode);
 	capture_dir_end(part, delta, request, at + got, name);
 	return 0;
 }
@@ -572,7 +581,7 @@ static int capture_listing(struct intent_part *part, u64 delta, struct intent_re
 	bool there;
 	int err;
 
-	if (!closure_has_dir(&request->closure, inode)) {
+	if (!closure_has(&request->closure, inode)) {
 		request->closure.lacks = inode;
 		return -EAGAIN;
 	}
@@ -753,7 +762,9 @@ static bool file_may_be_small(struct tux3_inode *inode)
 static int parts_add(struct intent_parts *parts, struct tux3_inode *inode, bool wait)
 {
 	struct volume *vol = inode->vol;
-	struct intent_part part = { .inode = inode, .beside = parts->count };
+	struct intent_part part = {
+		.inode = inode, .beside = parts->count, .makes = parts->count && !inode_is_there(inode),
+	};
 	bool is_dir = S_ISDIR(READ_ONCE(inode->attr.mode));
 	u32 same = 0, i;
 	int err = 0;

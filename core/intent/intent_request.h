@@ -18,6 +18,7 @@ struct span {
 struct intent_part {
 	struct tux3_inode *inode;	/* grabbed, but the last one's */
 	bool beside;			/* not the last one */
+	bool makes;			/* so, and it is not there yet */
 	struct span span;		/* of a file */
 	u32 max;			/* blocks of data at most: so many were dirty */
 	u32 blocks;			/* of data */

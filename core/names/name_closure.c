@@ -27,25 +27,25 @@ void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes, u32 
 	closure->beside[closure->besides++].changes = changes;
 }
 
-void closure_add_dir(struct name_closure *closure, struct tux3_inode *dir)
+void closure_add_made(struct name_closure *closure, struct tux3_inode *inode)
 {
-	closure->dir[closure->dirs++] = dir;
+	closure->made[closure->made_count++] = inode;
+	closure->dirs += S_ISDIR(READ_ONCE(inode->attr.mode));
 }
 
-bool closure_makes_dir(const struct name_closure *closure, const struct tux3_inode *dir)
+bool closure_makes(const struct name_closure *closure, const struct tux3_inode *inode)
 {
 	u32 i;
 
-	for (i = 0; i < closure->dirs; i++)
-		if (closure->dir[i] == dir)
+	for (i = 0; i < closure->made_count; i++)
+		if (closure->made[i] == inode)
 			return true;
 	return false;
 }
 
-bool closure_has_dir(const struct name_closure *closure, const struct tux3_inode *dir)
+bool closure_has(const struct name_closure *closure, const struct tux3_inode *inode)
 {
-	return closure_makes_dir(closure, dir) || READ_ONCE(dir->born_ahead) ||
-	       READ_ONCE(dir->born_delta) <= READ_ONCE(dir->vol->delta.committed);
+	return closure_makes(closure, inode) || inode_is_there(inode);
 }
 
 static void closure_begin(struct name_closure *closure, struct tux3_inode *subject, u64 delta, u64 retired, u32 said)
@@ -168,7 +168,7 @@ static bool is_holder(const struct holders *holders, const struct tux3_inode *in
  */
 static int look_at_dir(struct name_closure *closure, struct tux3_inode *dir)
 {
-	if (!closure_has_dir(closure, dir)) {
+	if (!closure_has(closure, dir)) {
 		closure->lacks = dir;
 		return -EAGAIN;
 	}
@@ -415,17 +415,40 @@ static int note_idle(struct name_closure *closure, struct name_change *change)
 	return 0;
 }
 
+/* Whoever has the name, if he was made with it; or NULL. */
+static struct tux3_inode *made_with(const struct name_change *change)
+{
+	u32 which = name_holder_index(change, change->entry->ino);
+	struct tux3_inode *inode = which == NAME_ABSENT ? NULL : name_holder(change, which);
+
+	return inode && change->ino == inode->ino && READ_ONCE(inode->born_entry) == change->entry ? inode : NULL;
+}
+
 /* A directory has the name: 0 if it was made with it, and is there. */
 static int look_at_subdir(struct name_closure *closure, struct name_change *change)
 {
-	u32 which = name_holder_index(change, change->entry->ino);
-	struct tux3_inode *dir = which == NAME_ABSENT ? NULL : name_holder(change, which);
-	int err;
+	struct tux3_inode *dir = made_with(change);
+	int err = dir ? look_at_dir(closure, dir) : -EAGAIN;
 
-	if (!dir || change->ino != dir->ino || READ_ONCE(dir->born_entry) != change->entry)
-		return -EAGAIN;
-	err = look_at_dir(closure, dir);
 	return err ? err : note_idle(closure, change);
+}
+
+/*
+ * A file that was made with the name in this delta, so that no base has it, and was never synced, goes along: by an intent that
+ * makes it.  0: that is so; 1: it is none.
+ */
+static int look_at_new_file(struct name_closure *closure, struct name_change *change)
+{
+	struct tux3_inode *file = change->entry->type == S_IFREG >> 12 ? made_with(change) : NULL;
+
+	if (!file || READ_ONCE(file->born_delta) != closure->delta)
+		return 1;
+	if (closure_makes(closure, file))
+		return note_idle(closure, change);
+	if (inode_is_there(file))
+		return 1;
+	closure->lacks = file;
+	return -EAGAIN;
 }
 
 /*
@@ -437,11 +460,15 @@ static int look_at_change(struct name_closure *closure, struct tux3_inode *inode
 {
 	struct name_entry *entry = change->entry;
 	struct holders holders;
+	int is_new;
 
 	if (entry->pins)
 		return -EAGAIN;
 	if (entry->ino && entry->type == S_IFDIR >> 12)
 		return look_at_subdir(closure, change);
+	is_new = entry->ino ? look_at_new_file(closure, change) : 1;
+	if (is_new <= 0)
+		return is_new;
 	find_holders(closure, entry, &holders);
 	if (holders.differs || entry->ino)
 		return put_name(closure, inode, entry, !holders.differs);

@@ -56,9 +56,9 @@ struct name_closure {
 		u64 ino;
 		u32 changes, names_seq;
 	} beside[CLOSURE_BESIDE];
-	/* Likewise new directories, that are there by this. */
-	u32 dirs;
-	struct tux3_inode *dir[CLOSURE_DIRS];
+	/* Likewise what is new, with the name that it was made with, and there by this; so many of them are directories. */
+	u32 made_count, dirs;
+	struct tux3_inode *made[CLOSURE_DIRS + CLOSURE_BESIDE];
 	/* NULL, or with -EAGAIN one whose intent is to be among them; as long as intent.capture is held. */
 	struct tux3_inode *lacks;
 };
@@ -67,18 +67,18 @@ struct name_closure {
  * Inside the front delta, with what keeps others from being retired (intent.capture).  Of a file, or of what has
  * changed in a directory; subject is it.  0; -EAGAIN: it is too large, a directory is part of it, it is being changed
  * just now, or what is of it may not be there after a crash.  Of a file whose names are as a crash leaves them there are no names,
- * but it: so it is after a save, when it is synced again.  Of a directory that is so, too, but its times are said.  A directory
- * that was made in it has none of its names: that has an intent of its own, which says so.
+ * but it: so it is after a save, when it is synced again.  Of a directory that is so, too, but its times are said.  What was
+ * made in it, a directory or a file that was never synced, has none of its names: that has an intent of its own, which says so.
  */
 int closure_of_file(struct name_closure *closure, struct tux3_inode *inode, u64 delta, u64 retired, u32 said);
 int closure_of_dir(struct name_closure *closure, struct tux3_inode *dir, u64 delta, u64 retired, u32 said);
 /* Before: one is written beside. */
 void closure_add_beside(struct name_closure *closure, u64 ino, u32 changes, u32 names_seq);
-/* The same for a directory that is new. */
-void closure_add_dir(struct name_closure *closure, struct tux3_inode *dir);
-bool closure_makes_dir(const struct name_closure *closure, const struct tux3_inode *dir);
-/* Is it there, whichever delta a crash leaves, or was it so? */
-bool closure_has_dir(const struct name_closure *closure, const struct tux3_inode *dir);
+/* The same for what is new. */
+void closure_add_made(struct name_closure *closure, struct tux3_inode *inode);
+bool closure_makes(const struct name_closure *closure, const struct tux3_inode *inode);
+/* That, or it was there before. */
+bool closure_has(const struct name_closure *closure, const struct tux3_inode *inode);
 /* Are all of these in it?  What has become of the names of one that is not, nothing says. */
 bool closure_has_beside(const struct name_closure *closure);
 /* Its records, at most CLOSURE_BYTES; returns how many bytes. */

@@ -232,6 +232,67 @@ static void test_names_made_and_removed(void **state)
 	bed_free(&bed);
 }
 
+static void look_at_new_files(struct bed *bed)
+{
+	assert_file(bed, "dir/new", 21, 1);
+	assert_file(bed, "dir/newer", 22, 1);
+	assert_file(bed, "dir/a", 0, 0);
+	bed_check(bed);
+}
+
+/*
+ * New files of others, which are still to be synced, go along with their directory: two of them, each as it is then, and with the
+ * name that it was made with.
+ */
+static void test_new_files_go_along(void **state)
+{
+	struct tux3_node *node, *dir;
+	struct bed bed = {};
+	pthread_t commit;
+	char name[20];
+	u32 i;
+
+	begin(&bed);
+	node = new_file(&bed, "dir/new", 21);
+	new_and_gone(&bed, "dir/newer", 22, false);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/a"));
+	assert_true(path_ahead(&bed, "dir"));
+	fill(node, 0, 10, 1);			/* what comes then does not count before it is synced */
+	assert_image(&bed, 3, look_at_new_files);
+	/* Beside the commit of that: on whichever base. */
+	hold_commit(&bed, &commit);
+	new_and_gone(&bed, "dir/last", 24, false);
+	assert_true(path_ahead(&bed, "dir"));
+	fill(node, 0, 5000, 31);
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	let_commit(&bed, commit, NULL);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/new", 31, 1);
+	assert_file(&bed, "dir/newer", 22, 1);
+	assert_file(&bed, "dir/last", 24, 1);
+	/* Three are too many; and one that has got another name, or two, is not said by the first. */
+	for (i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "dir/%u", i);
+		new_and_gone(&bed, name, 41 + i, false);
+	}
+	assert_false(path_ahead(&bed, "dir"));
+	new_and_gone(&bed, "dir/moved", 44, false);
+	rename_path(&bed, "dir/moved", "dir/there", 0);
+	assert_false(path_ahead(&bed, "dir"));
+	node = new_file(&bed, "dir/linked", 45);
+	dir = bed_find(&bed, "dir");
+	assert_ok(tux3_link(node, NULL, dir, "twice"));
+	assert_false(synced_ahead(&bed, dir));
+	tux3_node_put(node, 1);
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "dir/2", 43, 1);
+	assert_file(&bed, "dir/there", 44, 1);
+	assert_file(&bed, "dir/twice", 45, 2);
+	bed_free(&bed);
+}
+
 /* ---- what does not ---- */
 
 /* A crash would lose the old file and the new one. */
@@ -1049,6 +1110,7 @@ int main(void)
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_closures_do_not_grow),
 		cmocka_unit_test(test_names_made_and_removed),
+		cmocka_unit_test(test_new_files_go_along),
 		cmocka_unit_test(test_a_new_file_that_was_never_synced),
 		cmocka_unit_test(test_a_file_that_was_changed_gets_a_name),
 		cmocka_unit_test(test_a_file_that_was_synced_gets_a_name),
