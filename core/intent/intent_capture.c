@@ -755,7 +755,7 @@ static bool file_may_be_small(struct tux3_inode *inode)
 	if (READ_ONCE(inode->told))
 		fresh = inode->fresh_end > inode->fresh ? inode->fresh_end - inode->fresh : 0;
 	spin_unlock(&inode->lock);
-	return min(dirty, fresh) <= INTENT_DATA_BYTES >> inode->vol->block_shift;
+	return min(dirty, fresh) << inode->vol->block_shift <= inode->vol->opts.intent_near_bytes;
 }
 
 /* One more: 0, and it is held if it is a file; or -EAGAIN, and it is none of them.  wait: nothing else is held. */
