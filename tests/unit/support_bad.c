@@ -29,12 +29,15 @@ static void bad_device_write(struct tux3_device *dev, u64 addr, const struct kve
 		      struct io_wait *wait)
 {
 	struct bad_device *bad = bad_device(dev);
+	u64 at = addr * dev->block_size / BLOCK;
 	u32 i, blocks = 0;
 
 	for (i = 0; i < vecs; i++)
 		blocks += vec[i].iov_len / dev->block_size;
 	if (addr <= bad->bad && bad->bad < addr + blocks)	/* as disks do, it puts another sector there */
 		bad->bad = 0;
+	for (; at * BLOCK < (addr + blocks) * dev->block_size; at++)
+		bad->written[at] = true;
 	bad->below->block_size = dev->block_size;
 	device_writev(bad->below, addr, vec, vecs, flags, wait);
 }
@@ -52,6 +55,7 @@ static void bad_device_kick(struct tux3_device *dev)
 static void bad_device_close(struct tux3_device *dev)
 {
 	bad_device(dev)->below->ops->close(bad_device(dev)->below);
+	free(bad_device(dev)->written);
 	free(bad_device(dev));
 }
 
@@ -119,6 +123,8 @@ void bad_wrap(struct bed *bed)
 	struct bad_device *bad = calloc(1, sizeof(*bad));
 
 	assert_non_null(bad);
+	bad->written = calloc(bed->dev->size_bytes / BLOCK, sizeof(*bad->written));
+	assert_non_null(bad->written);
 	bad->dev = *bed->dev;
 	bad->dev.ops = &bad_ops;
 	bad->below = bed->dev;
@@ -134,6 +140,21 @@ u8 *bad_save(struct bed *bed)
 	memcpy(bytes, device_memory_bytes(bed->dev), BAD_BYTES);
 	bad_wrap(bed);
 	return bytes;
+}
+
+/* Thousands of times, so only what was written is copied. */
+void bad_anew(struct bed *bed, const u8 *saved, u64 addr)
+{
+	struct bad_device *bad = bad_device(bed->dev);
+	u8 *bytes = device_memory_bytes(bad->below);
+	u32 i;
+
+	for (i = 0; i < BAD_BYTES / BLOCK; i++) {
+		if (bad->written[i])
+			memcpy(bytes + i * BLOCK, saved + i * BLOCK, BLOCK);
+		bad->written[i] = false;
+	}
+	be_bad(bed, addr);
 }
 
 u8 *bad_make(struct bed *bed, struct bad_nodes *nodes)

@@ -21,6 +21,7 @@ struct bad_device {
 	struct tux3_device *below;
 	u64 bad;		/* until it is written; 0: none is */
 	u32 reads, failed;
+	bool *written;		/* each BLOCK since the device was made anew */
 };
 
 struct bad_device *bad_device(struct tux3_device *dev);
@@ -33,6 +34,9 @@ void bad_wrap(struct bed *bed);
 
 /* Closes the volume, and does that.  Returns what the device has then, to begin anew with; to be freed. */
 u8 *bad_save(struct bed *bed);
+
+/* The device is as it was saved, but that this block cannot be read (0: all can be). */
+void bad_anew(struct bed *bed, const u8 *saved, u64 addr);
 
 /* All nodes of the tree: for tree_walk(). */
 struct bad_nodes {

@@ -475,8 +475,7 @@ static void each_node(const struct treatment *treatment)
 		for (k = i % EACH_NODE, tried = opened = 0; k < nodes.count; k += EACH_NODE, tried++) {
 			if (getenv("TUX3_TEST_VERBOSE"))
 				print_error("%s: node %u\n", operations[i].name, k);
-			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
-			be_bad(&bed, nodes.addr[k]);
+			bad_anew(&bed, bytes, nodes.addr[k]);
 			opened += one_bad_node(&bed, &operations[i], treatment);
 		}
 		assert_true(opened + 2 >= tried);		/* but without the root, and the leaf of the root directory */
@@ -547,8 +546,7 @@ static void test_node_that_gets_bad(void **state)
 		for (k = i % EACH_NODE; k < nodes.count; k += EACH_NODE) {
 			if (getenv("TUX3_TEST_VERBOSE"))
 				print_error("%s: node %u\n", operations[i].name, k);
-			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
-			be_bad(&bed, 0);
+			bad_anew(&bed, bytes, 0);
 			gets_bad(&bed, &operations[i], nodes.addr[k]);
 		}
 	}
@@ -570,8 +568,7 @@ static void test_repair_frees_what_was_put_off(void **state)
 
 	env_set_log(bad_message);
 	for (k = 0; k < nodes.count; k++) {
-		memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
-		be_bad(&bed, nodes.addr[k]);
+		bad_anew(&bed, bytes, nodes.addr[k]);
 		if (!bad_open(&bed))
 			continue;
 		if (bad_unlink(&bed, "/pieces")) {
@@ -709,8 +706,7 @@ static void test_bad_usage(void **state)
 	bytes = bad_save(&bed);
 	env_set_log(bad_message);
 	for (i = 0; i < ARRAY_SIZE(user_operations); i++) {
-		memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
-		be_bad(&bed, leaf.addr);
+		bad_anew(&bed, bytes, leaf.addr);
 		user_operation(&bed, i);
 	}
 	env_set_log(NULL);
@@ -789,8 +785,7 @@ static void each_new_file(u32 slice_extents, u32 ways)
 			for (k = i % EACH_NODE, more = true; more; k += EACH_NODE) {
 				if (getenv("TUX3_TEST_VERBOSE"))
 					print_error("%s: way %u, node %u\n", operations[i].name, way, k);
-				memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
-				be_bad(&bed, 0);
+				bad_anew(&bed, bytes, 0);
 				more = new_file_gets_bad(&bed, &operations[i], way, k);
 			}
 		}
