@@ -22,4 +22,16 @@ void check_failed(const char *what, const char *file, int line);
 void check_begin(const char *name, u64 seed);
 double now_s(void);
 
+/*
+ * For main(): tests that start no thread, and those that do.  ThreadSanitizer, which takes twenty times as long, has nothing to see
+ * in the former: all other variants run them.
+ */
+#ifdef __SANITIZE_THREAD__
+#define RUN_ALONE false
+#else
+#define RUN_ALONE true
+#endif
+#define run_alone_and_beside(alone, beside) \
+	((RUN_ALONE ? cmocka_run_group_tests(alone, NULL, NULL) : 0) + cmocka_run_group_tests(beside, NULL, NULL))
+
 #endif

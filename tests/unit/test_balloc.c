@@ -863,7 +863,7 @@ static void test_threads(void **unused)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test(test_geometry),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_random_fragmented),
@@ -876,11 +876,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_speed),
 		cmocka_unit_test(test_speed_comb),
 		cmocka_unit_test(test_memory_faults),
+	};
+	const struct CMUnitTest beside[] = {
 		cmocka_unit_test(test_threads),
 	};
 
 	env_set_log(keep_quiet);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }

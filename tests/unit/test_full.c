@@ -3,6 +3,7 @@
  * Full volumes: what the live run could commit can be replayed, what was accepted can be committed, and nobody took
  * a block that nobody was charged for.
  */
+#include "support_check.h"
 #include "support_lib.h"
 #include "user/env/clock.h"
 
@@ -1156,10 +1157,7 @@ int main(void)
 		{ .mib = 32, .slice_extents = 64, .files = 5, .extents = 1100, .crash = 3 },
 		{ .mib = 288, .files = 2, .extents = 2100, .block = true, .prealloc = true },
 	};
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_credit),
-		cmocka_unit_test(test_credit_of_large_operations),
-		cmocka_unit_test(test_slices_get_credit),
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test(test_deletes_in_a_full_volume_are_replayed),
 		cmocka_unit_test(test_a_full_volume_is_mounted_after_a_crash),
 		cmocka_unit_test(test_a_file_in_many_groups_is_punched),
@@ -1180,13 +1178,18 @@ int main(void)
 		cmocka_unit_test(test_a_label_does_not_wait_for_changes_of_others),
 		cmocka_unit_test(test_who_does_not_wait_takes_no_reserve),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[0]),
-		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[2]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[3]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[4]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[5]),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[6]),
 	};
+	const struct CMUnitTest beside[] = {
+		cmocka_unit_test(test_credit),
+		cmocka_unit_test(test_credit_of_large_operations),
+		cmocka_unit_test(test_slices_get_credit),
+		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
+	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }

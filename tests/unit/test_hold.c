@@ -3,6 +3,7 @@
  * Holds: the state of one moment stays readable, whole and unchanged, on the device of a volume that goes on; the checker
  * finds in it what is wrong and nothing else; and nobody misses what a hold keeps.
  */
+#include "support_check.h"
 #include "support_lib.h"
 #include "core/check/check.h"
 #include "core/delta/delta.h"
@@ -523,15 +524,17 @@ static void test_lost(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test(test_old_state),
 		cmocka_unit_test(test_not_kept),
 		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_crash),
 		cmocka_unit_test(test_full),
+	};
+	const struct CMUnitTest beside[] = {
 		cmocka_unit_test(test_beside),
 		cmocka_unit_test(test_lost),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }

@@ -902,7 +902,7 @@ static int setup(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test_setup(test_holds_what_a_sorted_array_holds, setup),
 		cmocka_unit_test_setup(test_the_anchor_leads_to_the_snapshot, setup),
 		cmocka_unit_test_setup(test_ascending_items_fill_leaves, setup),
@@ -920,10 +920,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_without_space_nothing_happens, setup),
 		cmocka_unit_test_setup(test_a_failing_read_is_told_and_harms_nothing, setup),
 		cmocka_unit_test_setup(test_a_failed_snapshot_stays_in_memory, setup),
+	};
+	const struct CMUnitTest beside[] = {
 		cmocka_unit_test_setup(test_readers_run_beside_an_editor, setup),
 	};
 
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }
