@@ -96,6 +96,17 @@ const struct disk_log *log_reader_block(struct log_reader *reader, u64 addr, u64
 	return block && log_block_whole(reader->vol, block, addr, seq) ? block : NULL;
 }
 
+/*
+ * The two blocks of a place are mostly neighbours, and the one behind is asked for first: one read gets both.  If it fails,
+ * that is told when the block itself is read.
+ */
+static void reader_fill_both(struct log_reader *reader, const struct log_place *place)
+{
+	if (place->addr < place->after && place->after - place->addr < reader->ahead_max &&
+	    !reader_ahead(reader, place->addr) && !reader_ahead(reader, place->after))
+		reader_fill(reader, place->addr);
+}
+
 const struct disk_log *log_reader_follow(struct log_reader *reader, struct log_place *place, u64 *at, int *err)
 {
 	struct volume *vol = reader->vol;
@@ -107,6 +118,7 @@ const struct disk_log *log_reader_follow(struct log_reader *reader, struct log_p
 		*err = -EUCLEAN;
 		return NULL;
 	}
+	reader_fill_both(reader, place);
 	*at = place->after;
 	block = log_reader_block(reader, place->after, place->seq, err);
 	if (!block && *err != -ENOMEM) {
