@@ -124,8 +124,9 @@ static void map_expect(struct check *check, u64 index, u8 *bits)
 			fixed--;
 		}
 	}
-	for (i = length; i < vol->group_blocks; i++)
+	for (i = length; i % 8; i++)
 		bit_set(bits, i);
+	memset(bits + i / 8, 0xff, (vol->group_blocks - i) / 8);
 }
 
 /* One kind of difference: where has and has_not have different bits in this order. */
