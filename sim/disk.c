@@ -225,9 +225,9 @@ static int disk_read_one(struct sim_disk *disk, u64 addr, u32 count, void *data)
 	for (; !err && at < end; at += len, data = (u8 *)data + len) {
 		const u8 *page = pages_get(&disk->pages, at / DISK_PAGE);
 
-		/* What was written in one piece lies in one piece. */
-		for (len = DISK_PAGE; page && at + len < end; len += DISK_PAGE)
-			if (pages_get(&disk->pages, (at + len) / DISK_PAGE) != page + len)
+		/* What was written in one piece lies in one piece, and so does what was never written. */
+		for (len = DISK_PAGE; at + len < end; len += DISK_PAGE)
+			if (pages_get(&disk->pages, (at + len) / DISK_PAGE) != (page ? page + len : NULL))
 				break;
 		if (page)
 			memcpy(data, page, len);
