@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <time.h>
+#include "support_check.h"
 #include "support_intent.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
@@ -407,12 +408,14 @@ static void test_the_area_stays_large(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test(test_costs_are_added),
 		cmocka_unit_test(test_a_new_directory_is_paid),
-		cmocka_unit_test(test_hardly_any_room),
 		cmocka_unit_test(test_the_area_stays_large),
 	};
+	const struct CMUnitTest beside[] = {
+		cmocka_unit_test(test_hardly_any_room),
+	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }

@@ -4,6 +4,7 @@
  * an end.  Nothing here measures time: bytes, records, depths and steps are counted.
  */
 #include <pthread.h>
+#include "support_check.h"
 #include "support_lib.h"
 #include "support_image.h"
 
@@ -672,13 +673,11 @@ static void test_writing_over_little_of_a_file(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test(test_ranges_against_a_model),
 		cmocka_unit_test(test_many_ranges),
 		cmocka_unit_test(test_punches_make_commits),
 		cmocka_unit_test(test_xattr_values_count_as_dirty),
-		cmocka_unit_test(test_xattr_values_wait_for_the_device),
-		cmocka_unit_test(test_small_changes_pass_a_full_delta),
 		cmocka_unit_test(test_many_xattrs_of_one_inode),
 		cmocka_unit_test(test_many_xattrs_are_removed_in_slices),
 		cmocka_unit_test(test_long_deletes_take_turns),
@@ -687,8 +686,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_removing_many_extents),
 		cmocka_unit_test(test_writing_over_little_of_a_file),
 	};
+	const struct CMUnitTest beside[] = {
+		cmocka_unit_test(test_xattr_values_wait_for_the_device),
+		cmocka_unit_test(test_small_changes_pass_a_full_delta),
+	};
 
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }

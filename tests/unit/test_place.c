@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Where files lie that are filled out of order: beside their neighbours, as if they had been written in order. */
 #include <linux/falloc.h>
+#include "support_check.h"
 #include "support_lib.h"
 #include "user/lib/lib.h"
 #include "core/data/data.h"
@@ -399,7 +400,10 @@ static void test_single_blocks_are_not_searched_again_and_again(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest alone[] = {
+		cmocka_unit_test(test_single_blocks_are_not_searched_again_and_again),
+	};
+	const struct CMUnitTest beside[] = {
 		cmocka_unit_test(test_filled_out_of_order),
 		cmocka_unit_test(test_preallocated_and_written_at_once),
 		cmocka_unit_test(test_few_blocks_of_much),
@@ -408,8 +412,7 @@ int main(void)
 		cmocka_unit_test(test_few_blocks_of_many),
 		cmocka_unit_test(test_grows_with_holes),
 		cmocka_unit_test(test_hole_among_pieces),
-		cmocka_unit_test(test_single_blocks_are_not_searched_again_and_again),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }

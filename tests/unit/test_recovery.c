@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include "support_check.h"
 #include "support_lib.h"
 #include "user/env/device_slow.h"
 #include "user/lib/lib.h"
@@ -354,18 +355,20 @@ static void the_log_stays_short(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test(wrong_counts_hold_up_nobody),
 		cmocka_unit_test(wrong_counts_give_nobody_space),
 		cmocka_unit_test(a_commit_that_counts_wrongly_is_not_replayed),
 		cmocka_unit_test(recovery_takes_seconds),
 		cmocka_unit_test(unlinks_read_nothing_locked),
+		cmocka_unit_test(the_log_stays_short),
+	};
+	const struct CMUnitTest beside[] = {
 		cmocka_unit_test(writers_wait_and_go_on),
 		cmocka_unit_test(an_error_ends_the_wait),
-		cmocka_unit_test(the_log_stays_short),
 	};
 
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_alone_and_beside(alone, beside);
 }
