@@ -119,18 +119,18 @@ static bool ring_has_newer(struct intent *intent, u64 delta)
 
 /* ---- for commits ---- */
 
-/* A run of blocks for an area, as many as are wanted and can be spared: how many there are, or 0. */
-static u32 area_allocate(struct volume *vol, u64 delta, u64 want, s64 *charged, u64 *addr)
+/* A run of blocks for an area, as many as are wanted and can be spared, but no fewer than min: how many there are, or 0. */
+static u32 area_allocate(struct volume *vol, u64 delta, u32 min, u64 want, s64 *charged, u64 *addr)
 {
 	u32 got;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	want = min_t(u64, want, max_t(s64, space_balance(vol), 0) / AREA_FREE_SHARE);
-	if (want < AREA_MIN || vol->space.tight[~delta & 1] || !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
+	if (want < min || vol->space.tight[~delta & 1] || !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
 		return 0;
 	*charged += want;
 	space_note_log(vol, delta, want);
-	return balloc_alloc(vol, BALLOC_LOG, 0, AREA_MIN, want, addr, &got) ? 0 : got;
+	return balloc_alloc(vol, BALLOC_LOG, 0, min, want, addr, &got) ? 0 : got;
 }
 
 static void area_begin(struct volume *vol, u64 delta, s64 *charged)
@@ -142,7 +142,7 @@ static void area_begin(struct volume *vol, u64 delta, s64 *charged)
 	if (!READ_ONCE(intent->wanted) || intent->place.addr || intent->fresh.addr)
 		return;
 	WRITE_ONCE(intent->wanted, false);
-	blocks = area_allocate(vol, delta, want, charged, &addr);
+	blocks = area_allocate(vol, delta, AREA_MIN, want, charged, &addr);
 	if (blocks)
 		intent->fresh = (struct intent_place){ .addr = addr, .life = get_random_u64(), .seq = 1, .blocks = blocks };
 }
@@ -154,13 +154,13 @@ static void area_begin(struct volume *vol, u64 delta, s64 *charged)
 static void far_begin(struct volume *vol, u64 delta, s64 *charged)
 {
 	u64 want = min_t(u64, FAR_BYTES >> vol->block_shift, vol->total_blocks / FAR_SHARE), addr;
+	u32 least = INTENT_FAR_SHARE * ((vol->opts.intent_near_bytes >> vol->block_shift) + 1), blocks;	/* for one file */
 	struct intent *intent = &vol->intent;
-	u32 blocks;
 
 	if (!READ_ONCE(intent->far.wanted) || intent->far.addr || (!intent->place.addr && !intent->fresh.addr))
 		return;
 	WRITE_ONCE(intent->far.wanted, false);
-	blocks = area_allocate(vol, delta, want, charged, &addr);
+	blocks = area_allocate(vol, delta, least, want, charged, &addr);
 	if (!blocks)
 		return;
 	spin_lock(&intent->lock);
@@ -173,11 +173,12 @@ static void far_begin(struct volume *vol, u64 delta, s64 *charged)
 static int far_give_back(struct volume *vol)
 {
 	struct intent *intent = &vol->intent;
+	s64 balance = space_balance(vol);
 	struct block_range range = {};
 	int err;
 
 	spin_lock(&intent->lock);
-	if (!intent->far.first.count && space_balance(vol) < (s64)intent->far.blocks) {
+	if (!intent->far.first.count && balance < (s64)intent->far.blocks) {
 		range = (struct block_range){ intent->far.addr, intent->far.blocks };
 		memset(&intent->far, 0, sizeof(intent->far));
 	}

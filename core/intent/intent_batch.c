@@ -108,6 +108,12 @@ static bool request_is_over(struct volume *vol, struct intent_request *request, 
 	return *err;
 }
 
+/* It was to be large when it was counted; a commit may have made all of that durable since. */
+static bool request_is_far(const struct intent_request *request)
+{
+	return request->large && request->blocks;
+}
+
 /*
  * Is there room in half of the area for the batch, with this request?  Where it has none the request waits for the next.  So do
  * large ones, until what came before them is written.
@@ -117,7 +123,7 @@ static bool write_has_room(const struct volume *vol, const struct intent_write *
 	u32 header = DIV_ROUND_UP(FAR_LEN + write->len + request->len, intent_header_room(vol));
 	u32 data = write->data_blocks + request->blocks;
 
-	if (write->count == BATCH_REQUESTS || (request->large && !write->large))
+	if (write->count == BATCH_REQUESTS || (request_is_far(request) && !write->large))
 		return false;
 	if (!write->large)
 		return header + data <= vol->intent.place.blocks / 2;
@@ -149,7 +155,7 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 		write->dirs += request->closure.dirs;
 		write->len += request->len;
 		write->data_blocks += request->blocks;
-		write->large |= request->large;
+		write->large |= request_is_far(request);
 	}
 	if (!write->count)
 		return false;

@@ -41,7 +41,7 @@ struct intent_request {
 	struct intent_parts parts;	/* whose inodes: the last one is what is synced */
 	u32 len;			/* bytes of the intents, a multiple of 8 */
 	u32 blocks;			/* of data */
-	u32 large;			/* as many, of a large file: they go to the far area, and are in intent.large; or 0 */
+	u32 large;			/* so many at most, of a large file: for the far area, and in intent.large; or 0 */
 	void *data;
 	u32 said;			/* its number, for names */
 	bool named;			/* it has a name of the last part's inode, or a closure */

@@ -239,15 +239,29 @@ static void done_waits(struct tux3_inode *inode, u64 delta, int err)
 	under_way.inner->data_done(inode, delta, err);
 }
 
+static void end_commit(void)
+{
+	if (under_way.ended)
+		return;
+	under_way.ended = true;
+	sem_post(&under_way.may_end);
+	pthread_join(under_way.thread, NULL);
+}
+
 static bool peek_ends_commit(struct tux3_inode *inode, u64 block, void *data)
 {
 	bool there = under_way.inner->data_peek(inode, block, data);
 
-	if (!under_way.ended) {
-		under_way.ended = true;
-		sem_post(&under_way.may_end);
-		pthread_join(under_way.thread, NULL);
-	}
+	end_commit();
+	return there;
+}
+
+/* Blocks are dirty when they are counted, and not when they are copied. */
+static bool count_ends_commit(struct tux3_inode *inode, u64 from, u64 end, u64 *block, u64 *count)
+{
+	bool there = under_way.inner->data_dirty(inode, from, end, block, count);
+
+	end_commit();
 	return there;
 }
 
@@ -307,6 +321,44 @@ static void test_a_commit_ends_during_the_look(void **state)
 	assert_filled(node, 5 * BLOCK, 2 * BLOCK, 3);
 	assert_filled(node, 7 * BLOCK, 23 * BLOCK, 0);
 	assert_filled(node, 30 * BLOCK, 10, 4);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+/* A large file has no data to be said any more: it goes ahead all the same, and so does what comes behind. */
+static void test_a_commit_ends_after_the_count(void **state)
+{
+	struct tux3_node *node, *before, *behind;
+	struct bed bed = {};
+	struct tux3_stat stat;
+
+	make_sized(&bed, 256u << 20, BLOCK);
+	before = bed_file(&bed, "before");
+	node = bed_file(&bed, "file");
+	behind = bed_file(&bed, "behind");
+	assert_ok(tux3_sync(bed.volume));
+	fill(before, 0, BLOCK, 1);
+	fill(node, 0, 1 << 20, 2);
+	fill(behind, 0, BLOCK, 1);
+	begin_commit(&bed, node);
+	under_way.host.data_peek = under_way.inner->data_peek;
+	under_way.host.data_dirty = count_ends_commit;
+	stat.mode = 0600;
+	assert_ok(tux3_setattr(node, NULL, &stat, TUX3_SET_MODE));
+	assert_ok(tux3_fsync(node, false));
+	assert_true(under_way.ended);
+	bed.volume->vol->host = under_way.inner;
+	fill(behind, 0, BLOCK, 3);
+	assert_true(synced_ahead(&bed, behind));
+	tux3_node_put(node, 1);
+	tux3_node_put(before, 1);
+	tux3_node_put(behind, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 2);
+	node = bed_find(&bed, "file");
+	assert_ok(tux3_stat_node(node, &stat));
+	assert_int_equal(stat.mode & 0777, 0600);
+	assert_filled(node, 0, 1 << 20, 2);
 	tux3_node_put(node, 1);
 	bed_free(&bed);
 }
@@ -1136,6 +1188,7 @@ int main(void)
 		cmocka_unit_test(test_hundreds_in_one_delta),
 		cmocka_unit_test(test_what_was_removed_goes_ahead),
 		cmocka_unit_test(test_a_commit_ends_during_the_look),
+		cmocka_unit_test(test_a_commit_ends_after_the_count),
 		cmocka_unit_test(test_only_what_has_changed_since),
 		cmocka_unit_test(test_small_files_are_told_whole),
 		cmocka_unit_test(test_xattrs_go_ahead),
