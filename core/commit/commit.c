@@ -135,6 +135,7 @@ static int commit_attr(struct tux3_inode *inode, const struct tux3_attr *attr, s
 	if (!err)
 		err = commit_names_of(dirs, inode->ino);
 	tree_edit_end(inode->vol);
+	WRITE_ONCE(inode->tree_size, attr->size);
 	if (settled) {
 		WRITE_ONCE(inode->in_tree, true);	/* an fsync looks */
 		ialloc_settle(inode->vol, inode->ino);

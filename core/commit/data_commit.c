@@ -418,35 +418,6 @@ static int data_write_dirty(struct data_commit *dc)
 	}
 }
 
-/*
- * Something of the file is lost.  If it became longer, and that is its last block, of which the end had to be zeroed for that: as
- * it was cut off there before, the device has something behind its old end.  So that is where it ends; and what was written behind
- * it goes later.
- */
-static int data_lose_growth(struct data_commit *dc)
-{
-	u64 size, last, one = 1;
-	struct disk_attr attr;
-	int err = data_stored_attr(dc, &attr);
-
-	if (err)
-		return err;
-	size = le64_to_cpu(attr.size);
-	last = size >> dc->vol->block_shift;
-	if (dc->attr->size <= size || last << dc->vol->block_shift == size || !dc->attr->nlink)
-		return 0;
-	err = data_reach(dc, last, &one);
-	if (!data_loses(dc, &err))
-		return err;
-	err = data_reach_orphan(dc);
-	if (err)
-		return err == -EIO ? 0 : err;
-	WRITE_ONCE(dc->inode->stuck, true);
-	dc->attr->size = size;
-	dc->cut = min(dc->cut, last + 1);
-	return 0;
-}
-
 /* What the tree holds inline becomes block 0; its buffer lives until the end of the commit. */
 static int inline_to_extent(struct data_commit *dc, u32 len)
 {
@@ -680,6 +651,26 @@ static int data_keep_inline(struct data_commit *dc, bool others_dirty)
 	return inline_delete(dc);
 }
 
+/*
+ * Of a file that became longer the block where it ended had to be zeroed from there on: as it was cut off there before, the device
+ * has something behind its old end.  If the zeros cannot be committed that is where it still ends, and nothing is put behind it.
+ */
+static int data_look_growth(struct data_commit *dc)
+{
+	u64 size = dc->inode->tree_size, last = size >> dc->vol->block_shift, one = 1;
+	int err;
+
+	if (dc->was_inline || dc->attr->size <= size || last << dc->vol->block_shift == size)
+		return 0;
+	err = data_reach(dc, last, &one);
+	if (unlikely(data_loses(dc, &err))) {
+		WRITE_ONCE(dc->inode->stuck, true);
+		dc->attr->size = size;
+		dc->end = min(dc->end, last);
+	}
+	return err;
+}
+
 static int data_commit_dirty(struct data_commit *dc)
 {
 	u64 first = 0, count = 0, one = 1, next;
@@ -735,9 +726,9 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 	if (!err && !inode->stuck)
 		err = data_commit_unchecked(&dc);
 	if (!err && !dc.all_lost)
+		err = data_look_growth(&dc);
+	if (!err && !dc.all_lost)
 		err = data_commit_dirty(&dc);
-	if (unlikely(dc.lost) && !err && inode->in_tree)
-		err = data_lose_growth(&dc);
 	if (unlikely(dc.cut != DATA_END) && !err)
 		err = delete_cut(inode, dc.cut);
 	if (unlikely(dc.lost) && !err)

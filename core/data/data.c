@@ -249,6 +249,23 @@ static bool map_without_tree(struct tux3_inode *inode, u64 block, u64 max, struc
 	return is_inline;
 }
 
+/*
+ * A file that is stuck may have become longer, with zeros in the block where it ended.  These are lost, too, so behind its old end
+ * the device has what was there before: that block cannot be read any more.
+ */
+static int map_hide_end(struct tux3_inode *inode, struct data_extent *extent)
+{
+	u64 size = READ_ONCE(inode->tree_size), last = size >> inode->vol->block_shift;
+
+	if (likely(!READ_ONCE(inode->stuck)) || extent->kind != DATA_MAPPED || extent->block > last ||
+	    READ_ONCE(inode->attr.size) <= size || last << inode->vol->block_shift == size)
+		return 0;
+	if (extent->block == last)
+		return -EIO;
+	extent->count = min(extent->count, last - extent->block);
+	return 0;
+}
+
 int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *extent, __le32 *csum, u32 csum_max)
 {
 	int err;
@@ -256,6 +273,8 @@ int data_map(struct tux3_inode *inode, u64 block, u64 max, struct data_extent *e
 	if (map_without_tree(inode, block, max, extent, csum, csum_max))
 		return 0;
 	err = data_map_tree(inode, extent, csum, csum_max);
+	if (!err)
+		err = map_hide_end(inode, extent);
 	if (err == -EIO)
 		inode_warn(inode->vol, "file", inode->ino, ", offset %llu: where its data is cannot be read",
 			   (unsigned long long)block << inode->vol->block_shift);
@@ -273,7 +292,7 @@ int data_map_now(struct tux3_inode *inode, u64 block, u64 max, struct data_exten
 	item = kmalloc(TUX3_ITEM_MAX(inode->vol->block_size), GFP_NOWAIT | __GFP_NOWARN);
 	if (item && extent_at(inode, block, item, &start, true) == 1) {
 		map_fill(extent, item, start, csum, csum_max);
-		err = 0;
+		err = map_hide_end(inode, extent);
 	}
 	kfree(item);
 	return err;

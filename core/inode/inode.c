@@ -257,6 +257,7 @@ int inode_read(struct tux3_inode *inode)
 	if (!inode->attr.nlink)		/* being deleted */
 		return -ENOENT;
 	inode->in_tree = true;
+	inode->tree_size = inode->attr.size;
 	inode->many_names = inode->attr.nlink > 2;
 	if (inode->ino == TUX3_INO_ROOT) {
 		inode->parent = TUX3_INO_ROOT;

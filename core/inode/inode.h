@@ -90,6 +90,7 @@ struct tux3_inode {
 	 * moves when a volume becomes writable and a cut goes on, which does not know of the inode object.
 	 */
 	u64 blocks;
+	u64 tree_size;			/* as committed, too; its object is new: 0 */
 	u32 blocks_epoch;
 	u32 synced_s;			/* ktime_get_ns() of the last fsync, in seconds; 0: never; a hint */
 	u64 parent;			/* directories: the inode number of .. */
@@ -123,7 +124,7 @@ struct tux3_inode {
 	bool moving;			/* its owner is to be another, who has been refused: charges are to be exact; lock */
 	bool number_returned;		/* back end: its number may be used again */
 	bool deleted;			/* the back end has deleted it, or found that it never was in the tree */
-	bool stuck;			/* set by the back end: the tree could not be made to say what attr says: data_lose_all() */
+	bool stuck;			/* set by the back end: the tree could not be made to say what attr says: data_commit.c */
 	bool scattered;			/* when it was read it had items in several leaves: some may be where nothing can be read */
 	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */
 	u64 goal;			/* back end: disk block after the file's last extent; 0: none */

@@ -15,12 +15,15 @@ struct bad_device *bad_device(struct tux3_device *dev)
 static int bad_device_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 {
 	struct bad_device *bad = bad_device(dev);
+	u32 i;
 
 	bad->below->block_size = dev->block_size;
 	bad->reads++;
-	if (bad->bad && addr <= bad->bad && bad->bad < addr + count) {
-		bad->failed++;
-		return -EIO;
+	for (i = 0; i < BAD_AT_ONCE; i++) {
+		if (bad->bad[i] && addr <= bad->bad[i] && bad->bad[i] < addr + count) {
+			bad->failed++;
+			return -EIO;
+		}
 	}
 	return device_read(bad->below, addr, count, data);
 }
@@ -34,8 +37,9 @@ static void bad_device_write(struct tux3_device *dev, u64 addr, const struct kve
 
 	for (i = 0; i < vecs; i++)
 		blocks += vec[i].iov_len / dev->block_size;
-	if (addr <= bad->bad && bad->bad < addr + blocks)	/* as disks do, it puts another sector there */
-		bad->bad = 0;
+	for (i = 0; i < BAD_AT_ONCE; i++)
+		if (addr <= bad->bad[i] && bad->bad[i] < addr + blocks)	/* as disks do, it puts another sector there */
+			bad->bad[i] = 0;
 	for (; at * BLOCK < (addr + blocks) * dev->block_size; at++)
 		bad->written[at] = true;
 	bad->below->block_size = dev->block_size;
@@ -66,7 +70,8 @@ static const struct tux3_device_ops bad_ops = {
 
 void be_bad(struct bed *bed, u64 addr)
 {
-	bad_device(bed->dev)->bad = addr;
+	bad_device(bed->dev)->bad[0] = addr;
+	bad_device(bed->dev)->bad[1] = 0;
 }
 
 /* A file in many pieces. */
@@ -202,8 +207,8 @@ int bad_see_leaf(void *ctx, const struct tree_visit *visit)
 {
 	struct bad_leaf *leaf = ctx;
 
-	if (!visit->level && tree_key_compare(&visit->low, &leaf->key) <= 0 &&
-	    (!visit->has_high || tree_key_compare(&leaf->key, &visit->high) < 0))
+	/* In the order of keys; what is before all goes to the first. */
+	if (!visit->level && !leaf->addr && (!visit->has_high || tree_key_compare(&leaf->key, &visit->high) < 0))
 		leaf->addr = visit->addr;
 	return 0;
 }
@@ -237,7 +242,7 @@ void bad_end(struct bed *bed)
 	bed->dev->ops->close(bed->dev);
 }
 
-void bad_item(struct bed *bed, struct tree_key key)
+static u64 leaf_of(struct bed *bed, struct tree_key key)
 {
 	struct volume *vol = tux3_core(bed->volume);
 	struct bad_leaf leaf = { .key = key };
@@ -246,7 +251,20 @@ void bad_item(struct bed *bed, struct tree_key key)
 	assert_ok(tree_walk(vol, bad_see_leaf, &leaf));
 	assert_true(leaf.addr);
 	cache_shrink(vol, U64_MAX);
-	be_bad(bed, leaf.addr);
+	return leaf.addr;
+}
+
+void bad_item(struct bed *bed, struct tree_key key)
+{
+	be_bad(bed, leaf_of(bed, key));
+}
+
+void bad_items(struct bed *bed, struct tree_key key, struct tree_key other)
+{
+	u64 addr = leaf_of(bed, other);
+
+	bad_item(bed, key);
+	bad_device(bed->dev)->bad[1] = addr;
 }
 
 /* Of a file made in this mount nobody looks before it is cut off. */

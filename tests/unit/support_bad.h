@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A volume with files of many extents, names and xattrs, on a device in memory of which one block cannot be read.
+ * A volume with files of many extents, names and xattrs, on a device in memory of which one block cannot be read, or two.
  *
  * TUX3_TEST_VERBOSE=1 shows what the code under test prints.
  */
@@ -15,11 +15,12 @@
 #define BAD_PIECES	400u		/* extents of /pieces; /other has half as many */
 #define BAD_FILES	150u		/* /big/f0, ... */
 #define BAD_NODES	200u
+#define BAD_AT_ONCE	2u
 
 struct bad_device {
 	struct tux3_device dev;
 	struct tux3_device *below;
-	u64 bad;		/* until it is written; 0: none is */
+	u64 bad[BAD_AT_ONCE];	/* until they are written; 0: none is */
 	u32 reads, failed;
 	bool *written;		/* each BLOCK since the device was made anew */
 };
@@ -63,6 +64,7 @@ void bad_sync(struct bed *bed);
 void bad_begin(struct bed *bed);
 void bad_end(struct bed *bed);
 void bad_item(struct bed *bed, struct tree_key key);		/* the leaf that has it, after all nodes have left memory */
+void bad_items(struct bed *bed, struct tree_key key, struct tree_key other);	/* both of their leaves */
 
 void bad_make_pieces(struct bed *bed, const char *path, u32 pieces);
 struct tux3_node *bad_new_pieces(struct bed *bed, const char *path);

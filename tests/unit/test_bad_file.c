@@ -202,6 +202,60 @@ static void test_growth_is_lost(void **state)
 	bad_end(&bed);
 }
 
+/* Nor is it in its last block while it is in use, and nobody knows any more where that ended. */
+static void growth_is_lost_in_use(u8 type, u64 block)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char byte = 0;
+	u32 i;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_truncate(node, 600 * BLOCK + 100));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);
+	bad_item(&bed, tree_key(node->inode.ino, type, block));
+	assert_ok(bad_write(node, 900, 1));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	be_bad(&bed, 0);
+	tux3_change_options(bed.volume, &(struct tux3_options){ .data_cache_bytes = BLOCK });
+	for (i = 0; i < 600; i += 2)
+		assert_int_equal(tux3_read(node, &byte, 1, i * BLOCK), 1);
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK + 200), -EIO);
+	assert_int_equal(tux3_read(node, &byte, 1, 900 * BLOCK), 1);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	ends_at(&bed, "/pieces", 600 * BLOCK + 100, 600 * BLOCK + 200);
+	bad_end(&bed);
+}
+
+static void test_growth_is_lost_in_use(void **state)
+{
+	growth_is_lost_in_use(TUX3_ITEM_ATTR, 0);
+	growth_is_lost_in_use(TUX3_ITEM_EXTENT, 600);
+}
+
+/* It does not matter what else cannot be read. */
+static void test_growth_is_lost_without_orphans(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char byte;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_ok(tux3_truncate(node, 600 * BLOCK + 100));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(tux3_read(node, &byte, 1, 600 * BLOCK), 1);
+	bad_items(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600),
+		  tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, node->inode.ino));
+	assert_ok(bad_write(node, 900, 1));
+	lost_and_readable(&bed, node);
+	ends_at(&bed, "/pieces", 600 * BLOCK + 100, 600 * BLOCK + 200);
+	bad_end(&bed);
+}
+
 /* The same of a file that is so small that it would be inline from now on. */
 static void test_small_growth_is_lost(void **state)
 {
@@ -277,7 +331,7 @@ static void test_growth_is_lost_before_a_cut(void **state)
 	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
 	assert_ok(bad_write(node, 2501, 1));
 	assert_ok(bad_write(node, 2701, 1));
-	assert_int_equal(tux3_truncate(node, 2600 * BLOCK), -EIO);
+	assert_ok(tux3_truncate(node, 2600 * BLOCK));
 	assert_int_equal(tux3_fsync(node, false), -EIO);
 	for (i = 0; i < 500; i++)
 		assert_ok(delta_commit_unify(tux3_core(bed.volume)));
@@ -604,6 +658,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
 		cmocka_unit_test(test_fsync_before_a_cut),
 		cmocka_unit_test(test_growth_is_lost),
+		cmocka_unit_test(test_growth_is_lost_in_use),
+		cmocka_unit_test(test_growth_is_lost_without_orphans),
 		cmocka_unit_test(test_small_growth_is_lost),
 		cmocka_unit_test(test_inline_is_cut_behind),
 		cmocka_unit_test(test_growth_is_lost_before_a_cut),
