@@ -225,14 +225,19 @@ static int commit_reach_attr(struct tux3_inode *inode)
 {
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
 	struct volume *vol = inode->vol;
-	bool there;
+	int err;
 
 	if (!inode->in_tree || tree_edit_is_near(vol, &key, &key))
 		return 0;
 	tree_edit_begin(vol);
-	there = tree_edit_reach(vol, &key);
+	tree_edit_reach(vol, &key);
 	tree_edit_end(vol);
-	return there ? 0 : reach_key(vol, &key);
+	if (tree_edit_is_near(vol, &key, &key))
+		return 0;
+	cache_keep(vol, true);
+	err = reach_key(vol, &key);
+	cache_keep(vol, false);
+	return err;
 }
 
 /* Is what has changed of it all its own?  Then the tree is as it should be without it, too. */
@@ -279,6 +284,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (inode->deleted)
 		return commit_names(vol, dirs, inode->ino);
+	cache_keep_no_more(vol);
 	/* No name at the end of this delta, and none given since. */
 	kill = !attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode);
 	/* Of one that goes, delete.c looks at all.  That it has no name any more cannot be left out. */

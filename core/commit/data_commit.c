@@ -81,7 +81,9 @@ static int data_reach(struct data_commit *dc, u64 block, u64 *count)
 		*count = min(*count, dc->bad_end - block);
 		return -EIO;
 	}
+	cache_keep(dc->vol, true);
 	err = reach_blocks(dc->inode, block, count, &bad_end);
+	cache_keep(dc->vol, false);
 	if (unlikely(bad_end > block)) {
 		dc->bad = block;
 		dc->bad_end = bad_end;
@@ -91,25 +93,40 @@ static int data_reach(struct data_commit *dc, u64 block, u64 *count)
 
 static int data_reach_all(struct data_commit *dc, u64 block, u64 count)
 {
-	u64 part = count;
-	int err = data_reach(dc, block, &part);
+	u64 end = count > DATA_END - block ? DATA_END : block + count, part;
+	int err = 0;
 
-	return err || part == count ? err : reach_all(dc->inode, block + part, count == DATA_END ? DATA_END : count - part);
+	for (; block < end && !err; block += part) {
+		part = end - block;
+		err = data_reach(dc, block, &part);
+		cond_resched();
+	}
+	return err;
 }
 
 static int data_reach_inline(struct data_commit *dc)
 {
 	struct tree_key key = tree_key(dc->inode->ino, TUX3_ITEM_INLINE, 0);
+	int err;
 
-	return !dc->inode->in_tree || tree_edit_has_all(dc->vol, &key, &key) ? 0 : reach_item(dc->inode, TUX3_ITEM_INLINE);
+	if (!dc->inode->in_tree || tree_edit_has_all(dc->vol, &key, &key))
+		return 0;
+	cache_keep(dc->vol, true);
+	err = reach_item(dc->inode, TUX3_ITEM_INLINE);
+	cache_keep(dc->vol, false);
+	return err;
 }
 
 /* Can an item say that an end goes later? */
 static int data_reach_orphan(struct data_commit *dc)
 {
 	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, dc->inode->ino);
+	int err;
 
-	return reach_key(dc->vol, &key);
+	cache_keep(dc->vol, true);
+	err = reach_key(dc->vol, &key);
+	cache_keep(dc->vol, false);
+	return err;
 }
 
 /*

@@ -379,10 +379,12 @@ int delete_inode_is_long(struct tux3_inode *inode)
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (delete_is_long(vol, inode->blocks))
 		return 1;
+	cache_keep(vol, true);
 	if (inode->attr.flags & TUX3_ATTR_XATTRS)
 		err = xattrs_look(vol, inode->ino, 0, &slice);
 	if (!err)
 		err = look_small(inode);
+	cache_keep(vol, false);
 	return err == -EIO ? 1 : err;
 }
 
@@ -474,7 +476,10 @@ static int slice_xattrs(struct volume *vol, struct delete_work *work, u32 *left)
 	to = tree_key(work->ino, TUX3_ITEM_XATTR, slice.next - 1);
 	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
-	err = work_looked(vol, work, look_slice(vol, work->ino, &from, &to));
+	cache_keep(vol, true);
+	err = look_slice(vol, work->ino, &from, &to);
+	cache_keep(vol, false);
+	err = work_looked(vol, work, err);
 	if (err || work->put_off)
 		return err ? err : 1;
 	record.last = cpu_to_le64(slice.next - 1);
@@ -520,10 +525,12 @@ static int slice_extents(struct volume *vol, struct delete_work *work, u32 *left
 		from = tree_key(work->ino, TUX3_ITEM_XATTR, 0);		/* few, and they go with it */
 	prefetch_add_items(vol->ahead, &from, &to);
 	prefetch_run(vol->ahead);
+	cache_keep(vol, true);
 	if (more || work->kind == TUX3_ORPHAN_TRUNCATE)
 		err = look_slice(vol, work->ino, &from, &to);
 	else
 		err = look_inode(vol, work->ino);
+	cache_keep(vol, false);
 	err = work_looked(vol, work, err);
 	if (err || work->put_off)
 		return err;
@@ -535,8 +542,10 @@ static int slice_extents(struct volume *vol, struct delete_work *work, u32 *left
 
 static int delete_slice(struct volume *vol, struct delete_work *work, u32 *left)
 {
-	int more = work->xattrs ? slice_xattrs(vol, work, left) : 0;
+	int more;
 
+	cache_keep_no_more(vol);
+	more = work->xattrs ? slice_xattrs(vol, work, left) : 0;
 	if (more)
 		return min(more, 0);
 	work->xattrs = false;

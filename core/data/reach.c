@@ -6,8 +6,7 @@
  * where an extent goes on behind the end, the leaf where its rest will begin.  A leaf that loses its last item leaves its range
  * to the one before: so there must be something before in the same leaf, or that one must be readable, too.
  *
- * Nothing is held between the look and the edit.  By the back end: only it edits, and what it has read stays in the cache for so
- * long.  By others it is a hint.
+ * By the back end: only it edits, and what it looks at stays in memory until then (cache_keep()).  By others it is a hint.
  */
 #include "core/volume.h"
 #include "core/blocks/balloc.h"

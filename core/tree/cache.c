@@ -174,6 +174,34 @@ static void shard_grow(struct cache_shard *shard)
 	kvfree(old);
 }
 
+void cache_keep(struct volume *vol, bool on)
+{
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	WRITE_ONCE(vol->cache.keeping, on);
+}
+
+void cache_keep_node(struct volume *vol, struct node_buffer *buffer)
+{
+	u32 keep = READ_ONCE(vol->cache.keep);
+
+	if (READ_ONCE(buffer->kept) != keep)
+		WRITE_ONCE(buffer->kept, keep);
+}
+
+void cache_keep_no_more(struct volume *vol)
+{
+	WRITE_ONCE(vol->cache.keep, vol->cache.keep + 1);
+}
+
+/* Not even for memory reclaim.  Who keeps it has a reference then: so that is looked at first. */
+static bool buffer_is_needed(struct volume *vol, const struct node_buffer *buffer)
+{
+	if (atomic_read(&buffer->refs) > 1)
+		return true;
+	smp_rmb();
+	return READ_ONCE(buffer->kept) == READ_ONCE(vol->cache.keep);
+}
+
 /* Evict up to want bytes from one shard, looking at no more than scan nodes.  Returns the bytes. */
 static u64 shard_evict(struct volume *vol, struct cache_shard *shard, u64 want, u32 scan, bool force)
 {
@@ -187,7 +215,7 @@ static u64 shard_evict(struct volume *vol, struct cache_shard *shard, u64 want, 
 		buffer = list_first_entry(&shard->lru, struct node_buffer, lru_link);
 		if (buffer == spared)
 			break;		/* once round */
-		if (atomic_read(&buffer->refs) > 1 || (test_bit(NODE_USED, &buffer->state) && !force)) {
+		if (buffer_is_needed(vol, buffer) || (test_bit(NODE_USED, &buffer->state) && !force)) {
 			clear_bit(NODE_USED, &buffer->state);
 			list_move_tail(&buffer->lru_link, &shard->lru);
 			if (!spared)
@@ -530,6 +558,8 @@ int cache_init(struct volume *vol, u64 limit_bytes)
 	atomic64_set(&cache->clean_bytes, 0);
 	atomic64_set(&cache->misses, 0);
 	atomic_set(&cache->hand, 0);
+	cache->keep = 1;		/* of a new buffer it is 0 */
+	cache->keeping = false;
 	for (i = 0; i < CACHE_SHARDS; i++) {
 		struct cache_shard *shard = &cache->shards[i];
 

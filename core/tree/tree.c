@@ -122,6 +122,8 @@ static int path_load(struct volume *vol, struct tree_path *path, const struct no
 			return PTR_ERR(buffer);
 		}
 	}
+	if (unlikely(READ_ONCE(vol->cache.keeping)))
+		cache_keep_node(vol, buffer);
 	path->node[link->level] = buffer;
 	path->bottom = link->level;
 	return 0;

@@ -82,6 +82,7 @@ struct node_buffer {
 	struct list_head lru_link;
 	u64 addr, birth;		/* what a link to it says; constant once in the cache, but for cache_place() */
 	u32 level;
+	u32 kept;			/* see cache_keep(); by the back end, who has a reference */
 	atomic_t refs;			/* one is the cache's own; a first other one is taken under the shard lock */
 	unsigned long state;		/* NODE_* bits, changed atomically */
 	void *data;			/* block_size bytes: a struct disk_node.  DIRTY: sem; else constant */
@@ -117,6 +118,8 @@ struct node_cache {
 	atomic64_t clean_bytes;		/* of the CLEAN ones */
 	atomic64_t misses;		/* blocks read */
 	atomic_t hand;			/* shard that cache_shrink() came to */
+	u32 keep;			/* nodes that were kept when it was that are not evicted; by the back end */
+	bool keeping;			/* by the back end: nodes are, also those that others look up meanwhile */
 };
 
 int cache_init(struct volume *vol, u64 limit_bytes);	/* 0: CACHE_DEFAULT_BYTES */
@@ -134,6 +137,13 @@ void cache_fetch(struct volume *vol, const struct node_link *links, u32 count);
 /* From the cache only, NULL if exactly this node is not there. */
 struct node_buffer *cache_peek(struct volume *vol, const struct node_link *link);
 void cache_put(struct volume *vol, struct node_buffer *buffer);
+/*
+ * For who edits: between cache_keep(true) and (false) he looks whether nodes can be read.  Those that are looked up then, and those
+ * of the ways where he finds himself, stay in memory until cache_keep_no_more(): so that the edit finds them, too.
+ */
+void cache_keep(struct volume *vol, bool on);
+void cache_keep_node(struct volume *vol, struct node_buffer *buffer);
+void cache_keep_no_more(struct volume *vol);
 /* A buffer outside the cache, NULL without memory; and free it again. */
 struct node_buffer *cache_alloc(struct volume *vol);
 void cache_free(struct volume *vol, struct node_buffer *buffer);

@@ -65,6 +65,7 @@ void tree_ways_drop(struct volume *vol, const struct tree_path *but)
 void tree_edit_leave(struct volume *vol)
 {
 	tree_ways_drop(vol, NULL);
+	cache_keep_no_more(vol);
 }
 
 static void way_use(struct tree *tree, u32 i)
@@ -220,15 +221,20 @@ bool tree_edit_reach(struct volume *vol, const struct tree_key *key)
 	return tree_way(vol, &packed, false, &err);
 }
 
-/* Of the two ways where edits went last, the one whose leaf has both keys; or NULL. */
+/* Of the two ways where edits went last, the one whose leaf has both keys; or NULL.  An edit is to find it there later, too. */
 static const struct tree_path *way_near(struct volume *vol, const struct node_key *first, const struct node_key *last)
 {
 	const struct tree_path *way = &vol->tree.ways[vol->tree.way_last];
+	u32 level;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!way_leads(way, first))
 		way = &vol->tree.ways[vol->tree.way_before];
-	return way_leads(way, first) && path_leads(way, last) ? way : NULL;
+	if (!way_leads(way, first) || !path_leads(way, last))
+		return NULL;
+	for (level = 0; level <= way->top; level++)
+		cache_keep_node(vol, way->node[level]);
+	return way;
 }
 
 bool tree_edit_is_near(struct volume *vol, const struct tree_key *from, const struct tree_key *to)

@@ -44,6 +44,8 @@ static void bad_device_write(struct tux3_device *dev, u64 addr, const struct kve
 		bad->written[at] = true;
 	bad->below->block_size = dev->block_size;
 	device_writev(bad->below, addr, vec, vecs, flags, wait);
+	if (bad->reclaim)
+		cache_shrink(bad->reclaim, U64_MAX);
 }
 
 static int bad_device_flush(struct tux3_device *dev)

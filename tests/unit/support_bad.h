@@ -23,6 +23,7 @@ struct bad_device {
 	u64 bad[BAD_AT_ONCE];	/* until they are written; 0: none is */
 	u32 reads, failed;
 	bool *written;		/* each BLOCK since the device was made anew */
+	struct volume *reclaim;	/* its nodes leave memory with each write */
 };
 
 struct bad_device *bad_device(struct tux3_device *dev);

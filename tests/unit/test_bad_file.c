@@ -586,6 +586,36 @@ static void test_bad_leaf_is_read_seldom(void **state)
 	bad_end(&bed);
 }
 
+/*
+ * When a commit looks the leaf of the attributes is in memory, though bad on the device; and when they are set memory has been
+ * reclaimed.
+ */
+static void test_memory_is_reclaimed_in_a_commit(void **state)
+{
+	struct bed bed = {};
+	struct disk_attr attr;
+	struct tux3_node *node;
+	struct tree_key key;
+	u64 bad;
+	u32 i;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/pieces");
+	key = tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0);
+	bad_item(&bed, key);
+	for (i = BAD_PIECES; i < 2 * BAD_PIECES; i += 2)
+		assert_ok(bad_write(node, i, 1));
+	bad = bad_device(bed.dev)->bad[0];
+	be_bad(&bed, 0);
+	assert_int_equal(tree_lookup(tux3_core(bed.volume), &key, &attr, sizeof(attr)), sizeof(attr));
+	be_bad(&bed, bad);
+	bad_device(bed.dev)->reclaim = tux3_core(bed.volume);
+	assert_ok(tux3_fsync(node, false));
+	bad_device(bed.dev)->reclaim = NULL;
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
 /* What was inline goes with all that is behind it, or not at all: its extents were in the leaf of the next inode, too. */
 static void test_inline_is_cut(void **state)
 {
@@ -665,6 +695,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_growth_is_lost_before_a_cut),
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_nameless_is_written),
+		cmocka_unit_test(test_memory_is_reclaimed_in_a_commit),
 		cmocka_unit_test(test_inline_is_cut),
 		cmocka_unit_test(test_stuck_is_removed),
 		cmocka_unit_test(test_cut_is_left),
