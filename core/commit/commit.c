@@ -248,7 +248,7 @@ static bool commit_may_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
 
 	spin_lock(&inode->lock);
 	slot = inode_slot_of(inode, delta);
-	may = !(dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME | INODE_DIRTY_DELETE)) &&
+	may = !(dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_XATTRS | INODE_DIRTY_ATIME | INODE_DIRTY_DELETE)) &&
 	      !slot->tie && !slot->ties && !slot->untied;
 	spin_unlock(&inode->lock);
 	return may;
@@ -256,7 +256,7 @@ static bool commit_may_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
 
 /*
  * Its attributes cannot be read any more, and so not set: nothing of it is committed.  Names, and what comes with them, cannot be
- * left out: that stops the volume.  Attributes alone may be set by the next commit.
+ * left out: that stops the volume.  Attributes alone, and extended ones, may be set by the next commit.
  */
 static int commit_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
 {
@@ -269,6 +269,31 @@ static int commit_lose(struct tux3_inode *inode, u64 delta, u32 dirty)
 	if (dirty & ~(INODE_DIRTY_ATIME | INODE_DIRTY_DELETE))
 		data_tell_lost(inode);
 	return 0;
+}
+
+/* What it takes to set or remove an extended attribute.  Of an inode that is new all goes where its number was found to be free. */
+static int commit_reach_xattr(struct tux3_inode *inode, u64 hash)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
+	struct volume *vol = inode->vol;
+	int err;
+
+	if (!inode->in_tree || (tree_edit_has_all(vol, &key, &key) && balloc_all_loaded(vol)))
+		return 0;
+	cache_keep(vol, true);
+	err = reach_xattr(inode, hash);
+	cache_keep(vol, false);
+	return err;
+}
+
+static int commit_xattrs(struct tux3_inode *inode, u64 delta, struct io_window *io)
+{
+	bool lost = false;
+	int err = xattr_commit(inode, delta, commit_reach_xattr, io_window_wait(io), &lost);
+
+	if (unlikely(lost) && !err)
+		data_tell_lost(inode);
+	return err;
 }
 
 /* names: of a directory, where to go on with its names, if they changed.  dirs: of others, where their own may come next. */
@@ -306,7 +331,7 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 		err = commit_names_left(names);
 	vol->log.blocks_delta = 0;
 	if (!err && dirty & INODE_DIRTY_XATTRS)
-		err = xattr_commit(inode, delta, io_window_wait(io));
+		err = commit_xattrs(inode, delta, io);
 	/* Before data: a long truncate puts an item of its own where an orphan's is. */
 	if (!err)
 		err = commit_orphan(inode, !attr.nlink);

@@ -131,3 +131,11 @@ int reach_item(struct tux3_inode *inode, u8 type)
 
 	return err ? err : reach_before(inode, type, 0);
 }
+
+int reach_xattr(struct tux3_inode *inode, u64 hash)
+{
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
+	int err = delete_look_items(inode->vol, &key, &key);
+
+	return err ? err : reach_before(inode, TUX3_ITEM_XATTR, hash);
+}

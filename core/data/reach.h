@@ -28,5 +28,7 @@ int reach_key(struct volume *vol, const struct tree_key *key);
 int reach_at_or_before(struct volume *vol, const struct tree_key *at);
 /* Setting or deleting its item of this type, offset 0. */
 int reach_item(struct tux3_inode *inode, u8 type);
+/* Its extended attributes with this hash, with the free maps of the blocks that they have. */
+int reach_xattr(struct tux3_inode *inode, u64 hash);
 
 #endif

@@ -741,7 +741,20 @@ static int change_commit(struct tux3_inode *inode, struct xattr_change *change, 
 	return err;
 }
 
-int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
+/* What cannot be read cannot be edited: it is looked before anything is placed or logged. */
+static int change_commit_looked(struct tux3_inode *inode, struct xattr_change *change, const struct xattr_value *value,
+				xattr_look_fn look, struct io_wait *wait, bool *lost)
+{
+	int err = look(inode, change->hash);
+
+	if (unlikely(err == -EIO)) {
+		*lost = true;
+		return 0;
+	}
+	return err ? err : change_commit(inode, change, value, wait);
+}
+
+int xattr_commit(struct tux3_inode *inode, u64 delta, xattr_look_fn look, struct io_wait *wait, bool *lost)
 {
 	struct xattr_change *change;
 	int err = 0;
@@ -758,13 +771,36 @@ int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait)
 		if (!value->dirty)
 			continue;
 		mutex_unlock(&inode->xattr_mutex);
-		err = change_commit(inode, change, value, wait);
+		err = change_commit_looked(inode, change, value, look, wait, lost);
 		cond_resched();
 		mutex_lock(&inode->xattr_mutex);
 		if (err)
 			break;
 	}
 	mutex_unlock(&inode->xattr_mutex);
+	return err;
+}
+
+/* The mutex is not held while the tree is read, so changes may go meanwhile. */
+int xattr_look(struct tux3_inode *inode, xattr_look_fn look)
+{
+	struct xattr_change *change;
+	u64 hash = 0;
+	bool exact;
+	int err = 0;
+
+	while (!err) {
+		mutex_lock(&inode->xattr_mutex);
+		change = change_from(inode, hash, NULL, 0, &exact);
+		if (change)
+			hash = change->hash;
+		mutex_unlock(&inode->xattr_mutex);
+		if (!change)
+			break;
+		err = look(inode, hash);
+		if (!++hash)
+			break;
+	}
 	return err;
 }
 

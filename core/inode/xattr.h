@@ -29,8 +29,13 @@ int xattr_list(struct tux3_inode *inode, xattr_fn fn, void *ctx);
  */
 int xattr_pending(struct tux3_inode *inode, void *to, u32 room, u64 *cost);
 
-/* Back end. */
-int xattr_commit(struct tux3_inode *inode, u64 delta, struct io_wait *wait);
+/* Can the attributes with this hash be set and removed?  -EIO: what that takes cannot be read. */
+typedef int (*xattr_look_fn)(struct tux3_inode *inode, u64 hash);
+/* All that were changed in a delta that is not committed.  Outside a delta. */
+int xattr_look(struct tux3_inode *inode, xattr_look_fn look);
+
+/* Back end.  *lost: some cannot be; they are left out. */
+int xattr_commit(struct tux3_inode *inode, u64 delta, xattr_look_fn look, struct io_wait *wait, bool *lost);
 void xattr_done(struct tux3_inode *inode, u64 delta);
 void xattr_free(struct tux3_inode *inode);
 /* Are there changes of the delta in memory? */

@@ -295,6 +295,8 @@ static int part_can_be_read(const struct intent_part *part)
 	if (removed < 0 || READ_ONCE(inode->stuck))
 		return -EAGAIN;
 	err = reach_item(inode, TUX3_ITEM_ATTR);
+	if (!err)
+		err = xattr_look(inode, reach_xattr);
 	if (!err && removed)
 		err = reach_all(inode, 0, DATA_END);
 	if (!err && data_maybe_inline(inode->vol, READ_ONCE(inode->attr.flags), READ_ONCE(inode->attr.size)))
