@@ -708,6 +708,17 @@ def test_image(run, logged, tmp_path, fsck):
     run("fsck.tux3", "--data", copy, status=PROBLEMS)
 
 
+def test_image_scrambled_of_nothing(run, filled, tmp_path):
+    """The root of the tree is gone, and all with it."""
+    anchor = next(a["anchor"] for a in as_json(run("tux3", "show", "--json", filled, "anchors")) if a["current"])
+    with open(filled, "r+b") as f:
+        f.seek(anchor["root_addr"] * 4096 + 100)
+        f.write(b"\xee" * 100)
+    copy = tmp_path / "copy.img"
+    assert "can be read" in sentence(run("tux3", "image", "--scramble", filled, copy, status=1))
+    assert not copy.exists()
+
+
 def test_image_scrambled(run, logged, tmp_path, fsck):
     copy = tmp_path / "copy.img"
     run("tux3", "image", "--scramble", logged, copy)

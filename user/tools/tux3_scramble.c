@@ -301,12 +301,16 @@ static int scramble_fill(struct scramble *scramble, const char *path)
 		err = tree_walk(scramble->in, scramble_visit, scramble);
 	if (!err)
 		err = edits_write(scramble->out);
+	if (!err && !scramble->inodes)
+		err = -ENODATA;
 	free(scramble->item);
 	free(scramble->chain);
 	percpu_counter_set(&scramble->out->inodes, scramble->out->tree_inodes);
-	if (err)
+	if (err == -ENODATA)
+		tool_error("No inode of the volume can be read: there is nothing to scramble.  Without --scramble what can be read is copied.");
+	else if (err)
 		tool_error("%s: the scrambled copy cannot be written: %s.", path, strerror(-err));
-	if (scramble->skipped)
+	else if (scramble->skipped)
 		tool_error("%llu damaged objects are not in the copy.", (unsigned long long)scramble->skipped);
 	return err;
 }
