@@ -5,9 +5,9 @@
  * path_descend() is the one way down, for readers and edits alike; it checks that the keys of each node
  * lie where its parent says.  A reader (struct tree_read) goes down with sem held for reading; where a
  * node is not in memory it lets go of sem, reads the node into the cache and starts again at the root.
- * What it reads without sem may be a block that an edit has meanwhile freed, so a failure then means
- * nothing: the next start, and also the READ_ATTEMPTS-th, reads with sem held, which cannot fail for
- * that reason and ends any race with evictions or edits.
+ * What it reads without sem may be a block that an edit has meanwhile freed, so a failure means something
+ * only if the next start comes to the same link: no other node ever has it.  The READ_ATTEMPTS-th start reads
+ * with sem held, which ends any race with evictions or edits.
  */
 #include "core/volume.h"
 #include "core/tree/tree.h"
@@ -103,6 +103,11 @@ void tree_path_put(struct volume *vol, struct tree_path *path)
 		cache_put(vol, path->node[path->bottom]);
 }
 
+static void tell_unreadable(struct volume *vol, const struct node_link *link, const char *why)
+{
+	volume_warn(vol, "cannot read the tree node at block %llu (level %u): %s", link->addr, link->level, why);
+}
+
 /* Bring the node into path->node[link->level]. */
 static int path_load(struct volume *vol, struct tree_path *path, const struct node_link *link, bool read)
 {
@@ -117,8 +122,7 @@ static int path_load(struct volume *vol, struct tree_path *path, const struct no
 		count_add(vol, TUX3_COUNT_READS_LOCKED, 1);
 		buffer = cache_get(vol, link, why, sizeof(why));
 		if (IS_ERR(buffer)) {
-			volume_warn(vol, "cannot read the tree node at block %llu (level %u): %s",
-				    link->addr, link->level, why);
+			tell_unreadable(vol, link, why);
 			return PTR_ERR(buffer);
 		}
 	}
@@ -191,6 +195,9 @@ struct tree_read {
 	bool edit;			/* the caller holds sem for writing */
 	u32 attempts;
 	struct node_buffer *fetched;	/* keeps the node just read in the cache */
+	bool failed;			/* that was what could not be read last: */
+	struct node_link bad;
+	char why[NODE_WHY_MAX];
 	struct tree_path path;
 };
 
@@ -200,6 +207,7 @@ static void read_begin(struct tree_read *read, struct volume *vol, bool edit)
 	read->edit = edit;
 	read->attempts = 0;
 	read->fetched = NULL;
+	read->failed = false;
 }
 
 static void read_end(struct tree_read *read)
@@ -221,25 +229,41 @@ static void tree_read_unlock(struct tree_read *read)
 		up_read(&read->vol->tree.sem);
 }
 
+/* Has the way led again to what could not be read?  A disk may try that for seconds: it is not asked twice. */
+static bool read_is_bad(const struct tree_read *read)
+{
+	return read->failed && read->path.miss.addr == read->bad.addr && read->path.miss.birth == read->bad.birth &&
+	       read->path.miss.level == read->bad.level;
+}
+
 /* With read_lock.  0, PATH_MISS (then read_fetch), -errno. */
 static int read_descend(struct tree_read *read, const struct node_key *key)
 {
-	return path_descend(read->vol, &read->path, key, read->edit || read->attempts >= READ_ATTEMPTS);
+	int err = path_descend(read->vol, &read->path, key, read->edit || read->attempts >= READ_ATTEMPTS);
+
+	if (err != PATH_MISS || likely(!read_is_bad(read)))
+		return err;
+	tell_unreadable(read->vol, &read->bad, read->why);
+	return -EIO;
 }
 
 /* Without lock: read what was missing. */
 static int read_fetch(struct tree_read *read)
 {
-	char why[NODE_WHY_MAX];
+	int err;
 
 	read_end(read);
 	read->attempts++;
-	read->fetched = cache_get(read->vol, &read->path.miss, why, sizeof(why));
+	read->fetched = cache_get(read->vol, &read->path.miss, read->why, sizeof(read->why));
 	if (!IS_ERR(read->fetched))
 		return 0;
+	err = PTR_ERR(read->fetched);
 	read->fetched = NULL;
-	read->attempts = READ_ATTEMPTS;
-	return -EIO;
+	read->failed = err == -EIO;
+	read->bad = read->path.miss;
+	if (err != -EIO)
+		read->attempts = READ_ATTEMPTS;
+	return err;
 }
 
 /* Go down to key's leaf and return 0 with read_lock held, or an error without. */

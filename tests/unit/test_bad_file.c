@@ -586,6 +586,27 @@ static void test_bad_leaf_is_read_seldom(void **state)
 	bad_end(&bed);
 }
 
+static void test_bad_leaf_is_read_once(void **state)
+{
+	struct tree_key key, first, found;
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 failed;
+
+	bad_begin(&bed);
+	node = bed_find(&bed, "/xattrs");
+	first = tree_key(node->inode.ino, TUX3_ITEM_XATTR, 0);
+	key = tree_key(node->inode.ino, TUX3_ITEM_XATTR, U64_MAX / 2);
+	bad_item(&bed, key);
+	failed = bad_device(bed.dev)->failed;
+	assert_int_equal(tree_lookup(tux3_core(bed.volume), &key, NULL, 0), -EIO);
+	assert_int_equal(bad_device(bed.dev)->failed - failed, 1);
+	assert_int_equal(tree_lookup_before(tux3_core(bed.volume), &key, &first, &found, NULL, 0), -EIO);
+	assert_int_equal(bad_device(bed.dev)->failed - failed, 2);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
 /*
  * When a commit looks the leaf of the attributes is in memory, though bad on the device; and when they are set memory has been
  * reclaimed.
@@ -695,6 +716,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_growth_is_lost_before_a_cut),
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_nameless_is_written),
+		cmocka_unit_test(test_bad_leaf_is_read_once),
 		cmocka_unit_test(test_memory_is_reclaimed_in_a_commit),
 		cmocka_unit_test(test_inline_is_cut),
 		cmocka_unit_test(test_stuck_is_removed),
