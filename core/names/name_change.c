@@ -5,6 +5,7 @@
  * What commits names, and name_done, run in the back end.
  */
 #include "core/volume.h"
+#include "core/format/name_hash.h"
 #include "core/tree/tree.h"
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
@@ -12,6 +13,7 @@
 #include "core/inode/inode.h"
 #include "core/names/name_change.h"
 #include "core/names/name_internal.h"
+#include "core/names/name_look.h"
 
 #define NAMES_AHEAD	64u	/* changes whose leaves are read together */
 #define TIES_LOOKED_AT	64u
@@ -86,6 +88,12 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, e
 	if (!change)
 		return -ENOMEM;
 	verify_pins(inode);
+	if (name_must_look(inode->vol))
+		err = name_look_entry(inode, name_hash(inode->vol, inode->ino, TUX3_ITEM_DIRENT, name, len));
+	if (unlikely(err)) {
+		kfree(change);
+		return err;
+	}
 	for (;;) {
 		entry = name_entry_get(inode, name, len, true);
 		if (IS_ERR(entry)) {

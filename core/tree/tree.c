@@ -37,6 +37,7 @@ void tree_init(struct volume *vol)
 	tree->snapshot_delta = 0;
 	tree_forget_appends(vol);
 	tree->underfull_count = 0;
+	tree->met_bad = false;
 	tree_ways_init(tree);
 	atomic64_set(&tree->edits, 0);
 	atomic64_set(&tree->redirects, 0);
@@ -106,6 +107,7 @@ void tree_path_put(struct volume *vol, struct tree_path *path)
 static void tell_unreadable(struct volume *vol, const struct node_link *link, const char *why)
 {
 	volume_warn(vol, "cannot read the tree node at block %llu (level %u): %s", link->addr, link->level, why);
+	WRITE_ONCE(vol->tree.met_bad, true);
 }
 
 /* Bring the node into path->node[link->level]. */

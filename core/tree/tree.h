@@ -229,6 +229,7 @@ struct tree {
 	u64 root_addr, root_birth;	/* sem */
 	u32 root_level;			/* sem; height - 1 */
 	bool editing;			/* sem is held for writing; written with it, read as a hint */
+	bool met_bad;			/* a node could not be read, since the volume is open; a hint */
 	struct list_head dirty;		/* NODE_DIRTY buffers; sem for writing */
 	u64 dirty_count;		/* sem for writing; read anywhere as a hint */
 	u64 unplaced;			/* of these, nodes without a block; sem for writing */

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Names of inodes that are in use, when a leaf of the tree that their commit needs has got bad, and somebody has met it: what
+ * cannot be committed is refused, and the volume goes on.
+ *
+ * TUX3_TEST_OP=name runs only that operation.
+ */
+#include "support_bad.h"
+#include "user/env/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define EACH_NODE	FEWER(1, 7)
+
+struct nodes {
+	struct tux3_node *big, *dir, *empty, *file, *xattrs, *f100;
+};
+
+static int do_create(struct bed *bed, struct nodes *in)
+{
+	struct tux3_node *node;
+	int err = tux3_path(bed->volume, NULL, "/big/new", TUX3_CREATE, 0644, &node);
+
+	if (!err)
+		tux3_node_put(node, 1);
+	return err;
+}
+
+static int do_mkdir(struct bed *bed, struct nodes *in)
+{
+	return tux3_path_mkdir(bed->volume, NULL, "/big/newdir", 0755);
+}
+
+static int do_unlink(struct bed *bed, struct nodes *in)
+{
+	return tux3_unlink(in->big, NULL, "f100");
+}
+
+static int do_unlink_link(struct bed *bed, struct nodes *in)
+{
+	char name[200];
+
+	snprintf(name, sizeof(name), "link%u-%0100u", 60, 60);
+	return tux3_unlink(bed->root, NULL, name);
+}
+
+static int do_rmdir(struct bed *bed, struct nodes *in)
+{
+	return tux3_rmdir(bed->root, NULL, "empty");
+}
+
+static int do_rename(struct bed *bed, struct nodes *in)
+{
+	return tux3_rename(in->big, "f100", in->big, "moved", 0, NULL);
+}
+
+static int do_rename_away(struct bed *bed, struct nodes *in)
+{
+	return tux3_rename(in->big, "f100", in->dir, "moved", 0, NULL);
+}
+
+static int do_rename_over(struct bed *bed, struct nodes *in)
+{
+	return tux3_rename(in->dir, "file", in->big, "f100", 0, NULL);
+}
+
+static int do_rename_dir(struct bed *bed, struct nodes *in)
+{
+	return tux3_rename(bed->root, "dir", in->big, "dir", 0, NULL);
+}
+
+static int do_link(struct bed *bed, struct nodes *in)
+{
+	return tux3_link(in->f100, NULL, in->dir, "linked");
+}
+
+static const struct operation {
+	const char *name;
+	int (*fn)(struct bed *bed, struct nodes *in);
+} operations[] = {
+	{ "create", do_create },
+	{ "mkdir", do_mkdir },
+	{ "unlink", do_unlink },
+	{ "unlink_link", do_unlink_link },
+	{ "rmdir", do_rmdir },
+	{ "rename", do_rename },
+	{ "rename_away", do_rename_away },
+	{ "rename_over", do_rename_over },
+	{ "rename_dir", do_rename_dir },
+	{ "link", do_link },
+};
+
+static void open_all(struct bed *bed, struct nodes *in)
+{
+	char name[200];
+
+	bed_open(bed);
+	in->big = bed_find(bed, "/big");
+	in->dir = bed_find(bed, "/dir");
+	in->empty = bed_find(bed, "/empty");
+	in->file = bed_find(bed, "/dir/file");
+	in->xattrs = bed_find(bed, "/xattrs");
+	in->f100 = bed_find(bed, "/big/f100");
+	snprintf(name, sizeof(name), "/link%u-%0100u", 60, 60);
+	tux3_node_put(bed_find(bed, name), 1);
+	assert_null(bed_find(bed, "/big/new"));
+	assert_null(bed_find(bed, "/big/newdir"));
+	assert_null(bed_find(bed, "/big/moved"));
+	assert_null(bed_find(bed, "/dir/moved"));
+	assert_null(bed_find(bed, "/dir/linked"));
+	assert_null(bed_find(bed, "/big/dir"));
+}
+
+static void put_all(struct nodes *in)
+{
+	tux3_node_put(in->big, 1);
+	tux3_node_put(in->dir, 1);
+	tux3_node_put(in->empty, 1);
+	tux3_node_put(in->file, 1);
+	tux3_node_put(in->xattrs, 1);
+	tux3_node_put(in->f100, 1);
+}
+
+static int see_nothing(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	return 0;
+}
+
+/* From leaf to leaf. */
+static void meet_all(struct volume *vol)
+{
+	struct tree_key next = tree_key(0, 0, 0), last = tree_key(TUX3_INO_MAX, U8_MAX, U64_MAX);
+	bool more = true;
+	int err;
+
+	while (more) {
+		err = tree_scan_leaf(vol, &next, &last, see_nothing, NULL, &more, &next);
+		assert_true(!err || err == -EIO);
+	}
+	cache_shrink(vol, U64_MAX);
+}
+
+/* Returns whether it was refused. */
+static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad)
+{
+	struct nodes in;
+	int err;
+
+	open_all(bed, &in);
+	cache_shrink(tux3_core(bed->volume), U64_MAX);
+	be_bad(bed, bad);
+	meet_all(tux3_core(bed->volume));
+	err = operation->fn(bed, &in);
+	assert_true(!err || err == -EIO);
+	assert_ok(tux3_sync(bed->volume));
+	put_all(&in);
+	bad_sync(bed);
+	bed_close(bed);
+	be_bad(bed, 0);
+	bed_open(bed);
+	bed_check(bed);
+	bed_close(bed);
+	return err;
+}
+
+static void test_in_use(void **state)
+{
+	const char *only = getenv("TUX3_TEST_OP");
+	struct bad_nodes nodes = {};
+	struct bed bed = {};
+	u8 *bytes = bad_make(&bed, &nodes);
+	u32 i, k, refused;
+
+	env_set_log(bad_message);
+	for (i = 0; i < ARRAY_SIZE(operations); i++) {
+		if (only && strcmp(only, operations[i].name))
+			continue;
+		for (refused = 0, k = i % EACH_NODE; k < nodes.count; k += EACH_NODE) {
+			if (getenv("TUX3_TEST_VERBOSE"))
+				print_error("%s: node %u\n", operations[i].name, k);
+			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
+			be_bad(&bed, 0);
+			refused += gets_bad(&bed, &operations[i], nodes.addr[k]);
+		}
+		assert_true(refused < nodes.count / 4);
+	}
+	env_set_log(NULL);
+	bed.dev->ops->close(bed.dev);
+	free(bytes);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_in_use),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
