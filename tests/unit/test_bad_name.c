@@ -127,9 +127,23 @@ static int see_nothing(void *ctx, const struct tree_key *key, const void *data, 
 	return 0;
 }
 
-/* From leaf to leaf. */
-static void meet_all(struct volume *vol)
+static void see_problem(void *ctx, const struct tux3_scrub_problem *problem)
 {
+}
+
+static void meet_by_scrub(struct bed *bed)
+{
+	struct tux3_scrub scrub = { .budget_bytes = BAD_BYTES };
+
+	do {
+		assert_ok(tux3_scrub(bed->volume, &scrub, see_problem, NULL));
+	} while (!scrub.over);
+}
+
+/* From leaf to leaf. */
+static void meet_by_reads(struct bed *bed)
+{
+	struct volume *vol = tux3_core(bed->volume);
 	struct tree_key next = tree_key(0, 0, 0), last = tree_key(TUX3_INO_MAX, U8_MAX, U64_MAX);
 	bool more = true;
 	int err;
@@ -138,11 +152,10 @@ static void meet_all(struct volume *vol)
 		err = tree_scan_leaf(vol, &next, &last, see_nothing, NULL, &more, &next);
 		assert_true(!err || err == -EIO);
 	}
-	cache_shrink(vol, U64_MAX);
 }
 
 /* Returns whether it was refused. */
-static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad)
+static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad, void (*meet)(struct bed *bed))
 {
 	struct nodes in;
 	int err;
@@ -150,7 +163,8 @@ static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad
 	open_all(bed, &in);
 	cache_shrink(tux3_core(bed->volume), U64_MAX);
 	be_bad(bed, bad);
-	meet_all(tux3_core(bed->volume));
+	meet(bed);
+	cache_shrink(tux3_core(bed->volume), U64_MAX);
 	err = operation->fn(bed, &in);
 	assert_true(!err || err == -EIO);
 	assert_ok(tux3_sync(bed->volume));
@@ -164,7 +178,7 @@ static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad
 	return err;
 }
 
-static void test_in_use(void **state)
+static void each_node(void (*meet)(struct bed *bed))
 {
 	const char *only = getenv("TUX3_TEST_OP");
 	struct bad_nodes nodes = {};
@@ -181,7 +195,7 @@ static void test_in_use(void **state)
 				print_error("%s: node %u\n", operations[i].name, k);
 			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
 			be_bad(&bed, 0);
-			refused += gets_bad(&bed, &operations[i], nodes.addr[k]);
+			refused += gets_bad(&bed, &operations[i], nodes.addr[k], meet);
 		}
 		assert_true(refused < nodes.count / 4);
 	}
@@ -190,10 +204,21 @@ static void test_in_use(void **state)
 	free(bytes);
 }
 
+static void test_met_by_reads(void **state)
+{
+	each_node(meet_by_reads);
+}
+
+static void test_met_by_scrub(void **state)
+{
+	each_node(meet_by_scrub);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_use),
+		cmocka_unit_test(test_met_by_reads),
+		cmocka_unit_test(test_met_by_scrub),
 	};
 
 	if (argc > 1)
