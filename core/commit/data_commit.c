@@ -674,12 +674,15 @@ static int data_keep_inline(struct data_commit *dc, bool others_dirty)
  */
 static int data_look_growth(struct data_commit *dc)
 {
-	u64 size = dc->inode->tree_size, last = size >> dc->vol->block_shift, one = 1;
+	u64 size = dc->inode->tree_size, last = size >> dc->vol->block_shift, one = 1, first, count;
 	int err;
 
 	if (dc->was_inline || dc->attr->size <= size || last << dc->vol->block_shift == size)
 		return 0;
 	err = data_reach(dc, last, &one);
+	/* Where it was a hole there was nothing to be zeroed. */
+	if (unlikely(err == -EIO) && (dc->vol->host->data_next(dc->inode, dc->delta, last, &first, &count) || first != last))
+		return 0;
 	if (unlikely(data_loses(dc, &err))) {
 		WRITE_ONCE(dc->inode->stuck, true);
 		dc->attr->size = size;
