@@ -202,6 +202,7 @@ void run_beside_begin(struct sim_run *run, const char *path, u32 writes)
 	}
 	if (path)
 		snprintf(beside->path, sizeof(beside->path), "%s", path);
+	registers_see_bad(run);
 	beside_start(run, beside, writes);
 	if (!path)
 		beside_note_sync(run);

@@ -232,12 +232,17 @@ void registers_end(struct sim_run *run)
 	run->registers = NULL;
 }
 
+void registers_see_bad(struct sim_run *run)
+{
+	if (run->registers)
+		run->registers->was_bad |= run->disk->bad_count;
+}
+
 void registers_before(struct sim_run *run, const struct sim_op *op)
 {
 	struct file_register *file = op->kind == SIM_UNLINK ? register_at(run, op->a) : NULL;
 
-	if (run->registers)
-		run->registers->was_bad |= run->disk->bad_count;
+	registers_see_bad(run);
 	if (!file || !file->node)
 		return;
 	file->lossy |= run->registers->was_bad;		/* nobody hears of what is lost of it now */
