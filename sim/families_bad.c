@@ -4,8 +4,8 @@
  * blocks of their data.  What is in memory is dropped now and then, so that they are met.  The large files are registers
  * (registers.c); all else is as in other families, and must not notice.
  *
- * No leaf is taken of which something else is changed: names, links and extended attributes of an inode whose leaf has turned
- * bad stop the volume.  So a file is not removed either while the leaf of its attributes is bad.
+ * No leaf is taken of which something else is changed: names and links of an inode whose leaf has turned bad stop the volume, if
+ * nobody has met it before.  So a file is not removed either while the leaf of its attributes is bad.
  */
 #include <errno.h>
 #include <linux/falloc.h>
