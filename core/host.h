@@ -104,6 +104,12 @@ struct tux3_host_ops {
 	 */
 	bool (*inode_peek)(struct volume *vol, u64 ino, struct tux3_attr *attr, u64 *blocks);
 
+	/*
+	 * Outside a delta: may the caller have to wait long for a CPU?  Then the back end's thread makes the commits that he wants,
+	 * for others wait for them, too.  NULL: nobody has to.
+	 */
+	bool (*lacks_time)(struct volume *vol);
+
 	/* Outside a delta: may the caller exceed quotas?  NULL: nobody may. */
 	bool (*quota_exempt)(struct volume *vol);
 	/* Outside: the caller was refused, for inodes or for blocks, by a hard limit or since grace is over.  May be NULL. */

@@ -128,6 +128,22 @@ static void super_device_gone(struct super_block *sb)
 /* ---- while it is there ---- */
 
 /*
+ * Nice, of a class that gets what others leave, or in a group: that may have a limit of time, or little weight beside others.
+ * The scheduler does not know who waits for him.
+ */
+bool host_lacks_time(struct volume *vol)
+{
+	bool grouped = false;
+
+#ifdef CONFIG_CGROUP_SCHED
+	rcu_read_lock();
+	grouped = task_css(current, cpu_cgrp_id)->parent;
+	rcu_read_unlock();
+#endif
+	return grouped || task_nice(current) > 0 || current->policy == SCHED_IDLE;
+}
+
+/*
  * sync(2) and syncfs(2) come twice.  A commit that the first call began would not be the last one beside somebody who goes on
  * working: so there is one, made for who waits.  A frozen volume is all committed, and must not be waited for with s_umount
  * held: thawing needs that.

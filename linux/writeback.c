@@ -898,6 +898,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.inode_kill = host_inode_kill,
 	.inode_peek = host_inode_peek,
 	.settle_unused = host_settle_unused,
+	.lacks_time = host_lacks_time,
 	.quota_exempt = host_quota_exempt,
 	.quota_refused = host_quota_refused,
 	.data_next = host_data_next,

@@ -212,20 +212,24 @@ static bool delta_slot_full(struct volume *vol, unsigned int slot)
 
 #define LARGE_BYTES (4u << 20)
 
-/* Would committing this delta, the front one, take long?  And the thread can do it. */
-static bool delta_is_large(struct volume *vol, u64 target)
+/*
+ * Is it the front delta, and better committed by the thread?  A large one is, for who makes a commit cannot be killed (surely: nor
+ * while he waits for one).  So is any that is wanted by who may be kept from the CPU in the middle of it, and all others with him.
+ */
+static bool delta_is_for_thread(struct volume *vol, u64 target, bool surely)
 {
 	struct delta_state *delta = &vol->delta;
 
-	return delta->thread && READ_ONCE(delta->front) == target && !READ_ONCE(delta->paused) &&
-	       delta_dirty_bytes_sum(delta, target & 1) >= LARGE_BYTES;
+	if (!delta->thread || READ_ONCE(delta->front) != target || READ_ONCE(delta->paused))
+		return false;
+	if (!surely && delta_dirty_bytes_sum(delta, target & 1) >= LARGE_BYTES)
+		return true;
+	return vol->host->lacks_time && vol->host->lacks_time(vol) && delta_has_changes(vol);
 }
 
 /*
  * Become the back end, unless target becomes durable before: 0 then, or when the volume had an error; else 1.  Who waits
  * for a commit that somebody else makes so never waits for the one after it.  -EINTR: the caller was killed.
- *
- * Who makes a commit cannot be killed.  So a large one is left to the thread, and only waited for.
  */
 static int delta_lock_for(struct volume *vol, u64 target, bool surely)
 {
@@ -233,10 +237,10 @@ static int delta_lock_for(struct volume *vol, u64 target, bool surely)
 	bool locked = false;
 	int err;
 
-	if (delta_is_large(vol, target) && !surely) {
+	if (delta_is_for_thread(vol, target, surely)) {
 		delta_request(vol);
 		return delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
-						       READ_ONCE(delta->paused), false);
+						       READ_ONCE(delta->paused), surely);
 	}
 	err = delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
 					      (locked = mutex_trylock(&delta->commit_mutex)), surely);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Containers with little memory: nothing that fits on the volume fails for the limit, nobody is killed.
+# Containers with little memory: nothing that fits on the volume fails for the limit, nobody is killed.  And such with little time.
 #
 #	vm/run --disk 1G -- tests/vm/guest/cgroup.sh
 cd "$(dirname "$0")/../../.." || exit 2
@@ -11,7 +11,7 @@ GROUPS_AT=/sys/fs/cgroup
 CONTAINER=$GROUPS_AT/small
 
 [ -e $GROUPS_AT/cgroup.controllers ] || mount -t cgroup2 none $GROUPS_AT || exit 2
-echo "+memory +io" >$GROUPS_AT/cgroup.subtree_control || exit 2
+echo "+memory +io +cpu" >$GROUPS_AT/cgroup.subtree_control || exit 2
 
 # limited LIMIT COMMAND...: in a container of so much memory.  written: the bytes that were written at its account.
 limited() {
@@ -66,6 +66,40 @@ charged_to_nobody() {
 	[ "$written" = 0 ] || { echo "$written bytes were written at the account of who called fsync"; return 1; }
 }
 check "who waits for a commit does not pay for it" charged_to_nobody
+
+# Others wait for a commit, too: who makes it must not have to wait for a CPU in the middle of it.
+TRACING=/sys/kernel/tracing
+SLOW=$GROUPS_AT/slow
+
+sync_changes() {
+	local n
+	for n in 1 2 3 4 5; do
+		echo $n >"$MNT/small$n" && sync -f "$MNT" || return 1
+	done
+}
+
+in_slow_container() {
+	mkdir -p $SLOW && echo "50000 100000" >$SLOW/cpu.max
+	(echo $BASHPID >$SLOW/cgroup.procs && "$@")
+	local status=$?
+	rmdir $SLOW
+	return $status
+}
+
+commits_are_left_to_the_thread() {	# COMMAND...
+	local makers
+	[ -d $TRACING/events ] || mount -t tracefs none $TRACING || return 1
+	echo >$TRACING/trace && echo 1 >$TRACING/events/tux3/tux3_commit/enable
+	"$@" || return 1
+	echo 0 >$TRACING/events/tux3/tux3_commit/enable
+	makers=$(awk '/: tux3_commit: / { sub(/-[0-9]+$/, "", $1); print $1 }' $TRACING/trace | sort -u)
+	[ "$makers" = tux3-back ] || { echo "commits were made by '$makers'"; return 1; }
+}
+export -f sync_changes
+export MNT
+check "who has little time leaves commits to the thread: in a container" commits_are_left_to_the_thread in_slow_container sync_changes
+check "nice" commits_are_left_to_the_thread nice -n 5 bash -c sync_changes
+check "idle" commits_are_left_to_the_thread chrt -i 0 bash -c sync_changes
 
 # Programs that commit often, or map what they have written; and what they do is what they do on another filesystem.
 database() {
