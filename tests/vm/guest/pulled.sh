@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# The disk goes away under a mounted volume (dm-flakey): everybody who waits gets EIO, the volume can be unmounted, and what was
-# synced before is there when the disk is back.  In the machine:
+# The disk goes away under a mounted volume (dm-flakey; then from its bus, of which the kernel tells the volume): everybody who
+# waits gets EIO, the volume can be unmounted, and what was synced before is there when the disk is back.  In the machine:
 #	vm/run --disk 512M -- tests/vm/guest/pulled.sh
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
 DISK=$DEVICE
@@ -94,4 +94,46 @@ for how in errors gone; do
 	checked_umount "$how: clean"
 done
 dmsetup remove pulled
+
+write_and_read() {	# until it fails
+	while echo text >>"$1" && cmp -s core/volume.c "$MNT/safe/core/volume.c" && sync "$1"; do :; done 2>/dev/null
+	return 0
+}
+export -f write_and_read
+export MNT
+
+# Beside those who write, read and sync.
+from_the_bus() {
+	local slot n pids=()
+	slot=$(readlink -f "/sys/block/${DISK##*/}/device/..")
+	DEVICE=$DISK
+	MOUNT_OPTIONS=age=0.1
+	fresh || { failed "from the bus" "no volume"; return; }
+	mkdir "$MNT/safe" && cp -r core "$MNT/safe/" && sync
+	# The kernel drops what nobody has open: so it is.
+	exec 5<"$MNT/safe/core/volume.c" && cmp core/volume.c /dev/fd/5
+	for n in 1 2 3 4; do
+		timeout 60 bash -c "write_and_read $MNT/file$n" &
+		pids+=($!)
+	done
+	sleep 1
+	check "from the bus: it is removed" test -e "$slot/remove" -a -w "$slot/remove"
+	echo 1 >"$slot/remove"
+	for n in "${pids[@]}"; do
+		wait "$n" && ok "from the bus: who works on it hears of it" || failed "from the bus: who works on it" "exit status $?"
+	done
+	check "from the bus: the volume was told" bash -c "dmesg | grep -q 'the device is gone'"
+	timeout 60 touch "$MNT/more" 2>/tmp/error && failed "from the bus: changes" "they are still accepted" ||
+		check "from the bus: changes are refused" grep -q "Read-only file system" /tmp/error
+	check "from the bus: what is cached can be read" cmp core/volume.c /dev/fd/5
+	exec 5<&-
+	check "from the bus: it can be unmounted" timeout 60 umount "$MNT"
+	echo 1 >/sys/bus/pci/rescan
+	for ((n = 0; n < 100; n++)); do [ -b "$DISK" ] && break; sleep 0.1; done
+	check "from the bus: the disk is back: it mounts" mount_it
+	check "from the bus: what was synced is there" diff -r core "$MNT/safe/core"
+	check "from the bus: what was written, too" grep -qx text "$MNT/file1"
+	checked_umount "from the bus: clean"
+}
+from_the_bus
 summary
