@@ -195,12 +195,12 @@ int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
 	int err;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
+	pace_await(vol, false);		/* this is the first one, whether it makes areas or not */
 	err = far_give_back(vol);
 	if (err || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL || vol->intent.shrink)
 		return err;
 	area_begin(vol, delta, charged);
 	far_begin(vol, delta, charged);
-	pace_await(vol, false);
 	return 0;
 }
 

@@ -272,7 +272,7 @@ static int batch_read(struct recovery *recovery, u32 offset)
 	struct intent_place *place = &recovery->place;
 	u32 count = recovery->count, blocks, data_blocks, near, len;
 	const struct disk_intents *head;
-	bool whole;
+	bool whole, far;
 	int err = 0;
 
 	if (offset >= place->blocks)
@@ -282,11 +282,12 @@ static int batch_read(struct recovery *recovery, u32 offset)
 		return 0;
 	blocks = le32_to_cpu(head->blocks);
 	data_blocks = le32_to_cpu(head->data_blocks) & ~TUX3_INTENTS_FAR;
-	near = le32_to_cpu(head->data_blocks) & TUX3_INTENTS_FAR ? 0 : data_blocks;
+	far = le32_to_cpu(head->data_blocks) & TUX3_INTENTS_FAR;
+	near = far ? 0 : data_blocks;
 	if (!blocks || blocks > place->blocks - offset || near > place->blocks - offset - blocks)
 		return 0;
 	len = batch_payload(recovery, offset, blocks);
-	if (near == data_blocks) {
+	if (!far) {
 		struct batch_data data = {
 			.addr = place->addr + offset + blocks, .csum = recovery->csum + offset + blocks, .count = near,
 		};

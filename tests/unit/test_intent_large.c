@@ -141,6 +141,27 @@ static void test_a_full_volume_takes_both(void **state)
 	bed_free(&bed);
 }
 
+/* The first commit of a mount comes soon, since it makes the areas; and others do not, also if there are to be none any more. */
+static void test_the_first_commit_alone_comes_soon(void **state)
+{
+	struct tux3_options full = { .fsync = TUX3_FSYNC_FULL };
+	struct bed bed = {};
+	u64 soon;
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		bed.opts = (struct volume_options){ .age_ms = 60000 };
+		bed_make(&bed, LARGE_VOLUME, BLOCK);
+		soon = tux3_core(bed.volume)->pace.commit_bytes;
+		if (i)
+			tux3_change_options(bed.volume, &full);
+		tux3_node_put(file_with(&bed, "file", 10, 1), 1);
+		assert_ok(tux3_sync(bed.volume));
+		assert_true(tux3_core(bed.volume)->pace.commit_bytes >= 8 * soon);
+		bed_free(&bed);
+	}
+}
+
 /* ---- beside a commit ---- */
 
 static void look_beside(struct bed *bed)
@@ -316,6 +337,7 @@ int main(void)
 		cmocka_unit_test(test_the_far_ring_goes_round),
 		cmocka_unit_test(test_larger_ones_take_a_commit),
 		cmocka_unit_test(test_a_full_volume_takes_both),
+		cmocka_unit_test(test_the_first_commit_alone_comes_soon),
 		cmocka_unit_test(test_beside_a_commit),
 		cmocka_unit_test(test_beside_a_commit_and_behind_it),
 		cmocka_unit_test(test_data_that_is_not_whole),
