@@ -590,6 +590,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 	ssize_t done = 0;
 
 	while (pos < end) {
+		data_note_writing(&node->core, end - pos);
 		done = balance_dirty_pages_ratelimited_flags(mapping, mode & WRITE_NOWAIT ? BDP_ASYNC : 0);
 		if (done)
 			break;
@@ -635,6 +636,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 		}
 		cond_resched();
 	}
+	data_note_writing(&node->core, 0);
 	return pos > offset ? (ssize_t)(pos - offset) : done;
 }
 

@@ -202,6 +202,12 @@ void data_change_settle(struct data_change *change, struct delta_op *op, u32 new
 /* The same for a write, with the file's lock.  change->count is 0 if not all of its blocks are dirty now. */
 void data_settle_write(struct data_change *change, struct delta_op *op, u32 newly);
 
+/* A write of several changes, with the inode exclusively: so many bytes of it are to come.  A hint for who waits for the inode. */
+static inline void data_note_writing(struct tux3_inode *inode, u64 bytes)
+{
+	WRITE_ONCE(inode->writing, min_t(u64, bytes >> inode->vol->block_shift, U32_MAX));
+}
+
 /* ---- writes ---- */
 
 void data_plan_write_edges(struct data_change *change, u64 from, u64 to);

@@ -855,6 +855,54 @@ static void test_a_file_that_is_being_written(void **state)
 	bed_free(&bed);
 }
 
+/* A write that makes a commit of each MiB, on a device that takes its time. */
+static struct {
+	const struct tux3_device_ops *inner;
+	struct tux3_device_ops ops;
+	sem_t begun;
+	bool done;
+} much;
+
+static void much_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		       struct io_wait *wait)
+{
+	sem_post(&much.begun);
+	usleep(5000);
+	much.inner->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static void *write_much(void *unused)
+{
+	fill(written, 0, 40 << 20, 1);
+	WRITE_ONCE(much.done, true);
+	return NULL;
+}
+
+/* Little of it is dirty at any time; but who waited for the writer would wait for all that he has still to write. */
+static void test_a_long_write_is_not_waited_for(void **state)
+{
+	struct bed bed = { .opts = { .dirty_bytes = 1 << 20, .dirty_limit_bytes = 1 << 20, .intent_near_bytes = 2 << 20 } };
+	pthread_t writer;
+
+	make_sized(&bed, 2 * BYTES, BLOCK);
+	written = new_file(&bed, "much", 1);
+	assert_ok(tux3_sync(bed.volume));
+	much.inner = bed.dev->ops;
+	much.ops = *much.inner;
+	much.ops.write = much_write;
+	bed.dev->ops = &much.ops;
+	sem_init(&much.begun, 0, 0);
+	assert_int_equal(pthread_create(&writer, NULL, write_much, NULL), 0);
+	sem_wait(&much.begun);
+	assert_ok(tux3_fsync(written, false));
+	assert_false(READ_ONCE(much.done));
+	pthread_join(writer, NULL);
+	sem_destroy(&much.begun);
+	bed.dev->ops = much.inner;
+	tux3_node_put(written, 1);
+	bed_free(&bed);
+}
+
 /* ---- directories ---- */
 
 /* fsync of a directory: does it take a commit? */
@@ -1257,6 +1305,7 @@ int main(void)
 		cmocka_unit_test(test_emptied_before_the_commit_stores_it_inline),
 		cmocka_unit_test(test_many_beside_one_commit),
 		cmocka_unit_test(test_a_file_that_is_being_written),
+		cmocka_unit_test(test_a_long_write_is_not_waited_for),
 		cmocka_unit_test(test_a_directory_whose_new_files_went_ahead),
 		cmocka_unit_test(test_a_directory_that_changed_otherwise),
 		cmocka_unit_test(test_a_directory_that_was_read),

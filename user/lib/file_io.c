@@ -296,8 +296,10 @@ static ssize_t write_locked(struct tux3_node *node, const char *data, size_t siz
 
 	while (pos < end) {
 		u64 stop = data_batch_end(node->volume->vol, pos, end, max);
-		int err = write_batch(node, data + (pos - offset), pos, stop, flags & WRITE_KEEP_TIMES, mode);
+		int err;
 
+		data_note_writing(&node->inode, end - pos);
+		err = write_batch(node, data + (pos - offset), pos, stop, flags & WRITE_KEEP_TIMES, mode);
 		if (!(flags & WRITE_ATOMIC) && data_batch_smaller(node->volume->vol, &max, pos, stop, err))
 			continue;
 		if (err)
@@ -339,6 +341,7 @@ static ssize_t file_write(struct tux3_node *node, const void *data, size_t size,
 	} else {
 		size = min_t(u64, size, TUX3_SIZE_MAX - offset);
 		done = write_locked(node, data, min_t(u64, size, SSIZE_MAX), offset, flags, mode);
+		data_note_writing(&node->inode, 0);
 	}
 	up_write(&node->lock);
 	return done;
