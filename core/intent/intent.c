@@ -147,26 +147,45 @@ static void area_begin(struct volume *vol, u64 delta, s64 *charged)
 		intent->fresh = (struct intent_place){ .addr = addr, .life = get_random_u64(), .seq = 1, .blocks = blocks };
 }
 
+static int far_release(struct volume *vol, u64 addr, u32 blocks)
+{
+	int err;
+
+	if (!addr)
+		return 0;
+	intent_wait(vol);	/* as in area_release() */
+	err = range_list_add(&vol->intent.leaving, addr, blocks);
+	return err ? 0 : balloc_release(vol, &vol->intent.leaving);
+}
+
 /*
  * Its blocks were free and not busy in the newest durable state, and are in that which is being committed: so it can be used at
- * once.
+ * once.  Where free blocks were scattered it may have become a small one: then there is to be one twice as large, as soon as
+ * nothing in the old one counts.
  */
-static void far_begin(struct volume *vol, u64 delta, s64 *charged)
+static int far_begin(struct volume *vol, u64 delta, s64 *charged)
 {
 	u64 want = min_t(u64, FAR_BYTES >> vol->block_shift, vol->total_blocks / FAR_SHARE), addr;
 	u32 least = INTENT_FAR_SHARE * ((vol->opts.intent_near_bytes >> vol->block_shift) + 1), blocks;	/* for one file */
 	struct intent *intent = &vol->intent;
+	struct block_range old;
 
-	if (!READ_ONCE(intent->far.wanted) || intent->far.addr || (!intent->place.addr && !intent->fresh.addr))
-		return;
+	if (!READ_ONCE(intent->far.wanted) || (!intent->place.addr && !intent->fresh.addr))
+		return 0;
 	WRITE_ONCE(intent->far.wanted, false);
-	blocks = area_allocate(vol, delta, least, want, charged, &addr);
+	blocks = area_allocate(vol, delta, max(least, 2 * intent->far.blocks), want, charged, &addr);
 	if (!blocks)
-		return;
+		return 0;
 	spin_lock(&intent->lock);
-	intent->far = (struct intent_far){ .addr = addr };
-	WRITE_ONCE(intent->far.blocks, blocks);
+	old = (struct block_range){ intent->far.addr, intent->far.blocks };
+	if (intent->far.first.count) {
+		old = (struct block_range){ addr, blocks };
+	} else {
+		intent->far = (struct intent_far){ .addr = addr };
+		WRITE_ONCE(intent->far.blocks, blocks);
+	}
 	spin_unlock(&intent->lock);
+	return far_release(vol, old.addr, old.len);
 }
 
 /* Where little is left the far area goes first, as soon as nothing in it counts: that needs no commit. */
@@ -175,7 +194,6 @@ static int far_give_back(struct volume *vol)
 	struct intent *intent = &vol->intent;
 	s64 balance = space_balance(vol);
 	struct block_range range = {};
-	int err;
 
 	spin_lock(&intent->lock);
 	if (!intent->far.first.count && balance < (s64)intent->far.blocks) {
@@ -183,11 +201,7 @@ static int far_give_back(struct volume *vol)
 		memset(&intent->far, 0, sizeof(intent->far));
 	}
 	spin_unlock(&intent->lock);
-	if (!range.addr)
-		return 0;
-	intent_wait(vol);	/* as in area_release() */
-	err = range_list_add(&intent->leaving, range.addr, range.len);
-	return err ? 0 : balloc_release(vol, &intent->leaving);
+	return far_release(vol, range.addr, range.len);
 }
 
 int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
@@ -200,8 +214,7 @@ int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
 	if (err || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL || vol->intent.shrink)
 		return err;
 	area_begin(vol, delta, charged);
-	far_begin(vol, delta, charged);
-	return 0;
+	return far_begin(vol, delta, charged);
 }
 
 bool intent_seal(struct volume *vol, u64 delta)

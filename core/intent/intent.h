@@ -75,7 +75,7 @@ struct intent_far {
 	u64 addr;		/* 0: there is none */
 	u32 blocks, offset;	/* offset: where the next data goes */
 	struct intent_firsts first;	/* of those with data here; offset: where it begins */
-	bool wanted;		/* a hint for who has no lock: an fsync would have used it */
+	bool wanted;		/* a hint for who has no lock: an fsync would have used it, or a larger one */
 };
 
 struct intent {

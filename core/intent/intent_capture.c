@@ -721,7 +721,7 @@ static bool request_has_room(struct intent_request *request, u32 blocks)
 
 	if ((u64)blocks << vol->block_shift <= vol->opts.intent_near_bytes)
 		return true;
-	if (!most)
+	if (blocks > most / INTENT_FAR_SHARE)
 		WRITE_ONCE(far->wanted, true);
 	request->large = blocks;
 	return atomic64_add_return(blocks, &vol->intent.large) <= LARGE_BYTES >> vol->block_shift &&

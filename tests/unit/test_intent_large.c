@@ -141,6 +141,50 @@ static void test_a_full_volume_takes_both(void **state)
 	bed_free(&bed);
 }
 
+static void unlink_every_other(struct bed *bed, u32 from, u32 files)
+{
+	char name[20];
+	u32 i;
+
+	for (i = from; i < files; i += 2) {
+		snprintf(name, sizeof(name), "old%u", i);
+		assert_ok(tux3_path_unlink(bed->volume, NULL, name));
+	}
+	assert_ok(tux3_sync(bed->volume));
+}
+
+/* Where no long run of blocks is free the area is a small one; when there is room again it becomes larger, without a mount. */
+static void test_a_small_area_grows(void **state)
+{
+	u32 files = LARGE_VOLUME / MIB / 2 - 2, i, small;
+	struct bed bed = { .opts = { .manual = true, .verify = true, .costs = true, .fsync = TUX3_FSYNC_FULL } };
+	char name[20];
+
+	bed_make(&bed, LARGE_VOLUME, BLOCK);
+	for (i = 0; i < files; i++) {
+		snprintf(name, sizeof(name), "old%u", i);
+		tux3_node_put(file_with(&bed, name, 2 * MIB, 1), 1);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	unlink_every_other(&bed, 0, files);
+	bed.opts.fsync = TUX3_FSYNC_AHEAD;
+	bed_reopen(&bed);
+	sync_and_put(&bed, file_with(&bed, "file", 10, 1), false);
+	small = intent_of(&bed)->far.blocks;
+	assert_in_range(small, 300, 4 * MIB / BLOCK - 1);
+	sync_and_put(&bed, file_with(&bed, "large", MIB, 1), false);
+	assert_int_equal(intent_of(&bed)->far.blocks, small);		/* there is no larger one */
+	sync_and_put(&bed, file_with(&bed, "less", 300 << 10, 1), true);
+	unlink_every_other(&bed, 1, files);
+	sync_and_put(&bed, file_with(&bed, "large", MIB, 2), false);
+	assert_true(intent_of(&bed)->far.blocks >= 2 * small);
+	sync_and_put(&bed, file_with(&bed, "large", MIB, 3), true);
+	bed_crash(&bed);
+	assert_has(&bed, "large", 0, MIB, 3);
+	assert_has(&bed, "less", 0, 300 << 10, 1);
+	bed_free(&bed);
+}
+
 /* The first commit of a mount comes soon, since it makes the areas; and others do not, also if there are to be none any more. */
 static void test_the_first_commit_alone_comes_soon(void **state)
 {
@@ -337,6 +381,7 @@ int main(void)
 		cmocka_unit_test(test_the_far_ring_goes_round),
 		cmocka_unit_test(test_larger_ones_take_a_commit),
 		cmocka_unit_test(test_a_full_volume_takes_both),
+		cmocka_unit_test(test_a_small_area_grows),
 		cmocka_unit_test(test_the_first_commit_alone_comes_soon),
 		cmocka_unit_test(test_beside_a_commit),
 		cmocka_unit_test(test_beside_a_commit_and_behind_it),
