@@ -228,6 +228,24 @@ static bool delta_is_for_thread(struct volume *vol, u64 target, bool surely)
 }
 
 /*
+ * Is there still something that the thread will commit?  What was changed in the front delta stays until it is committed; but a
+ * delete that goes on may end with the commit before, and then nobody commits this one.
+ */
+static bool delta_awaits_thread(struct volume *vol, u64 target)
+{
+	struct delta_state *delta = &vol->delta;
+
+	if (READ_ONCE(delta->committed) >= target || volume_error(vol) || READ_ONCE(delta->paused))
+		return false;
+	if (READ_ONCE(delta->front) != target)		/* it is being committed */
+		return true;
+	if (!delta_has_changes(vol))
+		return false;
+	delta_request(vol);
+	return true;
+}
+
+/*
  * Become the back end, unless target becomes durable before: 0 then, or when the volume had an error; else 1.  Who waits
  * for a commit that somebody else makes so never waits for the one after it.  -EINTR: the caller was killed.
  */
@@ -235,15 +253,13 @@ static int delta_lock_for(struct volume *vol, u64 target, bool surely)
 {
 	struct delta_state *delta = &vol->delta;
 	bool locked = false;
-	int err;
+	int err = 0;
 
-	if (delta_is_for_thread(vol, target, surely)) {
-		delta_request(vol);
-		return delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
-						       READ_ONCE(delta->paused), surely);
-	}
-	err = delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
-					      (locked = mutex_trylock(&delta->commit_mutex)), surely);
+	if (delta_is_for_thread(vol, target, surely))
+		err = delta_wait(delta->commit_queue, !delta_awaits_thread(vol, target), surely);
+	if (!err)
+		err = delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
+						      (locked = mutex_trylock(&delta->commit_mutex)), surely);
 	if (locked)
 		delta->nofs = memalloc_nofs_save();
 	return err ? err : locked;

@@ -6,11 +6,14 @@
 #include "support_lib.h"
 
 #include <pthread.h>
+#include <semaphore.h>
+#include <time.h>
 #include <unistd.h>
 #include "core/check/check.h"
 #include "core/data/data.h"
 #include "core/data/delete.h"
 #include "core/open.h"
+#include "user/lib/lib.h"
 
 #define BLOCK 4096u
 
@@ -257,6 +260,113 @@ static void test_pause_lets_writers_go(void **state)
 		pthread_join(pressers[i].thread, NULL);
 	}
 	bed_free(&bed);
+}
+
+/* ---- who leaves commits to the thread ---- */
+
+static struct {
+	const struct tux3_host_ops *inner;
+	struct tux3_host_ops host;
+	struct bed *bed;
+	struct tux3_inode *file;
+	sem_t waits, may_go;
+	u32 stops;		/* commits of the file that have been stopped */
+} left_to;
+
+static bool nobody_has_time(struct volume *vol)
+{
+	return true;
+}
+
+/* In the first commit of the file, and in the first one in which a delete goes on. */
+static int next_waits(struct tux3_inode *inode, u64 delta, u64 from, u64 *block, u64 *count)
+{
+	if (inode == left_to.file && left_to.stops < 2 && left_to.stops == delete_under_way(inode->vol)) {
+		left_to.stops++;
+		sem_post(&left_to.waits);
+		sem_wait(&left_to.may_go);
+	}
+	return left_to.inner->data_next(inode, delta, from, block, count);
+}
+
+static void *sync_all(void *unused)
+{
+	assert_ok(tux3_sync(left_to.bed->volume));
+	return NULL;
+}
+
+/* As umount does. */
+static void *settle(void *unused)
+{
+	assert_ok(delta_commit_surely(core(left_to.bed)));
+	return NULL;
+}
+
+static void set_host(struct bed *bed, const struct tux3_host_ops *host)
+{
+	delta_lock(core(bed));
+	core(bed)->host = host;
+	delta_unlock(core(bed));
+}
+
+static bool ends_soon(pthread_t thread)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 20;
+	return !pthread_timedjoin_np(thread, NULL, &until);
+}
+
+/* The front delta has no changes, and what goes on with each commit ends with the one before: nobody commits it. */
+static void last_slice_is_before(void *(*waits)(void *unused))
+{
+	struct bed bed = { .opts = { .slice_extents = 1, .age_ms = 1000000 } };
+	struct tux3_node *node, *gone;
+	u8 data[16 * BLOCK] = {};
+	pthread_t first, second;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "file");
+	gone = bed_file(&bed, "gone");
+	assert_int_equal(tux3_write(gone, data, sizeof(data), 0), sizeof(data));
+	assert_int_equal(tux3_write(gone, data, sizeof(data), 2 * sizeof(data)), sizeof(data));
+	tux3_node_put(gone, 1);
+	assert_ok(tux3_sync(bed.volume));
+	left_to.bed = &bed;
+	left_to.file = &node->inode;
+	left_to.inner = core(&bed)->host;
+	left_to.host = *left_to.inner;
+	left_to.host.data_next = next_waits;
+	left_to.host.lacks_time = nobody_has_time;
+	left_to.stops = 0;
+	sem_init(&left_to.waits, 0, 0);
+	sem_init(&left_to.may_go, 0, 0);
+	set_host(&bed, &left_to.host);
+	/* Two extents: one goes with this commit. */
+	assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "gone"));
+	assert_ok(-pthread_create(&first, NULL, sync_all, NULL));
+	sem_wait(&left_to.waits);
+	assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
+	sem_post(&left_to.may_go);
+	/* The other with the next one. */
+	sem_wait(&left_to.waits);
+	assert_ok(-pthread_create(&second, NULL, waits, NULL));
+	usleep(50000);		/* he waits */
+	sem_post(&left_to.may_go);
+	assert_true(ends_soon(second));
+	assert_true(ends_soon(first));
+	assert_false(delete_under_way(core(&bed)));
+	set_host(&bed, left_to.inner);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
+static void test_the_last_slice_is_in_the_commit_before(void **state)
+{
+	last_slice_is_before(sync_all);
+	last_slice_is_before(settle);
 }
 
 /* ---- read-only and back ---- */
@@ -586,6 +696,7 @@ int main(void)
 		cmocka_unit_test(test_pause_is_whole),
 		cmocka_unit_test(test_cut_and_removed),
 		cmocka_unit_test(test_pause_lets_writers_go),
+		cmocka_unit_test(test_the_last_slice_is_in_the_commit_before),
 		{ "test_read_only_thread", test_read_only, NULL, NULL, NULL },
 		{ "test_read_only_manual", test_read_only, NULL, NULL, &yes },
 		cmocka_unit_test(test_writable_after_crash),
