@@ -381,10 +381,10 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
  * It is few who outrun the device, and the others need not wait for them: each task may add so much to a delta that is full, in
  * data or in other changes.  Who saves a document while somebody copies a disk has done before he would have to wait.  Who calls
  * fsync may add as much again whenever one of his did not wait for that delta; of the others, of whom a stream may be one, nobody
- * may add more than an eighth of the limit.  What that adds is bounded, whatever the number of tasks; not how full the delta is:
- * when fsyncs come the limit sinks below what it holds already.
+ * may add more than an eighth of the limit.  What either of them add is bounded, whatever the number of tasks; not how full the
+ * delta is: when fsyncs come the limit sinks below what it holds already.
  */
-#define PASS_ALL_BYTES	(64u << 20)	/* in all, and never more than half of the limit, but for who calls fsync */
+#define PASS_ALL_BYTES	(64u << 20)	/* all of them; who does not call fsync never more than half of the limit, either */
 #define FSYNC_MEMORY_NS	(2ULL * NSEC_PER_SEC)	/* who has called it so lately will call it again */
 
 static struct delta_pass *delta_pass_of_task(struct volume *vol)
@@ -404,7 +404,7 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 	s64 changes = delta_changes(&vol->delta, front & 1);
 	struct delta_state *delta = &vol->delta;
 	struct delta_pass *pass = delta_pass_of_task(vol);
-	bool may;
+	bool may, syncs;
 
 	if (changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1))
 		return false;
@@ -415,17 +415,18 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 	}
 	if (delta->passed_delta != front) {
 		delta->passed_delta = front;
-		delta->passed_bytes = 0;
+		delta->passed_bytes[0] = delta->passed_bytes[1] = 0;
 	}
-	if (delta_pass_syncs(pass)) {
+	syncs = delta_pass_syncs(pass);
+	if (syncs) {
 		all = min_t(u64, all, READ_ONCE(vol->opts.dirty_limit_bytes) / 2);
 	} else {
 		all = min(all, limit / 2);
 		most = min(most, limit / 8);
 	}
-	may = pass->used < most && delta->passed_bytes + bytes <= all;
+	may = pass->used < most && delta->passed_bytes[syncs] + bytes <= all;
 	pass->used += may ? (data ? data : most / DELTA_PASSES) : 0;
-	delta->passed_bytes += may ? bytes : 0;
+	delta->passed_bytes[syncs] += may ? bytes : 0;
 	spin_unlock(&delta->pass_lock);
 	return may;
 }

@@ -114,7 +114,7 @@ struct delta_state {
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
 	spinlock_t pass_lock;		/* of the next three */
 	struct delta_pass passes[1u << DELTA_PASS_BITS];	/* by hash of the task */
-	u64 passed_delta, passed_bytes;	/* what all of them have added to that delta when it was full */
+	u64 passed_delta, passed_bytes[2];	/* what all have added to that delta when it was full; 1: those that call fsync */
 	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device (pace.c) */
 	atomic_t draining;
 	wait_queue_head_t thread_queue;
