@@ -19,6 +19,7 @@
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
 #define LONG_US		(10u * 1000)	/* a commit that an fsync need not wait for, though it has to come */
+#define LARGE_SHARE	4u	/* a large file is written twice only if others have changed more than one of so many parts of it */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
 
 /* ---- ahead, or by a commit? ---- */
@@ -51,11 +52,14 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks)
 {
 	const struct intent *intent = &vol->intent;
 	u64 front = READ_ONCE(vol->delta.front), twice = blocks + 1;
-	s64 others = delta_load(&vol->delta, front & 1) - ((s64)blocks << vol->block_shift);
+	s64 own = (s64)blocks << vol->block_shift, others = delta_load(&vol->delta, front & 1) - own;
 	bool heavy = commits_were_heavy(vol);
 
-	if (READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) ||
-	    (heavy && (u64)blocks << vol->block_shift <= LITTLE_BYTES))
+	if (READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_AHEAD)
+		return true;
+	if (own > vol->opts.intent_near_bytes && max(others, (s64)0) + (s64)READ_ONCE(vol->delta.committing) < own / LARGE_SHARE)
+		return false;
+	if (commit_is_heavy(vol) || (heavy && own <= LITTLE_BYTES))
 		return true;
 	if (READ_ONCE(intent->ahead_delta) == front)
 		twice += READ_ONCE(intent->ahead_blocks);

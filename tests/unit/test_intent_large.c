@@ -120,6 +120,24 @@ static void test_larger_ones_take_a_commit(void **state)
 	bed_free(&bed);
 }
 
+/* A commit under way that is short beside the file itself: to write that twice takes longer. */
+static void test_beside_little(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct volume *vol;
+
+	bed_make(&bed, LARGE_VOLUME, BLOCK);
+	vol = tux3_core(bed.volume);
+	WRITE_ONCE(vol->delta.committing, MIB);
+	assert_true(intent_goes_ahead(vol, 1));
+	assert_true(intent_goes_ahead(vol, 2 * MIB / BLOCK));
+	assert_false(intent_goes_ahead(vol, 8 * MIB / BLOCK));
+	WRITE_ONCE(vol->delta.committing, 3 * MIB);
+	assert_true(intent_goes_ahead(vol, 8 * MIB / BLOCK));
+	WRITE_ONCE(vol->delta.committing, 0);
+	bed_free(&bed);
+}
+
 /* Both areas are room that others can have. */
 static void test_a_full_volume_takes_both(void **state)
 {
@@ -380,6 +398,7 @@ int main(void)
 		cmocka_unit_test(test_large_files_go_ahead),
 		cmocka_unit_test(test_the_far_ring_goes_round),
 		cmocka_unit_test(test_larger_ones_take_a_commit),
+		cmocka_unit_test(test_beside_little),
 		cmocka_unit_test(test_a_full_volume_takes_both),
 		cmocka_unit_test(test_a_small_area_grows),
 		cmocka_unit_test(test_the_first_commit_alone_comes_soon),
