@@ -14,7 +14,7 @@
  * is left out if it still is so, and that one is durable: programs that sync often would have all of a file written each
  * time.)  So it may be written while an older delta is being committed, and holds on top of that delta or the one before.  With
  * a name that others had go those, with all names of theirs that have changed (core/names/name_closure.h).  An inode for which
- * that would not do goes the long way, by a commit: one with ranges preallocated, much removed, or xattrs with blocks of
+ * that would not do goes the long way, by a commit: one with ranges preallocated, a part removed, or xattrs with blocks of
  * their own (intent_capture.c).  So does every one from the move of a directory until that is durable: the path by which it was
  * synced might lead elsewhere after a crash.  A directory that is new has an intent that makes it, before those of what is in it.
  *

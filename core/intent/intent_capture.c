@@ -32,8 +32,7 @@
 #include "core/intent/intent_internal.h"
 #include "core/intent/intent_request.h"
 
-#define PUNCHES_MAX	8u		/* in the front delta and in the back one */
-#define PUNCH_BLOCKS	32768u		/* of a range that is not up to the end: it may have as many extents */
+#define PUNCHES_MAX	2u		/* all of the file, in the front delta and in the back one */
 #define PUNCH_BYTES	(sizeof(struct disk_record) + sizeof(struct record_extent))
 #define XATTR_BYTES	2048u
 #define INTENT_BYTES	(sizeof(struct disk_intent) + INTENT_RUNS_MAX * (sizeof(struct disk_intent_run) + 4) + \
@@ -148,12 +147,7 @@ static int capture_name(struct intent_part *part, u64 durable, struct intent_req
 	return inode->names_delta <= durable ? 0 : capture_new_name(part, request, name);
 }
 
-/* Blocks of a file. */
-struct file_part {
-	u64 block, count;
-};
-
-static void punch_record(struct tux3_inode *inode, const struct file_part *range, void *at)
+static void punch_record(struct tux3_inode *inode, const struct inode_range *range, void *at)
 {
 	struct record_extent *record = log_begin_record(at, TUX3_RECORD_EXTENT_PUNCH, sizeof(*record));
 
@@ -162,31 +156,26 @@ static void punch_record(struct tux3_inode *inode, const struct file_part *range
 	};
 }
 
-/* What has been removed, as far as it is in no commit yet: how many ranges; -EAGAIN: too many, or too large ones. */
-static int removed_ranges(struct tux3_inode *inode, struct file_part *removed)
+/*
+ * What has been removed, as far as it is in no commit yet: how many ranges; at: their records, or NULL.  -EAGAIN: not all of the
+ * file.  How many blocks a part had only the commit finds out, and after an fsync stat(2) is to say what there is.
+ */
+static int capture_removed(struct tux3_inode *inode, u8 *at)
 {
 	struct inode_range *range;
 	u32 count = 0, i;
 
 	lockdep_assert_held(&inode->lock);
 	for (i = 0; i < 2; i++) {
-		for (range = file_ranges_first(&inode->slot[i].removed); range; range = file_ranges_next(range)) {
-			if (count == PUNCHES_MAX || (range->count < DATA_END - range->block && range->count > PUNCH_BLOCKS))
-				return -EAGAIN;
-			removed[count++] = (struct file_part){ range->block, range->count };
-		}
+		range = file_ranges_first(&inode->slot[i].removed);
+		if (!range)
+			continue;
+		if (range->block || range->count != DATA_END)
+			return -EAGAIN;
+		if (at)
+			punch_record(inode, range, at + count * PUNCH_BYTES);
+		count++;
 	}
-	return count;
-}
-
-/* The same as records. */
-static int capture_removed(struct tux3_inode *inode, u8 *at)
-{
-	struct file_part removed[PUNCHES_MAX];
-	int count = removed_ranges(inode, removed), i;
-
-	for (i = 0; i < count; i++)
-		punch_record(inode, &removed[i], at + i * PUNCH_BYTES);
 	return count;
 }
 
@@ -295,22 +284,21 @@ static int run_can_be_read(struct tux3_inode *inode, u64 block, u64 count)
 static int part_can_be_read(const struct intent_part *part)
 {
 	struct tux3_inode *inode = part->inode;
-	struct file_part removed[PUNCHES_MAX];
 	u64 block = part->span.from, count;
-	int ranges, err, i;
+	int removed, err;
 
 	if (!READ_ONCE(inode->in_tree))
 		return 0;
 	spin_lock(&inode->lock);
-	ranges = slot_fits(&inode->slot[0]) && slot_fits(&inode->slot[1]) ? removed_ranges(inode, removed) : -EAGAIN;
+	removed = slot_fits(&inode->slot[0]) && slot_fits(&inode->slot[1]) ? capture_removed(inode, NULL) : -EAGAIN;
 	spin_unlock(&inode->lock);
-	if (ranges < 0 || READ_ONCE(inode->stuck))
+	if (removed < 0 || READ_ONCE(inode->stuck))
 		return -EAGAIN;
 	err = reach_item(inode, TUX3_ITEM_ATTR);
 	if (!err)
 		err = xattr_look(inode, reach_xattr);
-	for (i = 0; i < ranges && !err; i++)
-		err = reach_all(inode, removed[i].block, removed[i].count);
+	if (!err && removed)
+		err = reach_all(inode, 0, DATA_END);
 	if (!err && data_maybe_inline(inode->vol, READ_ONCE(inode->attr.flags), READ_ONCE(inode->attr.size)))
 		err = reach_item(inode, TUX3_ITEM_INLINE);
 	while (!err && block < part->span.end && inode->vol->host->data_dirty(inode, block, part->span.end, &block, &count)) {
@@ -384,7 +372,6 @@ static int capture_cost(const struct intent_part *part, u64 *cost)
 {
 	struct tux3_inode *inode = part->inode;
 	struct volume *vol = inode->vol;
-	struct file_part removed[PUNCHES_MAX];
 	int punches, got;
 
 	if (part_is_dir(part))
@@ -396,7 +383,7 @@ static int capture_cost(const struct intent_part *part, u64 *cost)
 	if (got < 0)
 		return got;
 	spin_lock(&inode->lock);
-	punches = removed_ranges(inode, removed);
+	punches = capture_removed(inode, NULL);
 	spin_unlock(&inode->lock);
 	if (punches > 0 && !space_cost_add(cost, space_cost_items(vol, punches * SPACE_ITEMS_REMOVE) +
 					  space_cost_records(punches * PUNCH_BYTES)))
