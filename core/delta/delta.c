@@ -409,8 +409,9 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 	if (changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1))
 		return false;
 	spin_lock(&delta->pass_lock);
-	if (pass->delta != front) {
+	if (pass->delta != front || pass->task != current) {	/* who has the same hash is not to wait for a stream */
 		pass->delta = front;
+		pass->task = current;
 		pass->used = 0;
 	}
 	if (delta->passed_delta != front) {

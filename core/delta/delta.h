@@ -51,6 +51,7 @@ struct delta_cpu {
 /* Of the tasks of this hash: with how many bytes they have gone on though the delta was full; who called fsync last, and when. */
 struct delta_pass {
 	u64 delta;
+	const void *task;	/* the last one */
 	u32 used;
 	const void *synced_by;
 	u64 synced_ns;
