@@ -202,6 +202,8 @@ void pace_sync(struct volume *vol, bool whole)
 
 void pace_await(struct volume *vol, bool awaited)
 {
+	if (READ_ONCE(vol->pace.awaited) == awaited)
+		return;
 	WRITE_ONCE(vol->pace.awaited, awaited);
 	pace_update(vol);
 }
