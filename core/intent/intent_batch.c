@@ -215,8 +215,10 @@ static void write_fill(struct volume *vol, const struct intent_write *write, u8 
 	__le64 far = cpu_to_le64(write->far);
 	u32 at = write->far ? payload_put(vol, header, 0, &far, FAR_LEN) : 0, i;
 
-	for (i = 0; i < write->count; i++)
+	for (i = 0; i < write->count; i++) {
+		request_checksum(write->requests[i]);
 		at = payload_put(vol, header, at, write->requests[i]->intents, write->requests[i]->len);
+	}
 }
 
 static void write_seal(struct volume *vol, const struct intent_write *write, u8 *header)
@@ -286,8 +288,6 @@ static void write_batch(struct volume *vol)
 	if (!some)
 		goto out;
 	header = kvzalloc((u64)write.header_blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
-	for (i = 0; i < write.count && header; i++)
-		request_checksum(write.requests[i]);
 	if (header) {
 		write_fill(vol, &write, header);
 		write_seal(vol, &write, header);
