@@ -776,33 +776,12 @@ int balloc_verify(struct volume *vol, char *why, size_t why_size)
 
 /* ---- asking ---- */
 
-int balloc_is_free(struct volume *vol, u64 addr, u64 len)
+/* Are all of these set in the disk bits, or in the busy ones (1), none (0), or some (-ERANGE)?  -EIO */
+static int range_test(struct volume *vol, u64 addr, u64 len, bool busy)
 {
 	struct balloc *balloc = &vol->balloc;
 	struct balloc_group *group;
-	bool is_free = true;
-	int err = 0;
-
-	if (!len || addr >= vol->total_blocks || len > vol->total_blocks - addr)
-		return -EIO;
-	mutex_lock(&balloc->lock);
-	while (len && is_free && !err) {
-		u32 from = addr % vol->group_blocks;
-		u32 part = min_t(u64, len, vol->group_blocks - from);
-
-		err = group_get(vol, addr / vol->group_blocks, &group);
-		is_free = !err && bits_all_clear(group->busy, from, part);
-		addr += part;
-		len -= part;
-	}
-	mutex_unlock(&balloc->lock);
-	return err ? err : is_free;
-}
-
-int balloc_test(struct volume *vol, u64 addr, u64 len)
-{
-	struct balloc *balloc = &vol->balloc;
-	struct balloc_group *group;
+	const unsigned long *bits;
 	bool set = false, clear = false;
 	int err = 0;
 
@@ -816,8 +795,9 @@ int balloc_test(struct volume *vol, u64 addr, u64 len)
 		err = group_get(vol, addr / vol->group_blocks, &group);
 		if (err)
 			break;
-		set |= !bits_all_clear(group->disk, from, part);
-		clear |= !bits_all_set(group->disk, from, part);
+		bits = busy ? group->busy : group->disk;
+		set |= !bits_all_clear(bits, from, part);
+		clear |= !bits_all_set(bits, from, part);
 		addr += part;
 		len -= part;
 	}
@@ -825,4 +805,16 @@ int balloc_test(struct volume *vol, u64 addr, u64 len)
 	if (err)
 		return err;
 	return set && clear ? -ERANGE : set;
+}
+
+int balloc_test(struct volume *vol, u64 addr, u64 len)
+{
+	return range_test(vol, addr, len, false);
+}
+
+int balloc_is_free(struct volume *vol, u64 addr, u64 len)
+{
+	int set = range_test(vol, addr, len, true);
+
+	return set == -ERANGE ? 0 : set < 0 ? set : !set;
 }
