@@ -119,14 +119,20 @@ static bool ring_has_newer(struct intent *intent, u64 delta)
 
 /* ---- for commits ---- */
 
-/* A run of blocks for an area, as many as are wanted and can be spared, but no fewer than min: how many there are, or 0. */
-static u32 area_allocate(struct volume *vol, u64 delta, u32 min, u64 want, s64 *charged, u64 *addr)
+/*
+ * A run of blocks for an area, as many as are wanted and can be spared, but no fewer than min: how many there are, or 0.  It is
+ * *wanted until there is room for it.
+ */
+static u32 area_allocate(struct volume *vol, u64 delta, bool *wanted, u32 min, u64 want, s64 *charged, u64 *addr)
 {
 	u32 got;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	want = min_t(u64, want, max_t(s64, space_balance(vol), 0) / AREA_FREE_SHARE);
-	if (want < min || vol->space.tight[~delta & 1] || !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
+	if (want < min)
+		return 0;
+	WRITE_ONCE(*wanted, false);
+	if (vol->space.tight[~delta & 1] || !space_charge(vol, raw_cpu_ptr(vol->delta.cpu), want, 0))
 		return 0;
 	*charged += want;
 	space_note_log(vol, delta, want);
@@ -141,8 +147,7 @@ static void area_begin(struct volume *vol, u64 delta, s64 *charged)
 
 	if (!READ_ONCE(intent->wanted) || intent->place.addr || intent->fresh.addr)
 		return;
-	WRITE_ONCE(intent->wanted, false);
-	blocks = area_allocate(vol, delta, AREA_MIN, want, charged, &addr);
+	blocks = area_allocate(vol, delta, &intent->wanted, AREA_MIN, want, charged, &addr);
 	if (blocks)
 		intent->fresh = (struct intent_place){ .addr = addr, .life = get_random_u64(), .seq = 1, .blocks = blocks };
 }
@@ -172,8 +177,7 @@ static int far_begin(struct volume *vol, u64 delta, s64 *charged)
 
 	if (!READ_ONCE(intent->far.wanted) || (!intent->place.addr && !intent->fresh.addr))
 		return 0;
-	WRITE_ONCE(intent->far.wanted, false);
-	blocks = area_allocate(vol, delta, max(least, 2 * intent->far.blocks), want, charged, &addr);
+	blocks = area_allocate(vol, delta, &intent->far.wanted, max(least, 2 * intent->far.blocks), want, charged, &addr);
 	if (!blocks)
 		return 0;
 	spin_lock(&intent->lock);

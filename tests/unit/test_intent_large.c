@@ -2,6 +2,7 @@
 /* Large files that are synced ahead of their delta: their data has an area of its own. */
 #include "support_intent.h"
 #include "core/intent/intent_request.h"
+#include "core/data/delete.h"
 #include "core/open.h"
 #include "user/lib/lib.h"
 
@@ -224,6 +225,54 @@ static void test_the_first_commit_alone_comes_soon(void **state)
 	}
 }
 
+/* Where the first commit of a mount finds no room for the area a later one makes it, before an fsync has missed it. */
+static void test_room_for_the_area_comes_later(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	u8 *data = calloc(1, 64 << 10);
+	u64 offset = 0;
+
+	make_large(&bed);
+	node = bed_file(&bed, "all");
+	while (tux3_write(node, data, 64 << 10, offset) == 64 << 10)
+		offset += 64 << 10;
+	while (tux3_write(node, data, BLOCK, offset) == BLOCK)
+		offset += BLOCK;
+	tux3_node_put(node, 1);
+	bed_reopen(&bed);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "first"));
+	assert_ok(tux3_sync(bed.volume));
+	assert_false(intent_of(&bed)->place.addr);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "all"));
+	assert_ok(tux3_sync(bed.volume));
+	while (delete_under_way(tux3_core(bed.volume)))
+		assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(file_with(&bed, "new", 10, 1), 1);
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(intent_of(&bed)->place.addr);
+	free(data);
+	bed_free(&bed);
+}
+
+/* So much data of large files may be in memory: others wait for the commit, but not those that are small. */
+static void test_memory_is_bounded(void **state)
+{
+	struct bed bed = {};
+	atomic64_t *large;
+
+	make_large(&bed);
+	large = &intent_of(&bed)->large;
+	atomic64_add(31 * MIB / BLOCK, large);
+	sync_and_put(&bed, file_with(&bed, "one", 2 * MIB, 1), false);
+	sync_and_put(&bed, file_with(&bed, "small", 5000, 2), true);
+	sync_and_put(&bed, file_with(&bed, "two", MIB, 3), true);
+	assert_int_equal(atomic64_read(large), 31 * MIB / BLOCK);
+	atomic64_sub(31 * MIB / BLOCK, large);
+	sync_and_put(&bed, file_with(&bed, "three", 2 * MIB, 4), true);
+	bed_free(&bed);
+}
+
 /* ---- beside a commit ---- */
 
 static void look_beside(struct bed *bed)
@@ -402,6 +451,8 @@ int main(void)
 		cmocka_unit_test(test_a_full_volume_takes_both),
 		cmocka_unit_test(test_a_small_area_grows),
 		cmocka_unit_test(test_the_first_commit_alone_comes_soon),
+		cmocka_unit_test(test_room_for_the_area_comes_later),
+		cmocka_unit_test(test_memory_is_bounded),
 		cmocka_unit_test(test_beside_a_commit),
 		cmocka_unit_test(test_beside_a_commit_and_behind_it),
 		cmocka_unit_test(test_data_that_is_not_whole),
