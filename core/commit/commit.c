@@ -235,7 +235,7 @@ static int commit_reach_attr(struct tux3_inode *inode)
 	if (tree_edit_is_near(vol, &key, &key))
 		return 0;
 	cache_keep(vol, true);
-	err = reach_key(vol, &key);
+	err = tree_look(vol, &key);
 	cache_keep(vol, false);
 	return err;
 }

@@ -124,7 +124,7 @@ static int data_reach_orphan(struct data_commit *dc)
 	int err;
 
 	cache_keep(dc->vol, true);
-	err = reach_key(dc->vol, &key);
+	err = tree_look(dc->vol, &key);
 	cache_keep(dc->vol, false);
 	return err;
 }

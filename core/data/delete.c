@@ -155,7 +155,7 @@ static int look_key(struct volume *vol, u64 ino, u8 type, u64 offset)
 {
 	struct tree_key key = tree_key(ino, type, offset);
 
-	return reach_key(vol, &key);
+	return tree_look(vol, &key);
 }
 
 /* Attributes, usage of who has the inode, and the ORPHAN item.  gone: that there are no attributes is no matter. */
@@ -187,7 +187,7 @@ static int look_before(struct volume *vol, u64 ino)
 {
 	struct tree_key at = tree_key(ino - 1, U8_MAX, U64_MAX);
 
-	return reach_at_or_before(vol, &at);
+	return tree_look_before(vol, &at);
 }
 
 /* All that the inode still has. */

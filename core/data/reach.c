@@ -16,29 +16,12 @@
 #include "core/data/delete.h"
 #include "core/data/reach.h"
 
-static int only_error(int len)
-{
-	return len == -ENOENT ? 0 : min(len, 0);
-}
-
-int reach_key(struct volume *vol, const struct tree_key *key)
-{
-	return only_error(tree_lookup(vol, key, NULL, 0));
-}
-
-int reach_at_or_before(struct volume *vol, const struct tree_key *at)
-{
-	struct tree_key first = tree_key(0, 0, 0), found;
-
-	return only_error(tree_lookup_before(vol, at, &first, &found, NULL, 0));
-}
-
 /* The item before this one, of whatever inode. */
 static int reach_before(struct tux3_inode *inode, u8 type, u64 offset)
 {
 	struct tree_key at = offset ? tree_key(inode->ino, type, offset - 1) : tree_key(inode->ino, type - 1, U64_MAX);
 
-	return reach_at_or_before(inode->vol, &at);
+	return tree_look_before(inode->vol, &at);
 }
 
 /* The extent that has this block, and begins there or before: 1, and *addr is that of the block.  0: there is none. */
@@ -50,7 +33,7 @@ static int extent_of(struct tux3_inode *inode, u64 block, u64 begins, u64 *addr,
 	int len = tree_lookup_before(inode->vol, &at, &first, &found, &extent, sizeof(extent));
 
 	if (len < (int)sizeof(extent) || found.offset + le32_to_cpu(extent.len) <= block)
-		return only_error(len);
+		return len == -ENOENT ? 0 : min(len, 0);
 	*addr = le64_to_cpu(extent.addr) + (block - found.offset);
 	*count = found.offset + le32_to_cpu(extent.len) - block;
 	return 1;
@@ -69,7 +52,7 @@ static int reach_rest(struct tux3_inode *inode, u64 end)
 	u64 addr, count;
 	int across = extent_across(inode, end, &addr, &count);
 
-	return across > 0 ? reach_key(inode->vol, &at) : across;
+	return across > 0 ? tree_look(inode->vol, &at) : across;
 }
 
 int reach_maps(struct tux3_inode *inode, u64 block, u64 count)
@@ -127,7 +110,7 @@ int reach_all(struct tux3_inode *inode, u64 block, u64 count)
 int reach_item(struct tux3_inode *inode, u8 type)
 {
 	struct tree_key key = tree_key(inode->ino, type, 0);
-	int err = reach_key(inode->vol, &key);
+	int err = tree_look(inode->vol, &key);
 
 	return err ? err : reach_before(inode, type, 0);
 }

@@ -22,10 +22,6 @@ int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end);
 int reach_all(struct tux3_inode *inode, u64 block, u64 count);
 /* The free maps alone, when the leaves are known to be in memory. */
 int reach_maps(struct tux3_inode *inode, u64 block, u64 count);
-/* The leaf of this key, whether or not the tree has it. */
-int reach_key(struct volume *vol, const struct tree_key *key);
-/* That of the last item up to this key. */
-int reach_at_or_before(struct volume *vol, const struct tree_key *at);
 /* Setting or deleting its item of this type, offset 0. */
 int reach_item(struct tux3_inode *inode, u8 type);
 /* Its extended attributes with this hash, with the free maps of the blocks that they have. */

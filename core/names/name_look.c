@@ -10,27 +10,22 @@
 #include "core/inode/inode.h"
 #include "core/names/name_look.h"
 
-static int only_error(int len)
-{
-	return len == -ENOENT ? 0 : min(len, 0);
-}
-
 int name_look_item(struct volume *vol, const struct tree_key *key)
 {
-	struct tree_key first = tree_key(0, 0, 0), at = *key, found;
-	int err = only_error(tree_lookup(vol, key, NULL, 0));
+	struct tree_key at = *key;
+	int err = tree_look(vol, key);
 
 	if (err)
 		return err;
 	if (!at.offset--)
 		at.type--;
-	return only_error(tree_lookup_before(vol, &at, &first, &found, NULL, 0));
+	return tree_look_before(vol, &at);
 }
 
 int name_look_entry(struct tux3_inode *dir, u64 hash)
 {
 	struct tree_key attr = tree_key(dir->ino, TUX3_ITEM_ATTR, 0), entry = tree_key(dir->ino, TUX3_ITEM_DIRENT, hash);
-	int err = only_error(tree_lookup(dir->vol, &attr, NULL, 0));
+	int err = tree_look(dir->vol, &attr);
 
 	return err ? err : name_look_item(dir->vol, &entry);
 }
@@ -39,7 +34,7 @@ int name_look_inode(struct tux3_inode *inode)
 {
 	struct tree_key attr = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
 	struct tree_key orphan = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
-	int err = only_error(tree_lookup(inode->vol, &attr, NULL, 0));
+	int err = tree_look(inode->vol, &attr);
 
 	if (err || (READ_ONCE(inode->attr.nlink) > 1 && !S_ISDIR(READ_ONCE(inode->attr.mode))))
 		return err;

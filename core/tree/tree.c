@@ -417,6 +417,21 @@ int tree_lookup_before(struct volume *vol, const struct tree_key *at, const stru
 	return len;
 }
 
+int tree_look(struct volume *vol, const struct tree_key *key)
+{
+	int len = tree_lookup(vol, key, NULL, 0);
+
+	return len == -ENOENT ? 0 : min(len, 0);
+}
+
+int tree_look_before(struct volume *vol, const struct tree_key *at)
+{
+	struct tree_key first = tree_key(0, 0, 0), found;
+	int len = tree_lookup_before(vol, at, &first, &found, NULL, 0);
+
+	return len == -ENOENT ? 0 : min(len, 0);
+}
+
 int tree_lookup_before_now(struct volume *vol, const struct tree_key *at, const struct tree_key *from,
 			   struct tree_key *found, void *data, u32 size)
 {

@@ -299,6 +299,10 @@ struct tree_skip {
 };
 int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct tree_skip *skip);
 
+/* Can the leaf be read where this key is, or would be?  That of the last item up to it?  0, -EIO, -ENOMEM. */
+int tree_look(struct volume *vol, const struct tree_key *key);
+int tree_look_before(struct volume *vol, const struct tree_key *at);
+
 /*
  * The last item with from <= key <= at: its key and data (up to size bytes).  Returns its length,
  * -ENOENT, -EIO.
