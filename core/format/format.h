@@ -335,14 +335,14 @@ struct disk_commit {
 #define TUX3_COMMIT_DATA_FLUSHED (1u << 0)	/* its data was durable before its log was written */
 #define TUX3_COMMIT_SNAPSHOT	 (1u << 1)	/* a unify's snapshot was taken since the commit before */
 
+#define TUX3_INTENTS_FAR	(1u << 31)	/* in disk_intents.data_blocks */
+
 /*
  * A batch of intents: header blocks, each with a part of the intents as its payload; behind them, in the area, the data
  * blocks of all intents in order.  Or these are elsewhere, where the first 8 bytes of the payload say.  An intent is what one inode
  * becomes, ahead of its delta, by an fsync.  It counts if no commit of that delta or a newer one does; a batch counts if all of its
  * blocks are whole, and all before it do.
  */
-#define TUX3_INTENTS_FAR	(1u << 31)
-
 struct disk_intents {
 	__le32 magic;
 	__le32 crc;

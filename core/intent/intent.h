@@ -19,11 +19,11 @@
  * synced might lead elsewhere after a crash.  A directory that is new has an intent that makes it, before those of what is in it.
  *
  * Intents that wait together are written together, as a *batch*: blocks next to each other in the *intent area*, a run of
- * blocks that is used as a ring; then one flush.  Data of large files goes to a second ring, the *far area*: a mount reads of it
- * only what batches name.  The area is busy, but not in free maps, like log blocks.  The first commit of
+ * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  The first commit of
  * a mount allocates it; short of space it is given back, and after an fsync that missed it a commit allocates another.  The
  * header of each commit names the area and the place in it where the first batch is, or will be, that counts on top of this
- * commit.
+ * commit.  Data of large files goes to a second ring, the *far area*, which nothing names but batches: a mount reads of it what
+ * they have.
  *
  *	intent.c		the area, as a ring; what commits have to do with it
  *	intent_fsync.c		front end, no commit_mutex: by a commit, or ahead of it

@@ -179,6 +179,12 @@ static int piece_note(struct recovery *recovery, u32 offset, u32 count)
 	return 0;
 }
 
+static void tell_unread(struct recovery *recovery, u64 addr, u32 blocks, u32 bad, int why)
+{
+	volume_warn(recovery->vol, "of the %u blocks from block %llu on, which are for what was synced last, %u cannot be read (%s)",
+		    blocks, (unsigned long long)addr, bad, error_text(why));
+}
+
 /* In pieces: memory is little where volumes are mounted. */
 static int area_fetch(struct recovery *recovery)
 {
@@ -198,8 +204,7 @@ static int area_fetch(struct recovery *recovery)
 	if (err < 0)
 		return err;
 	if (bad)
-		volume_warn(vol, "of the %u blocks from block %llu on, which are for what was synced last, %u cannot be read (%s)",
-			    place->blocks, (unsigned long long)place->addr, bad, error_text(last));
+		tell_unread(recovery, place->addr, place->blocks, bad, last);
 	return bad == place->blocks ? last : 0;
 }
 
@@ -236,6 +241,8 @@ static bool batch_read_far(struct recovery *recovery, struct batch_data *data, u
 		if (*err <= 0)
 			return false;
 		*err = piece_read(recovery, data->addr + at, count, &last);
+		if (*err > 0)
+			tell_unread(recovery, data->addr + at, count, *err, last);
 		if (*err)
 			return false;
 		for (i = 0; i < count; i++)

@@ -63,7 +63,7 @@ struct intent_request {
  * that is worth it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what
  * others have changed, which a commit would write before this file is durable; and as long as that is more than what
  * all intents of the delta will have written twice, this one with so many blocks among them.  Then the commit is due, and
- * waited for if it does not take long.
+ * waited for if it does not take long.  A large file goes with a commit, too, where others have changed little beside it.
  */
 bool intent_goes_ahead(struct volume *vol, u32 blocks);
 
