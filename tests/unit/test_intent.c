@@ -1161,6 +1161,16 @@ static void *fsync_node(void *node)
 	return NULL;
 }
 
+static void gate_begin(struct bed *bed)
+{
+	gate.inner = bed->dev->ops;
+	gate.ops = *gate.inner;
+	gate.ops.write = gate_write;
+	sem_init(&gate.begun, 0, 0);
+	sem_init(&gate.may_go, 0, 0);
+	bed->dev->ops = &gate.ops;
+}
+
 static u32 queue_length(struct intent *intent)
 {
 	struct list_head *at;
@@ -1197,12 +1207,7 @@ static void test_batch_after_batch(void **state)
 		node[i] = bed_file(&bed, name);
 		fill(node[i], 0, 5000, 10 + i);
 	}
-	gate.inner = bed.dev->ops;
-	gate.ops = *gate.inner;
-	gate.ops.write = gate_write;
-	sem_init(&gate.begun, 0, 0);
-	sem_init(&gate.may_go, 0, 0);
-	bed.dev->ops = &gate.ops;
+	gate_begin(&bed);
 	begin_fsync(&thread[0], node[0], intent, 0);
 	sem_wait(&gate.begun);
 	begin_fsync(&thread[1], node[1], intent, 1);
@@ -1224,6 +1229,45 @@ static void test_batch_after_batch(void **state)
 		tux3_node_put(node[i], 1);
 	bed_crash(&bed);
 	assert_int_equal(tux3_core(bed.volume)->intent.recovered, WAITERS);
+	bed_free(&bed);
+}
+
+/* A large file that comes behind small ones is not written with them: they need not wait for it. */
+static void test_small_ones_do_not_wait_for_a_large_one(void **state)
+{
+	struct tux3_node *node[3];
+	pthread_t thread[3];
+	struct bed bed = {};
+	struct intent *intent;
+	char name[20];
+	u32 i;
+
+	make_sized(&bed, 256u << 20, BLOCK);
+	intent = &tux3_core(bed.volume)->intent;
+	for (i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "file%u", i);
+		node[i] = bed_file(&bed, name);
+		fill(node[i], 0, i == 2 ? 1 << 20 : 5000, 10 + i);
+	}
+	gate_begin(&bed);
+	begin_fsync(&thread[0], node[0], intent, 0);
+	sem_wait(&gate.begun);
+	begin_fsync(&thread[1], node[1], intent, 1);
+	begin_fsync(&thread[2], node[2], intent, 2);
+	sem_post(&gate.may_go);
+	sem_wait(&gate.begun);
+	pthread_join(thread[0], NULL);
+	assert_int_equal(queue_length(intent), 1);
+	sem_post(&gate.may_go);
+	pthread_join(thread[1], NULL);		/* while the large one is held */
+	sem_post(&gate.may_go);			/* its headers, and its data */
+	sem_post(&gate.may_go);
+	pthread_join(thread[2], NULL);
+	bed.dev->ops = gate.inner;
+	for (i = 0; i < 3; i++)
+		tux3_node_put(node[i], 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 3);
 	bed_free(&bed);
 }
 
@@ -1259,6 +1303,7 @@ int main(void)
 		cmocka_unit_test(test_a_long_commit_is_not_waited_for),
 		cmocka_unit_test(test_the_ring_asks_for_a_commit),
 		cmocka_unit_test(test_batch_after_batch),
+		cmocka_unit_test(test_small_ones_do_not_wait_for_a_large_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -537,6 +537,21 @@ static void *make_some(void *unused)
 	return NULL;
 }
 
+/* The front delta holds more than it may now, and no commit comes until delta_unlock(). */
+static void fill_delta(struct bed *bed, struct tux3_node *stream)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	u32 i;
+
+	write_much(bed, stream, 64);
+	assert_ok(tux3_sync(bed->volume));
+	delta_lock(vol);
+	for (i = 0; i < 64 && delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1) < 3 * (s64)MIB; i++)
+		write_much(bed, stream, 1);
+	pace_sync(vol, true);
+	assert_true(READ_ONCE(vol->pace.limit_bytes) < 2 * MIB);
+}
+
 #define SAVER_PIECE	(64u << 10)
 
 struct saver {
@@ -574,13 +589,7 @@ static void test_who_saves_need_not_wait(void **state)
 	pthread_t thread[2];
 	u32 i;
 
-	write_much(&bed, stream, 64);
-	assert_ok(tux3_sync(bed.volume));
-	delta_lock(vol);			/* no commit now */
-	for (i = 0; i < 64 && delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1) < 3 * (s64)MIB; i++)
-		write_much(&bed, stream, 1);
-	pace_sync(vol, true);
-	assert_true(READ_ONCE(vol->pace.limit_bytes) < 2 * MIB);
+	fill_delta(&bed, stream);
 	/* The one who does not comes first: all that tasks may add together the other one may add alone. */
 	assert_int_equal(pthread_create(&thread[0], NULL, save, &savers[0]), 0);
 	for (i = 0; i < 2000 && !atomic_read(&savers[0].written); i++)
@@ -610,13 +619,7 @@ static void test_the_limit_sinks(void **state)
 	pthread_t thread;
 	u32 i, made;
 
-	write_much(&bed, stream, 64);
-	assert_ok(tux3_sync(bed.volume));
-	delta_lock(vol);			/* no commit now */
-	for (i = 0; i < 64 && delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1) < 3 * (s64)MIB; i++)
-		write_much(&bed, stream, 1);
-	pace_sync(vol, true);
-	assert_true(READ_ONCE(vol->pace.limit_bytes) < 2 * MIB);
+	fill_delta(&bed, stream);
 	makes.bed = &bed;
 	atomic_set(&makes.made, 0);
 	assert_int_equal(pthread_create(&thread, NULL, make_some, NULL), 0);
