@@ -76,6 +76,8 @@ struct undo_file;
 struct undo_left;
 int tool_undo_create(const char *path, struct tux3_device *dev, struct undo_file **file, char *why, size_t why_size);
 void tool_undo_left(struct tux3_device *dev, struct undo_left *left);
+/* Is all in its place already, from its record @first on?  0; -ESTALE: no; or an error. */
+int tool_undo_compare(struct tux3_device *dev, struct undo_file *file, u64 first);
 /* Is this the volume, as it was left (force: of that size)?  0, or -errno and why; name: of the device. */
 int tool_undo_match(struct tux3_device *dev, struct undo_file *file, bool force, const char *name,
 		    char *why, size_t why_size);

@@ -58,25 +58,44 @@ static bool undo_is_current(struct tux3_device *dev, const struct undo_file *fil
 	       le64_to_cpu(now.delta) <= le64_to_cpu(known->delta);
 }
 
+int tool_undo_compare(struct tux3_device *dev, struct undo_file *file, u64 first)
+{
+	u8 *is = malloc(2 * UNDO_RECORD_MAX), *was = is + UNDO_RECORD_MAX;
+	const struct undo_place *place;
+	int err = is ? 0 : -ENOMEM;
+
+	dev->block_size = UNDO_UNIT;
+	for (place = file->places + first; place < file->places + file->count && !err; place++) {
+		err = device_read(dev, place->offset / UNDO_UNIT, place->bytes / UNDO_UNIT, is) ?: undo_file_read(file, place, was);
+		if (!err && memcmp(is, was, place->bytes))
+			err = -ESTALE;
+	}
+	free(is);
+	return err;
+}
+
+static bool undo_is_zeros(struct undo_file *file, const struct undo_place *place)
+{
+	u8 *was = malloc(UNDO_RECORD_MAX);
+	bool zeros = !was || undo_file_read(file, place, was) || !memchr_inv(was, 0, place->bytes);
+
+	free(was);
+	return zeros;
+}
+
 /*
- * There was no anchor, and there is none: nothing else says which volume it is.  But if it was begun to put back, what was saved
- * last is where it was, as that is put back first.
+ * There was no anchor, and there is none: nothing else says which volume it is.  But if all was put back, all is where it was;
+ * and if that was begun, what was saved last, as that is put back first.  Zeros say too little for more to be written.
  */
 static bool undo_was_begun(struct tux3_device *dev, struct undo_file *file)
 {
-	const struct undo_place *last = file->places + file->count - 1;
-	u8 *is, *was;
-	bool same;
+	u32 state = le32_to_cpu(file->header.state);
 
-	if (file->header.volume_id || le32_to_cpu(file->header.state) == UNDO_IS_SAVED || !file->count)
+	if (file->header.volume_id || state == UNDO_IS_SAVED || !file->count)
 		return false;
-	is = malloc(2 * UNDO_RECORD_MAX);
-	was = is + UNDO_RECORD_MAX;
-	dev->block_size = UNDO_UNIT;
-	same = is && !device_read(dev, last->offset / UNDO_UNIT, last->bytes / UNDO_UNIT, is) && !undo_file_read(file, last, was) &&
-	       !memcmp(is, was, last->bytes) && memchr_inv(was, 0, last->bytes);
-	free(is);
-	return same;
+	if (state == UNDO_IS_DONE)
+		return !tool_undo_compare(dev, file, 0);
+	return !undo_is_zeros(file, file->places + file->count - 1) && !tool_undo_compare(dev, file, file->count - 1);
 }
 
 static bool undo_has(const struct undo_file *file, u64 offset)

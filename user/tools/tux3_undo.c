@@ -52,25 +52,6 @@ static void on_progress(void *ctx, u64 done, u64 total)
 	progress_tell(&undo->progress, "Putting back", done, total);
 }
 
-/* Is all in its place already?  0, -ESTALE: no. */
-static int compare(struct undo *undo)
-{
-	u8 *is = malloc(2 * UNDO_RECORD_MAX), *was = is + UNDO_RECORD_MAX;
-	struct undo_place *place = undo->file->places;
-	int err = is ? 0 : -ENOMEM;
-	u64 i;
-
-	undo->dev->block_size = UNDO_UNIT;
-	for (i = 0; i < undo->file->count && !err; i++, place++) {
-		err = device_read(undo->dev, place->offset / UNDO_UNIT, place->bytes / UNDO_UNIT, is) ?:
-		      undo_file_read(undo->file, place, was);
-		if (!err && memcmp(is, was, place->bytes))
-			err = -ESTALE;
-	}
-	free(is);
-	return err;
-}
-
 static void on_cancel(int signal)
 {
 	static const char text[] = "\ntux3: what was there is being put back, and that is finished first.\n";
@@ -119,7 +100,7 @@ static int run(struct undo *undo)
 	err = tool_undo_match(undo->dev, undo->file, undo->force, undo->path, undo->why, sizeof(undo->why));
 	if (err)
 		return err;
-	err = done ? compare(undo) : -ESTALE;
+	err = done ? tool_undo_compare(undo->dev, undo->file, 0) : -ESTALE;
 	undo->already = !err;
 	if (!err || (err == -ESTALE && (!done || undo->force)))
 		return err ? put_back(undo) : 0;
