@@ -32,9 +32,11 @@ def sync(mnt):
 
 
 def make_and_remove(directory, count):
+    """The kernel tells of a last close later, and what is still open when its delta is committed has to be written."""
     for n in range(count):
         with open(directory / f"file{n}", "wb") as f:
             f.write(bytes(8192))
+    statistics(directory.parent)
     for n in range(count):
         os.unlink(directory / f"file{n}")
 
