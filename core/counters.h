@@ -17,6 +17,7 @@
 	X(DELTAS,	  "deltas",	    "deltas",	    "committed") \
 	X(DELTAS_EMPTY,	  "deltas_empty",   "deltas",	    "had no net change and cost no write") \
 	X(DATA_BLOCKS,	  "data_blocks",    "blocks",	    "file data and xattr values written") \
+	X(EARLY_BLOCKS,	  "early_blocks",   "blocks",	    "file data that stayed where an fsync had written it") \
 	X(LOG_BLOCKS,	  "log_blocks",	    "blocks",	    "log blocks written") \
 	X(LOG_BYTES,	  "log_bytes",	    "bytes",	    "records logged") \
 	X(RECORDS,	  "records",	    "records",	    "records logged") \

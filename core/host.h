@@ -92,6 +92,12 @@ struct tux3_host_ops {
 	bool (*data_mapped)(struct tux3_inode *inode);
 
 	/*
+	 * The back end: may a device be changing one of these blocks, all dirty in delta, as nobody is told by data_change_enter()?
+	 * NULL: none ever is.
+	 */
+	bool (*data_pinned)(struct tux3_inode *inode, u64 delta, u64 block, u32 count);
+
+	/*
 	 * Outside a delta: what is out of use already, but was left to somebody else to let go of, is let go of (data_forget())
 	 * before this returns.  NULL: nothing ever is.
 	 */

@@ -83,6 +83,7 @@ struct volume_options {
 	bool costs;		/* after each commit, compare what it took with what was charged, kind by kind (space.c) */
 	struct volume_mend *mend;	/* with read_only and cut_log; else NULL */
 	bool drop_flush;	/* canary for the simulator: the commit leaves out its flush */
+	bool keep_changed;	/* canary: it takes what an fsync has written for what there is, also if that has changed since */
 	u32 cheap, cheap_by;	/* canary: enum space_formula, and how much less than is right that formula says */
 };
 

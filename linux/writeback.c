@@ -571,6 +571,21 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 	return count ? -EIO : 0;
 }
 
+/* What is pinned later needs a fault before: then the core is told. */
+static bool host_data_pinned(struct tux3_inode *inode, u64 delta, u64 block, u32 count)
+{
+	struct tux3_node *node = core_node(inode);
+	unsigned int slot = delta & 1;
+	struct folio_state *state;
+
+	list_begin(node, slot);
+	data_settle(node, slot);
+	for (state = state_find(node, slot, block); state && state->block < block + count; state = state_next(node, slot, state))
+		if (folio_maybe_dma_pinned(state->folio))
+			return true;
+	return false;
+}
+
 /* Copies from the folio or its copy; sent from then on.  data_lock held. */
 static void copy_block(struct folio_state *state, u32 index, void *data, u32 len)
 {
@@ -915,6 +930,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_let = host_data_let,
 	.data_peek = host_data_peek,
 	.data_mapped = host_data_mapped,
+	.data_pinned = host_data_pinned,
 	.now = COMPAT_NOW,
 };
 

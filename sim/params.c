@@ -65,7 +65,8 @@ void params_canary(struct sim_params *params, const struct sim_config *config)
 	params->disk.ignore_flush = config->canary == CANARY_IGNORE_FLUSH;
 	params->disk.unflushed_magic = config->canary == CANARY_AHEAD_FLUSH ? TUX3_INTENT_MAGIC : 0;
 	params->options.drop_flush = config->canary == CANARY_DROP_FLUSH;
-	if (config->canary == CANARY_LOSE_AHEAD || config->canary == CANARY_AHEAD_FLUSH)
+	params->options.keep_changed = config->canary == CANARY_KEEP_CHANGED;
+	if (config->canary == CANARY_LOSE_AHEAD || config->canary == CANARY_AHEAD_FLUSH || config->canary == CANARY_KEEP_CHANGED)
 		params->options.fsync = TUX3_FSYNC_AHEAD;
 }
 

@@ -43,6 +43,7 @@ void reach_note(struct sim_run *run)
 	raise_to(&run->reach.bad, run->disk->bad_hits);
 	raise_to(&run->reach.lost, delta_counter(vol, TUX3_COUNT_INODES_LOST));
 	raise_to(&run->reach.dirs, delta_counter(vol, TUX3_COUNT_FSYNCS_DIRS));
+	raise_to(&run->reach.early, delta_counter(vol, TUX3_COUNT_EARLY_BLOCKS));
 	raise_to(&run->reach.groups, vol->balloc.loaded);
 	raise_to(&run->reach.reads, disk_read_passes(run->disk));
 	run->reach.slices += !list_empty(&vol->delta.deletes);

@@ -28,7 +28,8 @@ enum sim_mode { MODE_RANDOM, MODE_FAMILY, MODE_EXHAUSTIVE, MODE_IO_ERRORS, MODE_
 	X(LOSE_RECOVERY,   "lose-recovery",   "the disk loses a write of a recovery that was flushed") \
 	X(FORGET_LOG,	   "forget-log",      "after a crash the newest durable log block is gone") \
 	X(LOSE_AHEAD,	   "lose-ahead",      "after a crash the newest durable intents are gone") \
-	X(AHEAD_FLUSH,	   "ahead-flush",     "an fsync that goes ahead of its delta leaves out its flush")
+	X(AHEAD_FLUSH,	   "ahead-flush",     "an fsync that goes ahead of its delta leaves out its flush") \
+	X(KEEP_CHANGED,	   "keep-changed",    "what has changed since an fsync wrote it stays there as if it had not")
 
 enum sim_canary {
 	CANARY_NONE,
@@ -76,6 +77,7 @@ struct sim_config {
 	X(intents,	"most intents recovered",	"intents") \
 	X(names,	"fsyncs ahead with names",	"fsyncs in a mount") \
 	X(dirs,		"new directories ahead",	"directories in a mount") \
+	X(early,	"data where an fsync has put it", "blocks in a mount") \
 	X(groups,	"groups in memory",		"groups") \
 	X(reads,	"reads in a life",		"reads") \
 	X(slices,	"commits with deletes in progress", "commits") \

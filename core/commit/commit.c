@@ -209,14 +209,20 @@ static bool commit_synced_lately(const struct tux3_inode *inode)
 	return synced_s && (u32)(ktime_get_ns() / NSEC_PER_SEC) - synced_s <= COMMIT_SYNCED_S;
 }
 
+/* Blocks of data that commits have given a place so far. */
+static u64 commit_placed(struct volume *vol)
+{
+	return delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) + delta_counter(vol, TUX3_COUNT_EARLY_BLOCKS);
+}
+
 static int commit_data(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, struct io_window *io)
 {
 	struct volume *vol = inode->vol;
-	u64 before = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS);
+	u64 before = commit_placed(vol);
 	int err = data_commit(inode, delta, attr, io);
 
 	if (READ_ONCE(inode->slot[delta & 1].awaited) || commit_synced_lately(inode))
-		vol->delta.awaited += delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) - before;
+		vol->delta.awaited += commit_placed(vol) - before;
 	return err;
 }
 
@@ -826,7 +832,7 @@ static int commit_release(struct volume *vol)
 
 int commit_delta(struct volume *vol)
 {
-	u64 start = ktime_get_ns(), delta, data, log, blocks, load, changes, io_ns = 0;
+	u64 start = ktime_get_ns(), delta, data, early, log, blocks, load, changes, io_ns = 0;
 	bool alone, written;
 	struct llist_node *inodes, *remaps;
 	struct blk_plug plug;
@@ -846,6 +852,7 @@ int commit_delta(struct volume *vol)
 	WRITE_ONCE(vol->delta.committing, load);
 	vol->delta.awaited = 0;
 	data = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS);
+	early = delta_counter(vol, TUX3_COUNT_EARLY_BLOCKS);
 	log = vol->log.length;
 	blocks = delta_counter(vol, TUX3_COUNT_LOG_BLOCKS);
 	alone = vol->unify.phase == UNIFY_IDLE;
@@ -883,7 +890,8 @@ int commit_delta(struct volume *vol)
 	blocks = data + delta_counter(vol, TUX3_COUNT_LOG_BLOCKS) - blocks;
 	if (!err) {
 		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
-		pace_learn_load(vol, load, ktime_get_ns() - start);
+		early = (delta_counter(vol, TUX3_COUNT_EARLY_BLOCKS) - early) << vol->block_shift;
+		pace_learn_load(vol, load - min(load, early), ktime_get_ns() - start);
 		err = commit_release(vol);
 		if (!err)
 			err = intent_committed(vol, written);

@@ -17,7 +17,8 @@
  * cut, is stuck: nothing more of its data is committed, and size and flags stay as the tree has them.
  *
  * Data goes to newly allocated blocks, but for blocks of unwritten extents, which nobody can read
- * before the commit.  Small files without extents go inline into the tree.
+ * before the commit, and for what an fsync has put where it may stay (core/inode/early.h).
+ * Small files without extents go inline into the tree.
  *
  * commit_mutex held.
  */
@@ -28,6 +29,7 @@
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
 #include "core/delta/pace.h"
+#include "core/inode/early.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
 #include "core/inode/path.h"
@@ -35,6 +37,7 @@
 #include "core/data/delete.h"
 #include "core/data/reach.h"
 #include "core/data/remap.h"
+#include "core/intent/intent.h"
 #include "core/commit/commit.h"
 
 struct data_commit {
@@ -381,26 +384,57 @@ static int data_submitted(struct data_commit *dc, u64 bytes, u64 max)
 	return io_window_turn(dc->io);
 }
 
-static int data_write_run(struct data_commit *dc, u64 block, u64 count)
+/* The first of these blocks, to a new place: *count. */
+static int data_write_new(struct data_commit *dc, u64 block, u32 *count)
 {
 	u64 max = pace_in_flight_max(dc->vol), addr;
-	u32 flags = data_csum_flag(dc->vol), run;
-	int err = 0;
+	u32 flags = data_csum_flag(dc->vol), run = 0;
+	int err = data_place(&dc->places, block, min_t(u64, *count, max / 2 >> dc->vol->block_shift), &addr, &run);
 
-	while (count && !err) {
-		err = data_place(&dc->places, block, min(count, max / 2 >> dc->vol->block_shift), &addr, &run);
-		if (!err)
-			err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
-							flags ? dc->vol->log.extent->csum : NULL, io_window_wait(dc->io));
-		if (!err)
-			err = data_map_run(dc, block, addr, run, flags);
-		if (!err)
-			err = data_submitted(dc, (u64)run << dc->vol->block_shift, max);
-		count_add(dc->vol, TUX3_COUNT_DATA_BLOCKS, run);
-		block += run;
-		count -= run;
-	}
+	if (!err)
+		err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
+						flags ? dc->vol->log.extent->csum : NULL, io_window_wait(dc->io));
+	if (!err)
+		err = data_map_run(dc, block, addr, run, flags);
+	if (!err)
+		err = data_submitted(dc, (u64)run << dc->vol->block_shift, max);
+	count_add(dc->vol, TUX3_COUNT_DATA_BLOCKS, run);
+	*count = run;
 	return err;
+}
+
+/* Or they stay where an intent has put them: 1; 0: not *count of them.  What was preallocated has its place already. */
+static int data_keep_early(struct data_commit *dc, u64 block, u32 *count)
+{
+	struct volume *vol = dc->vol;
+	u64 addr;
+	int err;
+
+	if (dc->attr->flags & TUX3_ATTR_PREALLOC ||
+	    !early_look(dc->inode, dc->delta, block, count, &addr, vol->log.extent->csum, LOG_EXTENT_BLOCKS) ||
+	    (vol->host->data_pinned && vol->host->data_pinned(dc->inode, dc->delta, block, *count)))
+		return 0;
+	err = intent_keep(vol, addr, *count);
+	if (err)
+		return err == -ENOMEM ? 0 : err;
+	dc->inode->goal = addr + *count;
+	count_add(vol, TUX3_COUNT_EARLY_BLOCKS, *count);
+	err = data_map_run(dc, block, addr, *count, data_csum_flag(vol));
+	return err ? err : 1;
+}
+
+static int data_write_run(struct data_commit *dc, u64 block, u64 count)
+{
+	int err = 0;
+	u32 run;
+
+	for (; count && err >= 0; block += run, count -= run) {
+		run = min_t(u64, count, U32_MAX);
+		err = data_keep_early(dc, block, &run);
+		if (!err)
+			err = data_write_new(dc, block, &run);
+	}
+	return min(err, 0);
 }
 
 /* The file's leaves are not all to be there: what goes into others is written. */
@@ -749,6 +783,7 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 		err = data_look_growth(&dc);
 	if (!err && !dc.all_lost)
 		err = data_commit_dirty(&dc);
+	early_done(inode, delta);
 	if (unlikely(dc.cut != DATA_END) && !err)
 		err = delete_cut(inode, dc.cut);
 	if (unlikely(dc.lost) && !err)

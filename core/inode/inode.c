@@ -8,6 +8,7 @@
 #include "core/volume.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
+#include "core/inode/early.h"
 #include "core/inode/ialloc.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
@@ -100,6 +101,7 @@ void inode_exit(struct tux3_inode *inode)
 	inode_quota_detach(inode);
 	name_dir_free(inode);
 	xattr_free(inode);
+	early_free(inode->early);
 	kfree(inode->target);
 }
 

@@ -117,6 +117,11 @@ struct tux3_inode {
 	 */
 	u64 told, fresh, fresh_end;
 	bool told_durable;
+	/*
+	 * Where intents that are durable have put runs of its data: those of a delta may stay there when that is committed
+	 * (early.h), unless told is 0, or they are in [fresh, fresh_end).
+	 */
+	struct early_run *early;
 	bool in_tree;			/* has an ATTR item in the tree; back end */
 	bool orphan_in_tree;		/* has an ORPHAN item; back end */
 	bool given_back;		/* data_give_back() was called, and no commit since */

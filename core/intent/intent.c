@@ -35,6 +35,7 @@ int intent_init(struct volume *vol)
 	spin_lock_init(&intent->lock);
 	INIT_LIST_HEAD(&intent->queue);
 	range_list_init(&intent->leaving);
+	range_list_init(&intent->kept);
 	intent->wanted = intent->far.wanted = true;	/* the first fsync is to find them */
 	pace_await(vol, vol->opts.fsync != TUX3_FSYNC_FULL);
 	return 0;
@@ -43,9 +44,10 @@ int intent_init(struct volume *vol)
 void intent_exit(struct volume *vol)
 {
 	range_list_exit(&vol->intent.leaving);
+	range_list_exit(&vol->intent.kept);
 }
 
-/* ---- rings ---- */
+/* ---- the ring, and the far area ---- */
 
 /*
  * Where do so many blocks go, the last ones having ended at head?  Those that count begin with the first one's place, perhaps
@@ -90,24 +92,80 @@ static void firsts_drop(struct intent_firsts *first, u64 sealed)
 	memmove(first->batch, first->batch + over, first->count * sizeof(*first->batch));
 }
 
+static u32 far_left(const struct intent_far *far)
+{
+	return far->blocks - far->offset;
+}
+
+/* The part that data of the delta goes on with, or a new one; NULL: there is no room. */
+static struct intent_far_part *far_find(struct intent_far *far, u64 delta, u32 blocks)
+{
+	struct intent_far_part *last = far->parts ? &far->part[far->parts - 1] : NULL;
+
+	if (blocks > far_left(far))
+		return NULL;
+	if (last && last->delta == delta && last->addr + last->blocks == far->addr + far->offset)
+		return last;
+	return far->parts < ARRAY_SIZE(far->part) ? &far->part[far->parts] : NULL;
+}
+
+/* Where the data goes. */
+static u64 far_add(struct intent_far *far, struct intent_far_part *part, u64 delta, u32 blocks)
+{
+	u64 addr = far->addr + far->offset;
+
+	if (part == &far->part[far->parts]) {
+		*part = (struct intent_far_part){ .delta = delta, .addr = addr };
+		far->parts++;
+	}
+	part->blocks += blocks;
+	far->offset += blocks;
+	if (far_left(far) < far->blocks / 2)
+		WRITE_ONCE(far->wanted, true);
+	return addr;
+}
+
+/* Those of deltas up to this one are over: how many there are. */
+static u32 far_drop(struct intent_far *far, u64 delta, struct intent_far_part *over)
+{
+	u32 count = 0;
+
+	while (count < far->parts && far->part[count].delta <= delta)
+		count++;
+	memcpy(over, far->part, count * sizeof(*over));
+	far->parts -= count;
+	memmove(far->part, far->part + count, far->parts * sizeof(*over));
+	return count;
+}
+
+/* What nobody has used of it is nobody's any more. */
+static struct block_range far_take_rest(struct intent_far *far)
+{
+	struct block_range rest = { far->addr + far->offset, far_left(far) };
+
+	far->addr = 0;
+	far->offset = 0;
+	WRITE_ONCE(far->blocks, 0);
+	return rest;
+}
+
 bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, u32 far_blocks, struct intent_batch *place)
 {
 	struct intent *intent = &vol->intent;
-	struct intent_far *far = &intent->far;
-	u32 offset, far_offset = 0;
+	struct intent_far_part *part = NULL;
+	u32 offset;
 
 	lockdep_assert_held(&intent->lock);
-	if ((!firsts_have(&intent->first, delta) && intent->first.count == INTENT_DELTAS) ||
-	    !ring_find(&intent->first, intent->place.offset, intent->place.blocks, blocks, &offset) ||
-	    (far_blocks && !ring_find(&far->first, far->offset, far->blocks, far_blocks, &far_offset)))
+	if (far_blocks)
+		part = far_find(&intent->far, delta, far_blocks);
+	if ((!firsts_have(&intent->first, delta) && intent->first.count == INTENT_DELTAS) || (far_blocks && !part) ||
+	    !ring_find(&intent->first, intent->place.offset, intent->place.blocks, blocks, &offset))
 		return false;
-	*place = (struct intent_batch){ .delta = delta, .seq = intent->place.seq++, .offset = offset, .far = far_offset };
+	*place = (struct intent_batch){ .delta = delta, .seq = intent->place.seq++, .offset = offset };
 	firsts_add(&intent->first, delta, place->seq, offset);
 	intent->place.offset = offset + blocks;
-	if (far_blocks) {
-		firsts_add(&far->first, delta, place->seq, far_offset);
-		far->offset = far_offset + far_blocks;
-	}
+	if (part)
+		place->far = far_add(&intent->far, part, delta, far_blocks);
 	return true;
 }
 
@@ -152,60 +210,81 @@ static void area_begin(struct volume *vol, u64 delta, s64 *charged)
 		intent->fresh = (struct intent_place){ .addr = addr, .life = get_random_u64(), .seq = 1, .blocks = blocks };
 }
 
-static int far_release(struct volume *vol, u64 addr, u32 blocks)
+/* Without memory for it they stay busy, until the next mount. */
+static int far_release(struct volume *vol, const struct block_range *rest)
 {
-	int err;
+	int err = rest->len ? range_list_add(&vol->intent.leaving, rest->addr, rest->len) : 0;
 
-	if (!addr)
-		return 0;
-	intent_wait(vol);	/* as in area_release() */
-	err = range_list_add(&vol->intent.leaving, addr, blocks);
 	return err ? 0 : balloc_release(vol, &vol->intent.leaving);
 }
 
 /*
  * Its blocks were free and not busy in the newest durable state, and are in that which is being committed: so it can be used at
- * once.  Where free blocks were scattered it may have become a small one: then there is to be one twice as large, as soon as
- * nothing in the old one counts.
+ * once.  It is to be twice as large as what is left of the one before: where free blocks were scattered that may have become a
+ * small one.
  */
 static int far_begin(struct volume *vol, u64 delta, s64 *charged)
 {
 	u64 want = min_t(u64, FAR_BYTES >> vol->block_shift, vol->total_blocks / FAR_SHARE), addr;
-	u32 least = INTENT_FAR_SHARE * ((vol->opts.intent_near_bytes >> vol->block_shift) + 1), blocks;	/* for one file */
+	u32 least = INTENT_FAR_SHARE * ((vol->opts.intent_near_bytes >> vol->block_shift) + 1), left, blocks;	/* for one file */
 	struct intent *intent = &vol->intent;
-	struct block_range old;
+	struct block_range rest;
 
 	if (!READ_ONCE(intent->far.wanted) || (!intent->place.addr && !intent->fresh.addr))
 		return 0;
-	blocks = area_allocate(vol, delta, &intent->far.wanted, max(least, 2 * intent->far.blocks), want, charged, &addr);
+	spin_lock(&intent->lock);
+	left = far_left(&intent->far);
+	spin_unlock(&intent->lock);
+	blocks = area_allocate(vol, delta, &intent->far.wanted, max(least, 2 * left), want, charged, &addr);
 	if (!blocks)
 		return 0;
 	spin_lock(&intent->lock);
-	old = (struct block_range){ intent->far.addr, intent->far.blocks };
-	if (intent->far.first.count) {
-		old = (struct block_range){ addr, blocks };
-	} else {
-		intent->far = (struct intent_far){ .addr = addr };
-		WRITE_ONCE(intent->far.blocks, blocks);
-	}
+	rest = far_take_rest(&intent->far);
+	intent->far.addr = addr;
+	WRITE_ONCE(intent->far.blocks, blocks);
 	spin_unlock(&intent->lock);
-	return far_release(vol, old.addr, old.len);
+	return far_release(vol, &rest);
 }
 
-/* Where little is left the far area goes first, as soon as nothing in it counts: that needs no commit. */
+/* Where little is left the far area goes first: that needs no commit. */
 static int far_give_back(struct volume *vol)
 {
 	struct intent *intent = &vol->intent;
 	s64 balance = space_balance(vol);
-	struct block_range range = {};
+	struct block_range rest = {};
 
 	spin_lock(&intent->lock);
-	if (!intent->far.first.count && balance < (s64)intent->far.blocks) {
-		range = (struct block_range){ intent->far.addr, intent->far.blocks };
-		memset(&intent->far, 0, sizeof(intent->far));
-	}
+	if (balance < (s64)far_left(&intent->far))
+		rest = far_take_rest(&intent->far);
 	spin_unlock(&intent->lock);
-	return far_release(vol, range.addr, range.len);
+	return far_release(vol, &rest);
+}
+
+/* Of what batches of deltas that are durable have had there: what has not become data of files. */
+static int far_leave(struct volume *vol, const struct intent_far_part *part, u32 parts)
+{
+	struct range_list *kept = &vol->intent.kept, *leaving = &vol->intent.leaving;
+	u64 count = block_ranges_unite(kept->ranges, kept->count), j;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < parts; i++) {
+		u64 at = part[i].addr, end = at + part[i].blocks;
+
+		for (j = 0; j < count && !err; j++) {
+			u64 from = max(kept->ranges[j].addr, at), to = min(kept->ranges[j].addr + kept->ranges[j].len, end);
+
+			if (from >= to)
+				continue;
+			err = from > at ? range_list_add(leaving, at, from - at) : 0;
+			at = to;
+		}
+		if (!err && at < end)
+			err = range_list_add(leaving, at, end - at);
+	}
+	kept->count = 0;
+	kept->blocks = 0;
+	return balloc_release(vol, leaving);	/* what there was no memory for stays busy, until the next mount */
 }
 
 int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
@@ -274,9 +353,8 @@ void intent_name(struct volume *vol, struct disk_intent_place *named)
 	if (intent->shrink && !ring_has_newer(intent, intent->sealed)) {
 		/* From now on no batch is begun: nobody would find it. */
 		intent->returning = (struct block_range){ intent->place.addr, intent->place.blocks };
-		intent->returning_far = (struct block_range){ intent->far.addr, intent->far.blocks };
+		intent->returning_far = far_take_rest(&intent->far);
 		memset(&intent->place, 0, sizeof(intent->place));
-		memset(&intent->far, 0, sizeof(intent->far));
 		WRITE_ONCE(intent->ready, false);
 		intent->shrink = false;
 	}
@@ -292,16 +370,26 @@ static int area_release(struct volume *vol)
 	struct intent *intent = &vol->intent;
 	int err;
 
+	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!intent->returning.addr)
 		return 0;
 	intent_wait(vol);	/* a batch that was superseded while it was being written */
 	err = range_list_add(&intent->leaving, intent->returning.addr, intent->returning.len);
-	if (!err && intent->returning_far.addr)
+	if (!err && intent->returning_far.len)
 		err = range_list_add(&intent->leaving, intent->returning_far.addr, intent->returning_far.len);
 	memset(&intent->returning, 0, sizeof(intent->returning));
 	memset(&intent->returning_far, 0, sizeof(intent->returning_far));
 	/* Without memory it stays busy, until the next mount. */
 	return err ? 0 : balloc_release(vol, &intent->leaving);
+}
+
+int intent_keep(struct volume *vol, u64 addr, u32 count)
+{
+	int err;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	err = range_list_add(&vol->intent.kept, addr, count);
+	return err ? err : balloc_take(vol, addr, count);
 }
 
 void intent_retire(struct volume *vol, u64 delta)
@@ -319,14 +407,19 @@ void intent_retire(struct volume *vol, u64 delta)
 
 int intent_committed(struct volume *vol, bool written)
 {
+	struct intent_far_part over[ARRAY_SIZE(vol->intent.far.part)];
 	struct intent *intent = &vol->intent;
+	bool writing;
+	u32 count;
+	int err;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	if (!written)
 		return 0;
 	spin_lock(&intent->lock);
 	firsts_drop(&intent->first, intent->sealed);
-	firsts_drop(&intent->far.first, intent->sealed);
+	count = far_drop(&intent->far, intent->sealed, over);
+	writing = intent->writing_delta && intent->writing_delta <= intent->sealed;
 	if (intent->broken && intent->broken <= intent->sealed)
 		intent->broken = 0;
 	intent->named = intent->naming;
@@ -336,7 +429,10 @@ int intent_committed(struct volume *vol, bool written)
 		memset(&intent->fresh, 0, sizeof(intent->fresh));
 	}
 	spin_unlock(&intent->lock);
-	return area_release(vol);
+	if (unlikely(writing))
+		intent_wait(vol);
+	err = far_leave(vol, over, count);
+	return err ? err : area_release(vol);
 }
 
 void intent_get_named(struct volume *vol, struct disk_intent_place *place)
@@ -355,7 +451,7 @@ void intent_close(struct volume *vol)
 	delta_lock(vol);
 	spin_lock(&intent->lock);
 	memset(&intent->place, 0, sizeof(intent->place));
-	memset(&intent->far, 0, sizeof(intent->far));
+	far_take_rest(&intent->far);
 	WRITE_ONCE(intent->ready, false);
 	spin_unlock(&intent->lock);
 	intent->closing = true;

@@ -22,8 +22,8 @@
  * blocks that is used as a ring; then one flush.  The area is busy, but not in free maps, like log blocks.  The first commit of
  * a mount allocates it; short of space it is given back, and after an fsync that missed it a commit allocates another.  The
  * header of each commit names the area and the place in it where the first batch is, or will be, that counts on top of this
- * commit.  Data of large files goes to a second ring, the *far area*, which nothing names but batches: a mount reads of it what
- * they have.
+ * commit.  Data of large files goes to a second run of blocks, the *far area*, which nothing names but batches: a mount reads of it
+ * what they have.  What has not changed since stays there: the commit of its delta maps it instead of writing it again (early.h).
  *
  *	intent.c		the area, as a ring; what commits have to do with it
  *	intent_fsync.c		front end, no commit_mutex: by a commit, or ahead of it
@@ -61,7 +61,7 @@ struct intent_batch {
 	u64 delta;
 	u64 seq;
 	u32 offset;		/* in the area */
-	u32 far;		/* in the far area: of its data, if that is there */
+	u64 far;		/* the first block of its data, if that is in the far area */
 };
 
 /* Of each delta with batches that are not superseded the first, the oldest delta first. */
@@ -70,12 +70,22 @@ struct intent_firsts {
 	u32 count;
 };
 
-/* For the data of batches with large files: used as a ring, too, in the same order.  No commit names it; in no free map either. */
+/* What batches of a delta have taken of it, next to each other. */
+struct intent_far_part {
+	u64 delta, addr;
+	u32 blocks;
+};
+
+/*
+ * For the data of batches with large files, used from front to back.  No commit names it; in no free map either.  When a delta
+ * is durable some of what its batches took is data of files by then, and the rest is free.
+ */
 struct intent_far {
 	u64 addr;		/* 0: there is none */
 	u32 blocks, offset;	/* offset: where the next data goes */
-	struct intent_firsts first;	/* of those with data here; offset: where it begins */
-	bool wanted;		/* a hint for who has no lock: an fsync would have used it, or a larger one */
+	struct intent_far_part part[2 * INTENT_DELTAS];	/* the oldest first, also of areas before */
+	u32 parts;
+	bool wanted;		/* a hint for who has no lock: there is to be one, or a larger one, or another one soon */
 };
 
 struct intent {
@@ -86,8 +96,9 @@ struct intent {
 	u32 said;			/* capture: likewise, for names */
 	atomic64_t large;		/* blocks of data of large requests that are not written yet, or are about to be captured */
 	u64 ahead_delta;		/* what intents of the front delta, this one, have written: a hint, set with capture ... */
-	u64 ahead_blocks, ahead_far;	/* ... in all, and of this in the far area */
-	struct mutex write;		/* a batch is being written */
+	u64 ahead_blocks, ahead_far;	/* ... in the area, and in the far one */
+	struct mutex write;		/* a batch is being written ... */
+	u64 writing_delta;		/* lock: ... of this delta, to the far area, too; or 0 */
 	spinlock_t lock;		/* what follows */
 	struct list_head queue;		/* struct intent_request */
 	bool writing;			/* somebody writes what is queued, for all, or is about to */
@@ -106,8 +117,9 @@ struct intent {
 	u64 naming_delta;		/* of that */
 	struct intent_place fresh;	/* a new area, to be used as soon as a commit that names it is durable; addr 0: none */
 	struct block_range returning;	/* one that the commit being written does not name any more; addr 0: none */
-	struct block_range returning_far;	/* likewise, with it */
-	struct range_list leaving;	/* the same when that is durable; empty between commits */
+	struct block_range returning_far;	/* likewise, with it: what of the far area was not used */
+	struct range_list leaving;	/* the same when that is durable, and the rest of the far area's; empty between commits */
+	struct range_list kept;		/* of the far area: data that the commit being made leaves there */
 	bool closing;			/* no batch comes any more */
 	u64 base;			/* at open: the newest delta of the log */
 	u32 recovered;			/* at open: so many intents were carried out on top of it */
@@ -151,6 +163,9 @@ bool intent_anchor_stale(struct volume *vol);	/* that anchor is still to be writ
 void intent_shrink(struct volume *vol);
 /* Nothing is being written when this returns.  The caller sees to it that nothing begins. */
 void intent_wait(struct volume *vol);
+
+/* The commit leaves data there, in the far area, where a batch of its delta has put it: it is in use now.  -ENOMEM: not so. */
+int intent_keep(struct volume *vol, u64 addr, u32 count);
 
 /* ---- open ---- */
 

@@ -127,7 +127,21 @@ static bool write_has_room(const struct volume *vol, const struct intent_write *
 		return false;
 	if (!write->large)
 		return header + data <= vol->intent.place.blocks / 2;
-	return header <= vol->intent.place.blocks / 2 && data <= vol->intent.far.blocks / 2;
+	/* Of one delta: when that is durable its data may belong to files, and is not to be looked for any more. */
+	return header <= vol->intent.place.blocks / 2 && data <= vol->intent.far.blocks / 2 &&
+	       request->delta == write->requests[0]->delta;
+}
+
+/* Where each one's data will be, if that is in the far area. */
+static void write_place(const struct intent_write *write)
+{
+	u64 addr = write->far;
+	u32 i;
+
+	for (i = 0; addr && i < write->count; i++) {
+		write->requests[i]->far = addr;
+		addr += write->requests[i]->blocks;
+	}
 }
 
 /* As many as fit, with room in the ring for them; intent->lock held. */
@@ -165,8 +179,10 @@ static bool write_choose(struct volume *vol, struct intent_write *write)
 			    write->header_blocks + (write->large ? 0 : write->data_blocks),
 			    write->large ? write->data_blocks : 0, &write->place)) {
 		write->addr = intent->place.addr + write->place.offset;
-		write->far = write->large ? intent->far.addr + write->place.far : 0;
+		write->far = write->place.far;
 		write->life = intent->place.life;
+		intent->writing_delta = write->far ? write->place.delta : 0;
+		write_place(write);
 		return true;
 	}
 	for (i = 0; i < write->count; i++)
@@ -294,11 +310,12 @@ static void write_batch(struct volume *vol)
 		err = write_submit(vol, &write, header);
 	}
 	kvfree(header);
-	if (err) {
-		spin_lock(&intent->lock);
+	spin_lock(&intent->lock);
+	intent->writing_delta = 0;
+	if (err)
 		intent->broken = write.place.delta;
-		spin_unlock(&intent->lock);
-	} else {
+	spin_unlock(&intent->lock);
+	if (!err) {
 		count_add(vol, TUX3_COUNT_FSYNCS_AHEAD, write.count);
 		count_add(vol, TUX3_COUNT_FSYNCS_NAMES, write.closures);
 		count_add(vol, TUX3_COUNT_FSYNCS_DIRS, write.dirs);

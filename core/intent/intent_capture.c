@@ -17,6 +17,7 @@
 #include "core/delta/delta.h"
 #include "core/delta/pace.h"
 #include "core/delta/space.h"
+#include "core/inode/early.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
 #include "core/inode/xattr.h"
@@ -239,6 +240,7 @@ static void span_begin(struct tux3_inode *inode, struct span *span)
 		span->from = inode->fresh;
 		span->end = inode->fresh_end;
 	}
+	early_drop(inode, span->from, span->end);
 	/* A file that is small enough may become inline. */
 	if (mapped || inode->attr.size <= data_inline_max(vol->block_size))
 		span->told = 0;
@@ -632,7 +634,7 @@ static void note_ahead(struct intent *intent, const struct intent_request *reque
 	bool first = intent->ahead_delta != request->delta;
 
 	lockdep_assert_held(&intent->capture);
-	WRITE_ONCE(intent->ahead_blocks, (first ? 0 : intent->ahead_blocks) + request->blocks + 1);
+	WRITE_ONCE(intent->ahead_blocks, (first ? 0 : intent->ahead_blocks) + (request->large ? 0 : request->blocks) + 1);
 	intent->ahead_far = (first ? 0 : intent->ahead_far) + (request->large ? request->blocks : 0);
 	WRITE_ONCE(intent->ahead_delta, request->delta);
 }
@@ -649,7 +651,7 @@ static void queue_request(struct volume *vol, struct intent_request *request)
 	lockdep_assert_held(&intent->capture);
 	spin_lock(&intent->lock);
 	list_add_tail(&request->link, &intent->queue);
-	due = intent->ahead_blocks - intent->ahead_far > intent->place.blocks / 4 || intent->ahead_far > intent->far.blocks / 4;
+	due = intent->ahead_blocks > intent->place.blocks / 4 || intent->ahead_far > intent->far.blocks / 4;
 	spin_unlock(&intent->lock);
 	if (!due)
 		return;

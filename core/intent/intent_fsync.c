@@ -11,15 +11,18 @@
 #include "core/volume.h"
 #include "core/delta/delta.h"
 #include "core/delta/pace.h"
+#include "core/inode/early.h"
 #include "core/inode/inode.h"
 #include "core/names/name_change.h"
 #include "core/names/name_closure.h"
 #include "core/intent/intent.h"
+#include "core/intent/intent_internal.h"
 #include "core/intent/intent_request.h"
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
 #define LONG_US		(10u * 1000)	/* a commit that an fsync need not wait for, though it has to come */
-#define LARGE_SHARE	4u	/* a large file is written twice only if others have changed more than one of so many parts of it */
+#define LARGE_SHARE	4u	/* a large file is copied only if others have changed more than one of so many parts of it */
+#define EARLY_SHARE	4u	/* a run of less than one of so many parts of what is near is written again, nearer to its file */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
 
 /* ---- ahead, or by a commit? ---- */
@@ -51,13 +54,13 @@ static bool fsync_may_go_ahead(struct volume *vol)
 bool intent_goes_ahead(struct volume *vol, u32 blocks)
 {
 	const struct intent *intent = &vol->intent;
-	u64 front = READ_ONCE(vol->delta.front), twice = blocks + 1;
-	s64 own = (s64)blocks << vol->block_shift, others = delta_load(&vol->delta, front & 1) - own;
-	bool heavy = commits_were_heavy(vol);
+	s64 own = (s64)blocks << vol->block_shift, others = delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) - own;
+	bool heavy = commits_were_heavy(vol), large = own > vol->opts.intent_near_bytes;
+	u64 front = READ_ONCE(vol->delta.front), twice = large ? 1 : blocks + 1;
 
 	if (READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_AHEAD)
 		return true;
-	if (own > vol->opts.intent_near_bytes && max(others, (s64)0) + (s64)READ_ONCE(vol->delta.committing) < own / LARGE_SHARE)
+	if (large && max(others, (s64)0) + (s64)READ_ONCE(vol->delta.committing) < own / LARGE_SHARE)
 		return false;
 	if (commit_is_heavy(vol) || (heavy && own <= LITTLE_BYTES))
 		return true;
@@ -85,6 +88,38 @@ static void part_is_durable(const struct intent_part *part)
 	if (part->span.told && READ_ONCE(inode->told) == part->span.told)
 		inode->told_durable = true;
 	spin_unlock(&inode->lock);
+}
+
+/* So is its data, from this block of the far area on, where the commit of its delta may leave it. */
+static void part_is_early(const struct intent_part *part, u64 delta, u64 addr)
+{
+	const struct disk_intent_run *run = (const struct disk_intent_run *)(part->intent + 1);
+	u32 runs = part->intent ? le32_to_cpu(part->intent->runs) : 0, shift = part->inode->vol->block_shift, count, i;
+	struct early_run *early = NULL;
+
+	for (i = 0; i < runs; i++) {
+		count = le32_to_cpu(run->count);
+		if ((u64)count << shift >= part->inode->vol->opts.intent_near_bytes / EARLY_SHARE)
+			early = early_new(early, delta, le64_to_cpu(run->block), addr, count, run->csum);
+		addr += count;
+		run = (const struct disk_intent_run *)((const u8 *)run + intent_run_bytes(count));
+	}
+	if (early)
+		early_add(part->inode, part->span.told, early);
+}
+
+static void parts_are_durable(const struct intent_request *request)
+{
+	u64 far = request->far;
+	u32 i;
+
+	for (i = 0; i < request->parts.count; i++) {
+		part_is_durable(&request->parts.part[i]);
+		if (!far)
+			continue;
+		part_is_early(&request->parts.part[i], request->delta, far);
+		far += request->parts.part[i].blocks;
+	}
 }
 
 /* It is there after a crash; and an fsync of its directory need not wait for the name. */
@@ -145,7 +180,6 @@ static int fsync_try_ahead(struct tux3_inode *inode, bool wait)
 	struct intent *intent = &vol->intent;
 	struct intent_request *request;
 	int err;
-	u32 i;
 
 	if (!READ_ONCE(intent->ready) && !READ_ONCE(intent->wanted))
 		WRITE_ONCE(intent->wanted, true);
@@ -161,8 +195,8 @@ static int fsync_try_ahead(struct tux3_inode *inode, bool wait)
 	if (!err && request->named)
 		names_are_durable(vol, request);
 	note_large(request);
-	for (i = 0; i < request->parts.count && !err; i++)
-		part_is_durable(&request->parts.part[i]);
+	if (!err)
+		parts_are_durable(request);
 	intent_request_free(request);
 	return err;
 }

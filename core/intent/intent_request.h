@@ -43,6 +43,7 @@ struct intent_request {
 	u32 blocks;			/* of data */
 	u32 large;			/* so many at most, of a large file: for the far area, and in intent.large; or 0 */
 	void *data;
+	u64 far;			/* where that is in the far area, from when it is written on; 0: not there */
 	u32 said;			/* its number, for names */
 	bool named;			/* it has a name of the last part's inode, or a closure */
 	struct name_closure closure;	/* of names that it has in records; no inodes: nobody asked for them */
@@ -63,7 +64,8 @@ struct intent_request {
  * that is worth it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what
  * others have changed, which a commit would write before this file is durable; and as long as that is more than what
  * all intents of the delta will have written twice, this one with so many blocks among them.  Then the commit is due, and
- * waited for if it does not take long.  A large file goes with a commit, too, where others have changed little beside it.
+ * waited for if it does not take long.  Of a large file little is written twice, but it is copied: where others have changed
+ * little beside it, it goes with a commit.
  */
 bool intent_goes_ahead(struct volume *vol, u32 blocks);
 

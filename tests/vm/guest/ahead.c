@@ -52,7 +52,7 @@
 #define NEIGHBOURS	3u
 #define SHARED		3u		/* their files */
 #define SHARED_BYTES	(1u << 20)
-#define BYTES_MAX	(320u << 10)	/* of an owner's file: more than an fsync takes ahead */
+#define BYTES_MAX	(1u << 20)	/* of an owner's file: what many of them write at once stays where an fsync has put it */
 #define MAKES		40u
 #define SHARED_ID	1000000u
 #define VICTIM_ID	2000000u
@@ -188,7 +188,7 @@ static void path_of(char *path, unsigned int owner, const struct file *file, uin
 
 static uint64_t some_size(unsigned int *seed)
 {
-	static const uint32_t sizes[] = { 1, 5, 8, 9, 40, 128, 256, 500, BYTES_MAX / SECTOR - 64 };
+	static const uint32_t sizes[] = { 1, 5, 8, 9, 40, 128, 256, 600, 1400, BYTES_MAX / SECTOR - 64 };
 
 	return sizes[rand_r(seed) % (sizeof(sizes) / sizeof(sizes[0]))];
 }

@@ -41,6 +41,7 @@ round() {	# $1: which; the rest: options of mkfs
 	fi
 	went=$(($(cat /sys/fs/tux3/*/fsyncs_ahead) + 0))
 	check "round $number: some of them went ahead" test "$went" -gt 0
+	stayed=$((stayed + $(cat /sys/fs/tux3/*/early_blocks)))
 	umount "$MNT" && mount_it || return 1
 	check "round $number: what was synced is there" "$PROGRAM" check "$MNT" $NOTES
 	checked_umount "round $number: clean"
@@ -51,6 +52,7 @@ again() {
 	fresh && "$PROGRAM" again "$MNT" "$1" /sys/fs/tux3/*
 }
 
+stayed=0
 dmesg --clear
 for ((i = 1; i <= ROUNDS; i++)); do
 	case $((i % 3)) in
@@ -59,6 +61,7 @@ for ((i = 1; i <= ROUNDS; i++)); do
 	2) MOUNT_OPTIONS=fsync=ahead,age=0.3,snapshot=4k round $i ;;
 	esac
 done
+check "data stayed where an fsync had put it" test "$stayed" -gt 0
 MOUNT_OPTIONS=fsync=ahead,age=0.01
 check "each fsync has what was written before it" again "$SECONDS_EACH"
 checked_umount "again: clean"

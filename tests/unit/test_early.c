@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Data of a large file that an fsync has written ahead of its delta stays where it is when that is committed. */
+#include <linux/falloc.h>
+#include "support_intent.h"
+#include "core/blocks/balloc.h"
+#include "user/lib/lib.h"
+
+#define LARGE_VOLUME	(256u << 20)
+#define MIB		(1u << 20)
+#define NEAR		(64u << 10)
+#define LIMIT		(600u << 10)	/* of the file that changes at random */
+
+static void make_large(struct bed *bed)
+{
+	bed->opts.intent_near_bytes = NEAR;
+	make_sized(bed, LARGE_VOLUME, BLOCK);
+	assert_true(tux3_core(bed->volume)->intent.far.blocks);
+}
+
+/* A commit that leaves so many blocks where they are, and writes so many. */
+static void commit_keeps(struct bed *bed, u32 kept, u32 written)
+{
+	u64 early = counted(bed, TUX3_COUNT_EARLY_BLOCKS), data = counted(bed, TUX3_COUNT_DATA_BLOCKS);
+
+	assert_ok(tux3_sync(bed->volume));
+	assert_int_equal(counted(bed, TUX3_COUNT_EARLY_BLOCKS) - early, kept);
+	assert_int_equal(counted(bed, TUX3_COUNT_DATA_BLOCKS) - data, written);
+}
+
+/* As the device has it. */
+static void assert_stored(struct bed *bed, u64 offset, u32 bytes, u8 value)
+{
+	struct tux3_node *node = bed_find(bed, "file");
+
+	assert_non_null(node);
+	assert_filled(node, offset, bytes, value);
+	tux3_node_put(node, 1);
+}
+
+static void test_it_stays(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	make_large(&bed);
+	fill(node = bed_file(&bed, "file"), 0, MIB, 1);
+	assert_true(synced_ahead(&bed, node));
+	commit_keeps(&bed, MIB / BLOCK, 0);
+	/* Over what there is, and behind its end. */
+	fill(node, MIB / 2, MIB, 2);
+	assert_true(synced_ahead(&bed, node));
+	fill(node, 3 * MIB / 2, 4 * MIB, 3);
+	assert_true(synced_ahead(&bed, node));
+	commit_keeps(&bed, 5 * MIB / BLOCK, 0);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 0);
+	assert_stored(&bed, 0, MIB / 2, 1);
+	assert_stored(&bed, MIB / 2, MIB, 2);
+	assert_stored(&bed, 3 * MIB / 2, 4 * MIB, 3);
+	bed_free(&bed);
+}
+
+/* Only what has changed is written again, with what is too little to stay beside it. */
+static void test_what_has_changed_is_written(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	make_large(&bed);
+	fill(node = bed_file(&bed, "file"), 0, MIB, 1);
+	assert_true(synced_ahead(&bed, node));
+	fill(node, MIB - 10, 20, 2);
+	commit_keeps(&bed, MIB / BLOCK - 1, 2);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_stored(&bed, 0, MIB - 10, 1);
+	assert_stored(&bed, MIB - 10, 20, 2);
+	bed_free(&bed);
+}
+
+/* Blocks that were captured and changed, and captured again. */
+static void test_what_was_synced_twice(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	make_large(&bed);
+	fill(node = bed_file(&bed, "file"), 0, MIB, 1);
+	assert_true(synced_ahead(&bed, node));
+	fill(node, MIB / 4, MIB / 2, 2);
+	assert_true(synced_ahead(&bed, node));
+	/* A quarter at the begin, and what is new; the quarter at the end is as near to it. */
+	commit_keeps(&bed, 3 * MIB / 4 / BLOCK, MIB / 4 / BLOCK);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_stored(&bed, 0, MIB / 4, 1);
+	assert_stored(&bed, MIB / 4, MIB / 2, 2);
+	assert_stored(&bed, 3 * MIB / 4, MIB / 4, 1);
+	bed_free(&bed);
+}
+
+/* What a delta has synced and not kept is free when it is durable. */
+static void test_the_rest_is_free_again(void **state)
+{
+	struct tux3_statfs before, after;
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 i;
+
+	make_large(&bed);
+	fill(node = bed_file(&bed, "file"), 0, MIB, 0);
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < 100; i++) {
+		if (i == 20)
+			assert_ok(tux3_statfs(bed.volume, &before));
+		fill(node, 0, MIB, i);
+		assert_true(synced_ahead(&bed, node));
+		fill(node, i * 3000, 200 << 10, i + 1);
+		if (i % 3)
+			assert_true(synced_ahead(&bed, node));
+		assert_ok(tux3_sync(bed.volume));
+	}
+	tux3_node_put(node, 1);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "file"));
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_statfs(bed.volume, &after));
+	assert_true(after.free_blocks + 2 * (LARGE_VOLUME / 16 / BLOCK) >= before.free_blocks);
+	bed_crash(&bed);
+	bed_free(&bed);
+}
+
+/* ---- at random ---- */
+
+struct model {
+	u8 now[LIMIT], durable[LIMIT];
+	u64 size, durable_size;
+};
+
+static void model_write(struct model *model, struct tux3_node *node, u64 *random)
+{
+	u32 from = bed_random(random) % LIMIT, bytes = bed_random(random) % (bed_random(random) % 2 ? 6 * BLOCK : LIMIT);
+	u8 value = bed_random(random);
+
+	bytes = min(bytes + 1, LIMIT - from);
+	memset(model->now + from, value, bytes);
+	model->size = max_t(u64, model->size, from + bytes);
+	fill(node, from, bytes, value);
+}
+
+static void model_truncate(struct model *model, struct tux3_node *node, u64 *random)
+{
+	u64 size = bed_random(random) % LIMIT;
+
+	if (size < model->size)
+		memset(model->now + size, 0, model->size - size);
+	model->size = size;
+	assert_ok(tux3_truncate(node, size));
+}
+
+static void model_punch(struct model *model, struct tux3_node *node, u64 *random)
+{
+	u32 from = bed_random(random) % LIMIT, bytes = 1 + bed_random(random) % (LIMIT - from);
+
+	memset(model->now + from, 0, bytes);
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, bytes));
+}
+
+static void model_note_durable(struct model *model)
+{
+	memcpy(model->durable, model->now, LIMIT);
+	model->durable_size = model->size;
+}
+
+static void model_change(struct model *model, struct bed *bed, struct tux3_node *node, u64 *random)
+{
+	switch (bed_random(random) % 14) {
+	case 0:
+		model_truncate(model, node, random);
+		break;
+	case 1:
+		model_punch(model, node, random);
+		break;
+	case 2:
+		assert_ok(tux3_sync(bed->volume));
+		model_note_durable(model);
+		break;
+	case 3:
+	case 4:
+	case 5:
+		assert_ok(tux3_fsync(node, false));
+		model_note_durable(model);
+		break;
+	default:
+		model_write(model, node, random);
+	}
+}
+
+static void model_crash(struct model *model, struct bed *bed)
+{
+	struct tux3_node *node;
+	u8 *data = malloc(LIMIT);
+
+	bed_crash(bed);
+	node = bed_find(bed, "file");
+	assert_non_null(node);
+	assert_int_equal(size_of(node), model->durable_size);
+	assert_int_equal(tux3_read(node, data, LIMIT, 0), model->durable_size);
+	assert_memory_equal(data, model->durable, model->durable_size);
+	memcpy(model->now, model->durable, LIMIT);
+	model->size = model->durable_size;
+	tux3_node_put(node, 1);
+	free(data);
+}
+
+/* The first commit of a mount does. */
+static void make_areas(struct bed *bed, u8 value)
+{
+	struct tux3_node *node = bed_file(bed, "areas");
+
+	fill(node, 0, 1, value);
+	assert_ok(tux3_sync(bed->volume));
+	tux3_node_put(node, 1);
+}
+
+static void test_a_file_that_changes(void **state)
+{
+	struct model *model = calloc(1, sizeof(*model));
+	struct bed bed = {};
+	u64 random = 11, kept = 0;
+	struct tux3_node *node;
+	u32 crash, i;
+
+	make_large(&bed);
+	node = bed_file(&bed, "file");
+	assert_ok(tux3_sync(bed.volume));
+	for (crash = 0; crash < 300; crash++) {
+		u32 steps = 1 + bed_random(&random) % 20;
+
+		for (i = 0; i < steps; i++)
+			model_change(model, &bed, node, &random);
+		kept += counted(&bed, TUX3_COUNT_EARLY_BLOCKS);
+		tux3_node_put(node, 1);
+		model_crash(model, &bed);
+		node = bed_file(&bed, "file");
+		make_areas(&bed, crash);
+	}
+	assert_true(kept > 1000);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+	free(model);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_it_stays),
+		cmocka_unit_test(test_what_has_changed_is_written),
+		cmocka_unit_test(test_what_was_synced_twice),
+		cmocka_unit_test(test_the_rest_is_free_again),
+		cmocka_unit_test(test_a_file_that_changes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
