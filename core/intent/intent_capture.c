@@ -809,18 +809,28 @@ static void parts_let(const struct intent_parts *parts)
 			parts->part[i].inode->vol->host->data_let(parts->part[i].inode);
 }
 
+/* Or has nothing of it changed since the delta that is being committed? */
+static bool part_is_of_front(const struct intent_part *part)
+{
+	const struct tux3_inode *inode = part->inode;
+
+	return READ_ONCE(inode->slot[READ_ONCE(inode->vol->delta.front) & 1].dirty);
+}
+
 /* As these parts are now.  *lacking: NULL, or with -EAGAIN one more that is to be among them, grabbed. */
 static int capture_once(struct volume *vol, const struct intent_parts *parts, struct intent_request **captured,
 			struct tux3_inode **lacking)
 {
 	struct intent_request *request;
-	u32 blocks = 0, i;
+	u32 blocks = 0, front = 0, i;
 	int err;
 
 	*lacking = NULL;
-	for (i = 0; i < parts->count; i++)
+	for (i = 0; i < parts->count; i++) {
 		blocks += parts->part[i].max;
-	if (!intent_goes_ahead(vol, blocks))
+		front += part_is_of_front(&parts->part[i]) ? parts->part[i].max : 0;
+	}
+	if (!intent_goes_ahead(vol, blocks, front))
 		return -EMSGSIZE;
 	request = request_new(vol, parts, blocks);
 	err = request ? capture_and_queue(vol, request, lacking) : -EAGAIN;

@@ -21,7 +21,7 @@
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
 #define LONG_US		(10u * 1000)	/* a commit that an fsync need not wait for, though it has to come */
-#define LARGE_SHARE	4u	/* a large file is copied only if others have changed more than one of so many parts of it */
+#define LARGE_SHARE	4u	/* a large file is copied only if others have changed no less than one of so many parts of it */
 #define EARLY_SHARE	4u	/* a run of less than one of so many parts of what is near is written again, nearer to its file */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
 
@@ -51,20 +51,32 @@ static bool fsync_may_go_ahead(struct volume *vol)
 	       delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) > DELTA_HEAVY_BYTES;
 }
 
-bool intent_goes_ahead(struct volume *vol, u32 blocks)
+/* Of others there is so much in the front delta, and in the commit under way: would that be little to wait for? */
+static bool large_goes_with_commit(struct volume *vol, u32 blocks, u32 front, s64 others)
+{
+	s64 own = (s64)blocks << vol->block_shift, back = (s64)(blocks - front) << vol->block_shift;
+	s64 committing = max((s64)READ_ONCE(vol->delta.committing) - back, (s64)0);
+
+	return max(others, (s64)0) + committing < own / LARGE_SHARE || (!front && committing < own);
+}
+
+bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front)
 {
 	const struct intent *intent = &vol->intent;
-	s64 own = (s64)blocks << vol->block_shift, others = delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) - own;
-	bool heavy = commits_were_heavy(vol), large = own > vol->opts.intent_near_bytes;
-	u64 front = READ_ONCE(vol->delta.front), twice = large ? 1 : blocks + 1;
+	u64 delta = READ_ONCE(vol->delta.front), own = (u64)blocks << vol->block_shift, twice = 1 + blocks;
+	s64 others = delta_load(&vol->delta, delta & 1) - ((s64)front << vol->block_shift);
+	bool heavy = commits_were_heavy(vol);
 
 	if (READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_AHEAD)
 		return true;
-	if (large && max(others, (s64)0) + (s64)READ_ONCE(vol->delta.committing) < own / LARGE_SHARE)
-		return false;
+	if (own > vol->opts.intent_near_bytes) {
+		if (large_goes_with_commit(vol, blocks, front, others))
+			return false;
+		twice -= front;
+	}
 	if (commit_is_heavy(vol) || (heavy && own <= LITTLE_BYTES))
 		return true;
-	if (READ_ONCE(intent->ahead_delta) == front)
+	if (READ_ONCE(intent->ahead_delta) == delta)
 		twice += READ_ONCE(intent->ahead_blocks);
 	if (others > (s64)(twice << vol->block_shift))
 		return heavy || others > DELTA_HEAVY_BYTES;

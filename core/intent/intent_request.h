@@ -64,10 +64,11 @@ struct intent_request {
  * that is worth it: to wait for one of them, or for a unify, is what an fsync is to be spared.  Else it is for what
  * others have changed, which a commit would write before this file is durable; and as long as that is more than what
  * all intents of the delta will have written twice, this one with so many blocks among them.  Then the commit is due, and
- * waited for if it does not take long.  Of a large file little is written twice, but it is copied: where others have changed
- * little beside it, it goes with a commit.
+ * waited for if it does not take long.  Of a large file no more is written twice than what is not of the front delta, of which
+ * so many blocks are; but all of it is copied: where others have changed little beside it, or little else is being committed, it
+ * goes with a commit.
  */
-bool intent_goes_ahead(struct volume *vol, u32 blocks);
+bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front);
 
 /* ---- intent_capture.c ---- */
 

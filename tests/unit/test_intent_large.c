@@ -121,7 +121,7 @@ static void test_larger_ones_take_a_commit(void **state)
 	bed_free(&bed);
 }
 
-/* A commit under way that is short beside the file itself: to write that twice takes longer. */
+/* A commit under way that is short beside the file itself: to copy that takes longer. */
 static void test_beside_little(void **state)
 {
 	struct bed bed = { .opts = { .manual = true } };
@@ -130,11 +130,17 @@ static void test_beside_little(void **state)
 	bed_make(&bed, LARGE_VOLUME, BLOCK);
 	vol = tux3_core(bed.volume);
 	WRITE_ONCE(vol->delta.committing, MIB);
-	assert_true(intent_goes_ahead(vol, 1));
-	assert_true(intent_goes_ahead(vol, 2 * MIB / BLOCK));
-	assert_false(intent_goes_ahead(vol, 8 * MIB / BLOCK));
+	assert_true(intent_goes_ahead(vol, 1, 1));
+	assert_true(intent_goes_ahead(vol, 2 * MIB / BLOCK, 2 * MIB / BLOCK));
+	assert_false(intent_goes_ahead(vol, 8 * MIB / BLOCK, 8 * MIB / BLOCK));
 	WRITE_ONCE(vol->delta.committing, 3 * MIB);
-	assert_true(intent_goes_ahead(vol, 8 * MIB / BLOCK));
+	assert_true(intent_goes_ahead(vol, 8 * MIB / BLOCK, 8 * MIB / BLOCK));
+	/* Part of that is the file itself; or all of the file is, and most of that. */
+	assert_false(intent_goes_ahead(vol, 8 * MIB / BLOCK, 6 * MIB / BLOCK));
+	WRITE_ONCE(vol->delta.committing, 15 * MIB);
+	assert_false(intent_goes_ahead(vol, 8 * MIB / BLOCK, 0));
+	WRITE_ONCE(vol->delta.committing, 17 * MIB);
+	assert_true(intent_goes_ahead(vol, 8 * MIB / BLOCK, 0));
 	WRITE_ONCE(vol->delta.committing, 0);
 	bed_free(&bed);
 }
