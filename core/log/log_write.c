@@ -17,6 +17,8 @@
 #include "core/log/apply.h"
 #include "core/log/log.h"
 
+#define CASTAGNOLI	0x82f63b78u	/* the polynomial of CRC32C, that of 1 on top */
+
 struct log_chunk {
 	struct list_head link;
 	u64 addr;
@@ -39,16 +41,26 @@ static u32 log_record_max(struct volume *vol)
 	return sizeof(struct record_extent) + TUX3_ITEM_MAX(vol->block_size) + TUX3_NAME_MAX;
 }
 
+/*
+ * A checksum is linear in its beginning, and its bits are the powers of x, that of 1 on top: what zeros make of one bit is x times
+ * what they make of the bit above.  So one pass over the zeros does for all: a mount should not checksum 128 blocks for this.
+ */
 static int log_init_shift(struct volume *vol)
 {
 	void *zeros = kvzalloc(vol->block_size, GFP_KERNEL);
-	u32 i, k;
+	u32 bits[32], i, k;
 
-	for (i = 0; zeros && i < ARRAY_SIZE(vol->log.shift); i++)
-		for (k = 0; k < ARRAY_SIZE(vol->log.shift[i]); k++)
-			vol->log.shift[i][k] = crc32c(k << 4 * i, zeros, chunk_capacity(vol));
+	if (!zeros)
+		return -ENOMEM;
+	bits[31] = crc32c(1u << 31, zeros, chunk_capacity(vol));
+	for (i = 31; i--;)
+		bits[i] = bits[i + 1] >> 1 ^ (bits[i + 1] & 1 ? CASTAGNOLI : 0);
+	memset(vol->log.shift, 0, sizeof(vol->log.shift));
+	for (i = 0; i < ARRAY_SIZE(bits); i++)
+		for (k = 0; k < ARRAY_SIZE(vol->log.shift[0]); k++)
+			vol->log.shift[i / 4][k] ^= k >> i % 4 & 1 ? bits[i] : 0;
 	kvfree(zeros);
-	return zeros ? 0 : -ENOMEM;
+	return 0;
 }
 
 int log_init(struct volume *vol)
