@@ -20,6 +20,7 @@ int log_reader_init(struct log_reader *reader, struct volume *vol)
 	memset(reader, 0, sizeof(*reader));
 	reader->vol = vol;
 	reader->ahead_max = LOG_AHEAD_BYTES >> vol->block_shift;
+	reader->end = U64_MAX;
 	for (i = 0; i < 2; i++) {
 		reader->ahead[i].data = kvmalloc(LOG_AHEAD_BYTES, GFP_KERNEL);
 		if (!reader->ahead[i].data)
@@ -67,7 +68,7 @@ static const void *reader_ahead(struct log_reader *reader, u64 addr)
 static int reader_fill(struct log_reader *reader, u64 addr)
 {
 	struct volume *vol = reader->vol;
-	u32 which = !reader->last, count = min_t(u64, reader->ahead_max, vol->total_blocks - addr);
+	u32 which = !reader->last, count = min_t(u64, reader->ahead_max, min(reader->end, vol->total_blocks) - addr);
 	int err;
 
 	reader->ahead[which].count = 0;
@@ -267,6 +268,8 @@ static void chain_find_near(struct log_chain *chain)
 	u32 unreadable = 0;
 	int err;
 
+	/* Most of it was read with the log.  Every mount comes here, so not another MiB for a few blocks. */
+	chain->reader.end = end;
 	for (; addr < end && unreadable < 16; addr++) {
 		block = log_reader_block(&chain->reader, addr, U64_MAX, &err);
 		unreadable += !!err;
@@ -276,6 +279,7 @@ static void chain_find_near(struct log_chain *chain)
 		at = seq >= chain->latest ? addr : at;
 		chain_note_later(chain, block);
 	}
+	chain->reader.end = U64_MAX;
 	if (at)
 		chain_walk(chain, (struct log_place){ at, at, chain->latest });
 }

@@ -33,6 +33,7 @@ struct log_reader {
 		u32 count;
 	} ahead[2];		/* the log's stretch of the volume, and another one that after leads to */
 	u32 ahead_max, last;
+	u64 end;		/* nothing from this block on is read ahead: of no interest */
 };
 
 int log_reader_init(struct log_reader *reader, struct volume *vol);
