@@ -15,18 +15,13 @@
 
 int log_reader_init(struct log_reader *reader, struct volume *vol)
 {
-	u32 i;
-
 	memset(reader, 0, sizeof(*reader));
 	reader->vol = vol;
 	reader->ahead_max = LOG_AHEAD_BYTES >> vol->block_shift;
 	reader->end = U64_MAX;
-	for (i = 0; i < 2; i++) {
-		reader->ahead[i].data = kvmalloc(LOG_AHEAD_BYTES, GFP_KERNEL);
-		if (!reader->ahead[i].data)
-			return -ENOMEM;
-	}
-	return 0;
+	reader->last = 1;
+	reader->ahead[0].data = kvmalloc(LOG_AHEAD_BYTES, GFP_KERNEL);
+	return reader->ahead[0].data ? 0 : -ENOMEM;
 }
 
 void log_reader_exit(struct log_reader *reader)
@@ -65,10 +60,20 @@ static const void *reader_ahead(struct log_reader *reader, u64 addr)
 	return NULL;
 }
 
+/* Most logs are short and need but one; if there is no memory for the other, any log can be read with one. */
+static u32 reader_spare(struct log_reader *reader)
+{
+	u32 other = !reader->last;
+
+	if (!reader->ahead[other].data)
+		reader->ahead[other].data = kvmalloc(LOG_AHEAD_BYTES, GFP_KERNEL | __GFP_NOWARN);
+	return reader->ahead[other].data ? other : reader->last;
+}
+
 static int reader_fill(struct log_reader *reader, u64 addr)
 {
 	struct volume *vol = reader->vol;
-	u32 which = !reader->last, count = min_t(u64, reader->ahead_max, min(reader->end, vol->total_blocks) - addr);
+	u32 which = reader_spare(reader), count = min_t(u64, reader->ahead_max, min(reader->end, vol->total_blocks) - addr);
 	int err;
 
 	reader->ahead[which].count = 0;
@@ -263,12 +268,13 @@ static bool chain_stop_torn(struct log_chain *chain)
 static void chain_find_near(struct log_chain *chain)
 {
 	struct volume *vol = chain->reader.vol;
-	u64 addr = chain->stop.addr, end = min_t(u64, addr + chain->reader.ahead_max, vol->total_blocks), seq, at = 0;
+	u64 addr = chain->stop.addr, seq, at = 0;
+	u64 end = min_t(u64, addr + (LOG_NEAR_BYTES >> vol->block_shift), vol->total_blocks);
 	const struct disk_log *block;
 	u32 unreadable = 0;
 	int err;
 
-	/* Most of it was read with the log.  Every mount comes here, so not another MiB for a few blocks. */
+	/* Most of it was read with the log, all of it with a short one.  Every mount comes here: no other MiB for a few blocks. */
 	chain->reader.end = end;
 	for (; addr < end && unreadable < 16; addr++) {
 		block = log_reader_block(&chain->reader, addr, U64_MAX, &err);

@@ -14,7 +14,8 @@
 
 struct volume;
 
-#define LOG_AHEAD_BYTES		(1u << 20)	/* read at once */
+#define LOG_NEAR_BYTES		(1u << 20)	/* behind its end later blocks of the log are looked for */
+#define LOG_AHEAD_BYTES		(LOG_NEAR_BYTES + (64u << 10))	/* read at once: that, and a short log */
 #define LOG_RECORD_BYTES_MAX	(64u << 10)	/* no record is longer, in volumes of any block size */
 
 /* Is it a block of this volume's log, for this place, and not damaged?  seq: with this number; U64_MAX: any. */
@@ -31,7 +32,7 @@ struct log_reader {
 		u8 *data;
 		u64 addr;
 		u32 count;
-	} ahead[2];		/* the log's stretch of the volume, and another one that after leads to */
+	} ahead[2];		/* of LOG_AHEAD_BYTES: the log's stretch of the volume, and another one that after leads to */
 	u32 ahead_max, last;
 	u64 end;		/* nothing from this block on is read ahead: of no interest */
 };
