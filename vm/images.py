@@ -5,6 +5,7 @@ A kernel folder, of the stock kernel or of any other for vm/run --kernel, has
 
 	vmlinux or bzImage	(vmlinux boots without unpacking itself)
 	version			as uname -r prints it
+	config			its configuration; if there is none, the kernel measures how fast it is
 	lib/modules/VERSION/	modules, uncompressed, with what depmod makes
 	modules.img		the same as an image
 	initramfs.cpio		busybox and the modules that are needed to mount the rest
