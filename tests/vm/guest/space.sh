@@ -3,7 +3,7 @@
 #
 # A volume that is full, again and again; and writing much more than there is memory.  In the machine:
 #	vm/run --disk 256M -- tests/vm/guest/space.sh full
-#	vm/run --disk 6G --memory 512 -- tests/vm/guest/space.sh memory
+#	vm/run --disk 6G --memory 480 -- tests/vm/guest/space.sh memory
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
 
 fill() {	# until it is full: names file1, file2 ... of size $1; prints how many
@@ -24,7 +24,7 @@ full() {
 		touch "$MNT/shared" && seq 8000 | sed 's/.*/u:&:r/' | setfacl -M - "$MNT/shared"
 		files=$(fill $((round * 700000)) big) && ok "round $round: full after $files files" ||
 			failed "round $round" "it is not full: $files"
-		check "round $round: what is there is there" bash -c "cat $MNT/big* | cksum"
+		check "round $round: what is there is there" bash -c "cat $MNT/big* >/dev/null"
 		check "round $round: sync of a full volume" sync
 		check "round $round: small files until there is no room" bash -c \
 			"n=0; while echo text >$MNT/small\$n; do n=\$((n + 1)); [ \$n -lt 200000 ] || exit 1; done 2>/tmp/error;
@@ -50,15 +50,17 @@ os.fsync(fd)"
 }
 
 memory() {
-	local sum
 	fresh || { failed fresh "no volume"; summary; }
 	check "4 GB through little memory" bash -c \
 		"for n in 1 2 3 4; do
 			python3 -c 'import sys
 block = bytes(range(256)) * 4096
 for n in range(1024): sys.stdout.buffer.write(n.to_bytes(8, \"little\") + block[8:])' >$MNT/file\$n & done; wait"
-	sum=$(for n in 1 2 3 4; do cksum <"$MNT/file$n"; done | sort -u | wc -l)
-	[ "$sum" = 1 ] && ok "all four read alike" || failed "reading back" "$sum different checksums"
+	check "all four are what was written" python3 -c "rest = (bytes(range(256)) * 4096)[8:]
+for n in 1, 2, 3, 4:
+    with open(f'$MNT/file{n}', 'rb', 0) as file:
+        for i in range(1024):
+            assert file.read(8) == i.to_bytes(8, 'little') and file.read(len(rest)) == rest, (n, i)"
 	check "each has its size" bash -c "[ \$(stat -c %s $MNT/file* | sort -u) = $((1024 * 1048576)) ]"
 	check "50,000 small files with little memory" bash -c \
 		"mkdir $MNT/many; cd $MNT/many && seq 50000 | xargs -n 1000 touch && [ \$(ls | wc -l) = 50000 ]"
