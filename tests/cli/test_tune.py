@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+import tools_helpers
+
 BLOCK = 4096
 
 
@@ -73,7 +75,9 @@ def test_mounted(run, mkfs, mount):
     assert "unmount it" in done.stderr
     done = run("tux3", "tune", path, "--quota", "on", status=1)
     assert "in use" in done.stderr
-    run("tux3", "tune", mounted.path, "--label", "while mounted")
+    assert tuned(run, mounted.path) == {"label": "", "quota": False}
+    assert tuned(run, mounted.path, "--label", "while mounted") == {"label": "while mounted", "quota": False}
+    assert run("tux3", "tune", mounted.path).stdout == 'label "while mounted" quota false\n'
     mounted.unmount()
     assert tuned(run, path) == {"label": "while mounted", "quota": False}
 
@@ -135,4 +139,14 @@ def test_damaged(run, mkfs, mount):
         data[at + 200] ^= 1
     path.write_bytes(data)
     assert "tree node" in run("tux3", "tune", path, "--quota", "on", status=1).stderr
+    assert path.read_bytes() == data
+
+
+def test_what_is_refused_takes_the_label_along(run, build, mkfs):
+    path = mkfs("64M")
+    tools_helpers.fill(build, path)
+    leaf = json.loads(run("tux3", "show", "--json", path, "nodes").stdout)[-1]["addr"]
+    tools_helpers.edit(path, leaf * BLOCK + 1000, 1, lambda data: data.__setitem__(0, data[0] ^ 1))
+    data = path.read_bytes()
+    assert "quotas cannot be changed: the volume has problems" in run("tux3", "tune", path, "--label", "new", "--quota", "on", status=1).stderr
     assert path.read_bytes() == data

@@ -84,14 +84,12 @@ static bool find_number(const char *text, const char *name, u64 *value)
 	return false;
 }
 
-int features_mounted(const char *path, bool json)
+int features_of_mounted(const char *path, u64 *set)
 {
 	static const char *const names[] = {
 		[TUX3_COMPAT] = "features_compat", [TUX3_RO_COMPAT] = "features_ro_compat", [TUX3_INCOMPAT] = "features_incompat",
 	};
 	char text[TUX3_STATISTICS_MAX + 1];
-	u64 set[TUX3_FEATURE_WORDS];
-	struct stream stream;
 	unsigned int word;
 	struct stat st;
 	ssize_t len;
@@ -110,6 +108,17 @@ int features_mounted(const char *path, bool json)
 			return EXIT_FAILED;
 		}
 	}
+	return EXIT_CLEAN;
+}
+
+int features_mounted(const char *path, bool json)
+{
+	u64 set[TUX3_FEATURE_WORDS];
+	struct stream stream;
+	int status = features_of_mounted(path, set);
+
+	if (status)
+		return status;
 	if (!stream_init(&stream, json))
 		return EXIT_FAILED;
 	features_show(&stream, set);

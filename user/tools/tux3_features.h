@@ -12,4 +12,7 @@ void features_show(struct stream *stream, const u64 *set);
 int features_known(bool json);
 int features_mounted(const char *path, bool json);
 
+/* The feature bits of the volume that is mounted there, by word.  0, or an exit code, and it was said why. */
+int features_of_mounted(const char *path, u64 *set);
+
 #endif

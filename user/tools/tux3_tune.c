@@ -15,14 +15,14 @@
 #include <unistd.h>
 #include "commands.h"
 #include "tux3.h"
+#include "tux3_features.h"
 #include "core/format/label.h"
 #include "core/quota_switch.h"
 #include "user/lib/internal.h"
-#include "user/lib/statistics.h"
 
 const char tune_help[] =
 "tux3 tune IMAGE|DEVICE [--label LABEL] [--quota on|off] [--json]\n"
-"tux3 tune MOUNTPOINT --label LABEL\n"
+"tux3 tune MOUNTPOINT [--label LABEL] [--json]\n"
 "\n"
 "Changes what can be changed of a volume after mkfs.tux3, and prints how it is then.  With --quota what\n"
 "each user, group and project uses is counted first, of all inodes: so the volume must not be mounted.\n"
@@ -52,34 +52,63 @@ static int failed(const struct tune *tune, const char *what, int err)
 	return EXIT_FAILED;
 }
 
+static int print(const struct tune *tune, const u8 *label, bool quota)
+{
+	char text[64 + 6 * TUX3_LABEL_MAX];	/* each byte of it as \u00.. */
+	struct show_buffer out;
+
+	show_init(&out, text, sizeof(text), tune->json);
+	show_begin(&out, NULL);
+	show_bytes(&out, "label", label, label_length(label));
+	show_bool(&out, "quota", quota);
+	show_end(&out);
+	printf("%s\n", text);
+	if (!fflush(stdout) && !ferror(stdout))
+		return EXIT_CLEAN;
+	tool_error("The output could not be written: %s.", strerror(errno));
+	return EXIT_FAILED;
+}
+
 /* ---- mounted ---- */
 
-/* Other filesystems have labels that the same ioctl changes: so it has to be one of ours. */
-static int tune_mounted(const struct tune *tune, dev_t dev)
+static int tune_label(const struct tune *tune, int fd, bool quota)
 {
-	char label[FSLABEL_MAX] = "", statistics[TUX3_STATISTICS_MAX];
-	int fd, status = EXIT_CLEAN;
+	char label[FSLABEL_MAX] = "";
 
-	if (command_ask_mounted(tune->path, dev, statistics, sizeof(statistics)) < 0)
-		return EXIT_FAILED;
+	if (tune->label) {
+		memcpy(label, tune->label, strlen(tune->label));
+		if (ioctl(fd, FS_IOC_SETFSLABEL, label))
+			return failed(tune, "the label cannot be changed", -errno);
+	}
+	if (ioctl(fd, FS_IOC_GETFSLABEL, label))
+		return failed(tune, "the label cannot be read", -errno);
+	return print(tune, (const u8 *)label, quota);
+}
+
+/* Other filesystems have labels that the same ioctls change: so it has to be one of ours. */
+static int tune_mounted(const struct tune *tune)
+{
+	u64 features[TUX3_FEATURE_WORDS];
+	int fd, status = features_of_mounted(tune->path, features);
+
+	if (status)
+		return status;
 	if (tune->quota) {
 		tool_error("%s is mounted, and quotas are switched on or off while it is not, since all inodes are counted: unmount it, "
 			   "and name the device or image.", tune->path);
 		return EXIT_FAILED;
 	}
-	if (!tune->label)
-		return tool_usage("Of what is mounted only the label can be changed: which --label? Features: tux3 show features %s", tune->path);
-	memcpy(label, tune->label, strlen(tune->label));
 	fd = open(tune->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return failed(tune, "cannot be opened", -errno);
-	if (ioctl(fd, FS_IOC_SETFSLABEL, label))
-		status = failed(tune, "the label cannot be changed", -errno);
+	status = tune_label(tune, fd, features[TUX3_RO_COMPAT] & TUX3_FEATURE_RO_COMPAT_QUOTA);
 	close(fd);
 	return status;
 }
 
 /* ---- not mounted ---- */
+
+typedef int (*change_fn)(struct tune *tune, struct tux3 *volume, char *why, size_t why_size);
 
 static void on_progress(void *ctx, enum check_pass pass, u64 done, u64 total)
 {
@@ -97,7 +126,12 @@ static int set_quota(struct tune *tune, struct tux3 *volume, char *why, size_t w
 	return err;
 }
 
-static int tune_offline(struct tune *tune)
+static int set_label(struct tune *tune, struct tux3 *volume, char *why, size_t why_size)
+{
+	return tux3_set_label(volume, tune->label);
+}
+
+static int change(struct tune *tune, const char *what, change_fn fn)
 {
 	struct tux3_options options = { .manual = true };
 	struct tux3 *volume;
@@ -108,52 +142,45 @@ static int tune_offline(struct tune *tune)
 		tool_error("%s", why);
 		return EXIT_FAILED;
 	}
-	/* The label first: nothing may be changed after the other. */
-	err = tune->label ? tux3_set_label(volume, tune->label) : 0;
-	if (!err && tune->quota)
-		err = set_quota(tune, volume, why, sizeof(why));
+	err = fn(tune, volume, why, sizeof(why));
 	if (err)
 		tux3_abandon(volume);
 	else
 		err = tux3_close(volume);
 	if (!err)
 		return EXIT_CLEAN;
-	tool_error("%s cannot be changed: %s", tune->path, why[0] ? why : strerror(-err));
+	tool_error("%s: %s cannot be changed: %s", tune->path, what, why[0] ? why : strerror(-err));
 	return EXIT_FAILED;
 }
 
-static int print(const struct tune *tune)
+/* Quotas first: what may be refused.  Each has the volume for itself, since nothing may be changed where quotas were switched. */
+static int tune_offline(struct tune *tune)
 {
-	char text[64 + 6 * TUX3_LABEL_MAX];	/* each byte of it as \u00.. */
+	int status = tune->quota ? change(tune, "quotas", set_quota) : EXIT_CLEAN;
+
+	return status || !tune->label ? status : change(tune, "the label", set_label);
+}
+
+static int print_offline(const struct tune *tune)
+{
 	struct tool_volume tool;
-	struct show_buffer out;
 	int status = command_open(tune->path, &tool);
 
-	if (!status) {
-		show_init(&out, text, sizeof(text), tune->json);
-		show_begin(&out, NULL);
-		show_bytes(&out, "label", tool.vol->label, label_length(tool.vol->label));
-		show_bool(&out, "quota", volume_has_feature(tool.vol, TUX3_RO_COMPAT, TUX3_FEATURE_RO_COMPAT_QUOTA));
-		show_end(&out);
-		printf("%s\n", text);
-	}
+	if (!status)
+		status = print(tune, tool.vol->label, volume_has_feature(tool.vol, TUX3_RO_COMPAT, TUX3_FEATURE_RO_COMPAT_QUOTA));
 	tool_close(&tool);
-	if (status || (!fflush(stdout) && !ferror(stdout)))
-		return status;
-	tool_error("The output could not be written: %s.", strerror(errno));
-	return EXIT_FAILED;
+	return status;
 }
 
 static int run(struct tune *tune)
 {
 	struct stat st;
-	int status = EXIT_CLEAN;
+	int status;
 
 	if (!stat(tune->path, &st) && S_ISDIR(st.st_mode))
-		return tune_mounted(tune, st.st_dev);
-	if (tune->quota || tune->label)
-		status = tune_offline(tune);
-	return status ? status : print(tune);
+		return tune_mounted(tune);
+	status = tune_offline(tune);
+	return status ? status : print_offline(tune);
 }
 
 int command_tune(int argc, char **argv)
