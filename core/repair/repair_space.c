@@ -329,6 +329,22 @@ static int unify_once(struct volume *vol)
 	return err ? err : unify_finish(vol);
 }
 
+/* both: the other pair, too. */
+static int write_anchors(struct volume *vol, bool both, char *why, size_t why_size)
+{
+	int err;
+
+	vol->delta.committed = vol->delta.applying;
+	err = unify_once(vol);
+	if (!err && both) {
+		vol->delta.applying = ++vol->delta.committed;
+		err = unify_once(vol);
+	}
+	if (err)
+		snprintf(why, why_size, "writing failed (%s)", error_text(err));
+	return err;
+}
+
 int repair_write(struct repair *repair, char *why, size_t why_size)
 {
 	struct volume *vol = repair->vol;
@@ -351,15 +367,8 @@ int repair_write(struct repair *repair, char *why, size_t why_size)
 		snprintf(why, why_size, err == -ENOSPC ?
 			 "there is no room for the %llu tree nodes that are to be written: nothing was changed"
 			 : "the tree cannot be written (%llu nodes): nothing was changed", (unsigned long long)vol->tree.unplaced);
-	if (!err) {
-		snprintf(why, why_size, "writing failed: see the messages");
-		vol->delta.committed = vol->delta.applying;
-		err = unify_once(vol);
-	}
-	if (!err && again) {		/* the other pair of anchors, too */
-		vol->delta.applying = ++vol->delta.committed;
-		err = unify_once(vol);
-	}
+	if (!err)
+		err = write_anchors(vol, again, why, why_size);
 	delta_unlock(vol);
 	return err;
 }
@@ -367,8 +376,9 @@ int repair_write(struct repair *repair, char *why, size_t why_size)
 /* The log goes on behind the anchor, so all else stays as it is. */
 int repair_write_anchor(struct repair *repair, char *why, size_t why_size)
 {
-	int err = anchor_write_copy(repair->vol->dev, &repair->vol->anchor, repair->anchor_copy);
+	int err = anchor_write_copy(repair->vol->dev, &repair->vol->anchor, repair->anchor_copy) ?: device_flush(repair->vol->dev);
 
-	snprintf(why, why_size, "the copy of the anchor cannot be written: see the messages");
-	return err ? err : device_flush(repair->vol->dev);
+	if (err)
+		snprintf(why, why_size, "the copy of the anchor cannot be written (%s)", error_text(err));
+	return err;
 }

@@ -37,6 +37,7 @@ static struct watch {
 	struct undo_file *file;		/* of the device above, whose thread we are in */
 	const u8 *old;			/* what the device held at first */
 	bool look;
+	u64 bad;			/* a unit that cannot be read before it is written; 0: none */
 	atomic_t late;			/* writes that came before their old content was durable */
 	atomic64_t written;
 } watch;
@@ -62,6 +63,10 @@ static bool is_saved(struct undo_file *file, u64 unit)
 
 static int watch_read(struct tux3_device *dev, u64 addr, u32 count, void *data)
 {
+	u64 first = addr * dev->block_size / UNDO_UNIT, units = (u64)count * dev->block_size / UNDO_UNIT;
+
+	if (watch.bad && watch.bad >= first && watch.bad < first + units)
+		return -EIO;
 	watch.below->block_size = dev->block_size;
 	return device_read(watch.below, addr, count, data);
 }
@@ -135,6 +140,7 @@ static void bed_make(struct bed *bed, u64 seed)
 	watch.old = bed->old;
 	watch.file = bed->file;
 	watch.look = false;
+	watch.bad = 0;
 	atomic_set(&watch.late, 0);
 	atomic64_set(&watch.written, 0);
 	bed->dev = device_undo_create(&watch.dev, bed->file);
@@ -251,6 +257,28 @@ static void test_each_place_is_saved_once(void **state)
 	assert_int_equal(bed.file->saved_bytes, 600 * 4096);
 	put_back_and_compare(&bed);
 	bed_free(&bed);
+}
+
+/* Writing is what a disk makes a bad block whole by: then nothing that was there may come back but zeros, and all around it. */
+static void test_what_cannot_be_read(void **state)
+{
+	static const u32 block_sizes[] = { 4096, 16384 };
+	struct bed bed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(block_sizes); i++) {
+		bed_make(&bed, 11);
+		bed.dev->block_size = watch.dev.block_size = block_sizes[i];
+		watch.bad = 20;
+		assert_int_equal(write_blocks(bed.dev, 16 * 4096 / block_sizes[i], 8 * 4096 / block_sizes[i], 5), 0);
+		watch.bad = 0;
+		assert_int_equal(write_blocks(bed.dev, 0, BYTES / block_sizes[i], 6), 0);
+		bed_end_writing(&bed);
+		assert_int_equal(bed.file->unreadable_bytes, block_sizes[i]);
+		memset(bed.old + 20 * 4096, 0, block_sizes[i]);
+		put_back_and_compare(&bed);
+		bed_free(&bed);
+	}
 }
 
 static struct bed *shared;
@@ -497,6 +525,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_comes_back),
 		cmocka_unit_test(test_each_place_is_saved_once),
+		cmocka_unit_test(test_what_cannot_be_read),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_damage),

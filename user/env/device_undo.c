@@ -107,6 +107,32 @@ static int append_run(struct device_undo *undo, u64 first, u32 units, const void
 	return err;
 }
 
+/*
+ * What a device cannot read nobody gets back, and writing may be what makes it whole again: so it is no reason to write nothing.
+ * It is saved as zeros, for what is written there must not stay when all else is put back.
+ */
+static int read_piece(struct device_undo *undo, u64 offset, u32 bytes, u32 block_size)
+{
+	u64 block = offset / block_size;
+	int err = device_read(undo->below, block, bytes / block_size, undo->buffer);
+	u32 done;
+
+	if (err != -EIO)
+		return err;
+	for (done = 0; done < bytes; done += block_size, block++) {
+		err = device_read(undo->below, block, 1, undo->buffer + done);
+		if (err && err != -EIO)
+			return err;
+		if (!err)
+			continue;
+		memset(undo->buffer + done, 0, block_size);
+		pr_warn("%s: what was at offset %llu cannot be read, and is saved as zeros\n", undo->file->path,
+			(unsigned long long)(offset + done));
+		undo->file->unreadable_bytes += block_size;
+	}
+	return 0;
+}
+
 /* These blocks, at most UNDO_RECORD_MAX bytes; they are read if there is anything to save. */
 static int save_piece(struct device_undo *undo, u64 offset, u32 bytes, u32 block_size)
 {
@@ -121,7 +147,7 @@ static int save_piece(struct device_undo *undo, u64 offset, u32 bytes, u32 block
 		if (saved)
 			continue;
 		if (!read)
-			err = device_read(undo->below, offset / block_size, bytes / block_size, undo->buffer);
+			err = read_piece(undo, offset, bytes, block_size);
 		read = true;
 		if (!err)
 			err = append_run(undo, at, units, undo->buffer + (at - begin) * UNDO_UNIT);

@@ -12,8 +12,8 @@ struct undo_file;
 
 /*
  * Over another device and an undo file that was just created for it: neither is closed with it, and the file is not to be used
- * meanwhile.  A write whose old content cannot be saved fails, and so does each one after it.  Discards are not passed on:
- * what is free need not be saved then.  Starts a thread.  NULL: out of memory.
+ * meanwhile.  A write whose old content cannot be saved fails, and so does each one after it; what the device cannot read is
+ * saved as zeros.  Discards are not passed on: what is free need not be saved then.  Starts a thread.  NULL: out of memory.
  */
 struct tux3_device *device_undo_create(struct tux3_device *below, struct undo_file *file);
 

@@ -78,6 +78,7 @@ struct undo_file {
 	u64 seq;		/* records in the file */
 	u64 durable;		/* of them, those on stable storage */
 	u64 saved_bytes;
+	u64 unreadable_bytes;	/* of them: zeros in place of what the device could not read */
 	int err;		/* of the first write that failed */
 	/* Of one that was opened: */
 	struct undo_place *places;

@@ -253,6 +253,7 @@ static void tell_notes(const struct fsck *fsck, bool done)
 static void tell_done(const struct fsck *fsck)
 {
 	const u64 *notes = fsck->repair.notes;
+	char text[FORMAT_MAX];
 
 	tell_notes(fsck, true);
 	printf("%s: repaired: %llu put right, %llu brought back, %llu lost\n", fsck->path,
@@ -260,6 +261,9 @@ static void tell_done(const struct fsck *fsck)
 	if (fsck->undo_path)
 		printf("%s: tux3 undo %s%s %s puts back what was there before\n", fsck->path, fsck->undo_ended ? "" : "-f ",
 		       fsck->undo_path, fsck->path);
+	if (fsck->undo_unreadable_bytes)
+		printf("%s: of that the device could not read %s: zeros come back for it\n", fsck->path,
+		       format_size(text, sizeof(text), fsck->undo_unreadable_bytes));
 }
 
 static void tell_repair(const struct fsck *fsck, int code)
@@ -322,8 +326,10 @@ static void json_repair(const struct fsck *fsck, struct show_buffer *out)
 	show_u64(out, "found", fsck->repair.notes[REPAIR_FOUND]);
 	show_u64(out, "lost", fsck->repair.notes[REPAIR_LOST]);
 	show_u64(out, "leaves_found", fsck->repair.leaves);
-	if (fsck->undo_path && fsck->repair.written)
-		show_string(out, "undo_file", fsck->undo_path);
+	if (!fsck->undo_path || !fsck->repair.written)
+		return;
+	show_string(out, "undo_file", fsck->undo_path);
+	show_u64(out, "undo_unreadable_bytes", fsck->undo_unreadable_bytes);
 }
 
 static void json_end(const struct fsck *fsck, int code, const char *failure)

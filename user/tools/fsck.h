@@ -38,6 +38,7 @@ struct fsck {
 	u64 note_count, note_room;
 	bool notes_missing;	/* there was no memory for all */
 	bool undo_ended;	/* the undo file has its end */
+	u64 undo_unreadable_bytes;	/* that it has zeros for */
 };
 
 /*

@@ -204,6 +204,7 @@ static int repair_device(struct fsck *fsck, struct undoing *undoing, char *why, 
 	if (err && err != -ENOTRECOVERABLE)
 		explain(fsck, undoing->below, written, why, why_size);
 	ended = !err;
+	fsck->undo_unreadable_bytes = undoing->file ? undoing->file->unreadable_bytes : 0;
 	err = undoing_end(undoing, err, fsck->repair.written, why, why_size);
 	fsck->undo_ended = ended && !err;
 	undo_path_now = NULL;
