@@ -255,6 +255,24 @@ def test_state_that_is_no_file(run, mkfs, tmp_path):
         assert f"{place} " in done.stderr and "regular file" in done.stderr and "remove" not in done.stderr
 
 
+@pytest.mark.parametrize("content", [b"", b"cursor\n", b"cursor\t" + b"g" * 64 + b"\n", b"cursor 0\n", b"cursor " + b"0" * 63 + b"g\n", b"cursor " + b"0" * 65 + b"\n",
+                                     b"nodes 1\n", b"\0" * 100, bytes(range(256)), b"x" * 100000, b"cursor " * 1000])
+def test_state_that_it_has_not_saved(run, mkfs, tmp_path, content):
+    path, state = mkfs("64M"), tmp_path / "state"
+    state.write_bytes(content)
+    done = run("tux3", "scrub", path, "--state", state, status=8)
+    assert "not what tux3 scrub has saved" in done.stderr or "verify" in done.stderr or "of another volume" in done.stderr, done
+    assert state.read_bytes() == content
+
+
+def test_json_of_a_long_path(run, mkfs, tmp_path):
+    """Each byte of it may take six."""
+    folder = tmp_path / "/".join(["\x01" * 200] * 15)
+    folder.mkdir(parents=True)
+    shutil.move(mkfs("64M"), folder / "x")
+    assert told(run("tux3", "scrub", "--json", folder / "x"))[1]["volume"] == str(folder / "x")
+
+
 def test_what_is_beside_the_state_stays(run, mkfs, tmp_path):
     """Whether it can be saved is tried under the name it is saved by at first, which may be another's file."""
     path, state, new = mkfs("64M"), tmp_path / "state", tmp_path / "state.new"

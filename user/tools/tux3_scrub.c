@@ -91,12 +91,11 @@ static bool load_cursor(struct run *run, const char *text)
 {
 	unsigned int i, value;
 
-	for (i = 0; i < TUX3_SCRUB_CURSOR; i++) {
-		if (sscanf(text + 2 * i, "%2x", &value) != 1)
-			return false;
+	if (strspn(text, "0123456789abcdef") != 2 * TUX3_SCRUB_CURSOR || text[2 * TUX3_SCRUB_CURSOR])
+		return false;
+	for (i = 0; i < TUX3_SCRUB_CURSOR && sscanf(text + 2 * i, "%2x", &value) == 1; i++)
 		run->scrub->cursor[i] = value;
-	}
-	return text[2 * i] == '\n';
+	return i == TUX3_SCRUB_CURSOR;
 }
 
 /* 0: go on from there, or there is none; else an exit code. */
@@ -116,7 +115,7 @@ static int load_state(struct run *run)
 		if (sscanf(line, "%23s %95s", name, value) != 2)
 			break;
 		if (!strcmp(name, "cursor"))
-			cursor = load_cursor(run, strchr(line, ' ') + 1);
+			cursor = load_cursor(run, value);
 #define X(field) else if (!strcmp(name, #field)) run->totals.field = strtoull(value, NULL, 10);
 		TOTALS(X)
 #undef X
@@ -366,7 +365,7 @@ static void tell_end(const struct run *run, bool over, int code)
 {
 	const struct totals *totals = &run->totals;
 	const struct check_result *checked = &run->check.held.result;
-	char size[FORMAT_MAX], text[4096], compared[120] = "";
+	char size[FORMAT_MAX], text[6 * 4096 + 1024], compared[120] = "";	/* a path, each byte of it as \\u00.. */
 	struct show_buffer out;
 
 	if (run->check.done)
