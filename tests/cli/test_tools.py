@@ -189,9 +189,16 @@ def test_bad_profiles(run, tmp_path):
                        ("format = 1\nfeature = quota\n", "line 2"), ("format = 0\n", "line 1")):
         profile.write_text(lines)
         assert why in sentence(run("mkfs.tux3", "--profile", profile, path, "32M", status=USAGE))
-    sentence(run("mkfs.tux3", "--profile", f"{tmp_path}/", path, "32M", status=USAGE))
+    for place in (f"{tmp_path}/", "/dev/zero"):
+        assert "it is no file" in sentence(run("mkfs.tux3", "--profile", place, path, "32M", status=USAGE))
     sentence(run("mkfs.tux3", "--profile", "", path, "32M", status=USAGE))
     assert not path.exists()
+
+
+def test_long_line_of_a_profile(run, tmp_path):
+    profile = tmp_path / "long.conf"
+    profile.write_text(f"# {'why ' * 1000}\nformat = 1\nfeatures = {'later ' * 500} quota\n")
+    assert "features quota\n" in run("mkfs.tux3", "-O", "quota", "--profile", profile, tmp_path / "new.img", "32M").stdout
 
 
 def test_mkfs_does_not_overwrite(run, mkfs, image):

@@ -14,11 +14,11 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "mkfs_profile.h"
 
 #define SUFFIX	".conf"
-#define LINE_MAX_BYTES 1024
 
 /* From the folder of the program: installed; build/; build/VARIANT/. */
 static const char *const folders[] = { "../share/tux3/profiles", "../share/profiles", "../../share/profiles" };
@@ -37,6 +37,19 @@ static const char *profile_folder(unsigned int i, char *text, size_t size)
 	return text;
 }
 
+/* ENOTSUP: neither a file nor a pipe.  A device may have no end. */
+static FILE *file_open(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	struct stat st;
+
+	if (!file || (!fstat(fileno(file), &st) && (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode))))
+		return file;
+	fclose(file);
+	errno = ENOTSUP;
+	return NULL;
+}
+
 static FILE *profile_open(const char *name, struct profile *profile)
 {
 	char folder[PATH_MAX + 64];
@@ -45,13 +58,13 @@ static FILE *profile_open(const char *name, struct profile *profile)
 
 	if (strchr(name, '/')) {
 		snprintf(profile->path, sizeof(profile->path), "%s", name);
-		return fopen(name, "re");
+		return file_open(name);
 	}
 	for (i = 0; i < ARRAY_SIZE(folders) && !file; i++) {
 		if (snprintf(profile->path, sizeof(profile->path), "%s/%s" SUFFIX, profile_folder(i, folder, sizeof(folder)),
 			     name) >= sizeof(profile->path))
 			return NULL;
-		file = fopen(profile->path, "re");
+		file = file_open(profile->path);
 	}
 	return file;
 }
@@ -138,8 +151,9 @@ static bool profile_line(struct profile *profile, char *line)
 
 int profile_load(const char *name, struct profile *profile)
 {
-	char line[LINE_MAX_BYTES];
 	unsigned int number = 0;
+	char *line = NULL;
+	size_t room = 0;
 	FILE *file;
 	int ret = 0;
 
@@ -148,10 +162,11 @@ int profile_load(const char *name, struct profile *profile)
 	file = profile_open(name, profile);
 	if (!file) {
 		if (strchr(name, '/') || errno != ENOENT)
-			return tool_usage("The profile %s cannot be read: %s.", profile->path, strerror(errno));
+			return tool_usage("The profile %s cannot be read: %s.", profile->path,
+					  errno == ENOTSUP ? "it is no file" : strerror(errno));
 		return profile_unknown(name);
 	}
-	while (!ret && fgets(line, sizeof(line), file)) {
+	while (!ret && getline(&line, &room, file) > 0) {
 		number++;
 		if (!profile_line(profile, line))
 			ret = tool_usage("%s, line %u: a profile has lines \"about = TEXT\", \"format = NUMBER\" and \"features = NAME...\".",
@@ -161,6 +176,7 @@ int profile_load(const char *name, struct profile *profile)
 		ret = tool_usage("The profile %s cannot be read: %s.", profile->path, strerror(errno));
 	if (!ret && !profile->format)
 		ret = tool_usage("%s does not say which format it is for: \"format = %u\".", profile->path, TUX3_FORMAT_VERSION);
+	free(line);
 	fclose(file);
 	if (!ret && profile->format < TUX3_FORMAT_VERSION)
 		ret = tool_usage("The profile %s is for format version %llu, and this program makes version %u: take an older one.",
