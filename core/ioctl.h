@@ -101,7 +101,7 @@ struct tux3_ioc_inode {
 	__u32 uid, gid, projid;
 	__u32 atime_nsec, mtime_nsec, ctime_nsec, btime_nsec;
 	__u32 block_size;
-	__u32 rdev;		/* minor | major << 18 */
+	__u32 rdev;		/* minor | major << 18, as XFS has it, whose minor numbers are below 1 << 18 */
 	__u32 cow_extent_hint, extent_hint;
 	__u32 nlink;
 	__u32 extents, xattr_extents;
@@ -111,7 +111,8 @@ struct tux3_ioc_inode {
 	__u16 mode;
 	__u16 pad;
 	__u64 extents_64;
-	__u64 spare[6];
+	__u32 rdev_major, rdev_minor;	/* whole: 0 in XFS */
+	__u64 spare[5];
 };
 
 struct tux3_ioc_bulkstat {

@@ -219,6 +219,7 @@ void inode_seen_to_ioctl(struct volume *vol, const struct inode_seen *seen, stru
 		.ctime_nsec = attr->ctime.nsec, .btime_nsec = attr->btime.nsec,
 		.block_size = vol->block_size,
 		.rdev = attr->rdev_minor | attr->rdev_major << 18,
+		.rdev_major = attr->rdev_major, .rdev_minor = attr->rdev_minor,
 		.nlink = attr->nlink, .version = TUX3_INODES_VERSION, .mode = attr->mode,
 	};
 }

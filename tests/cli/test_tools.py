@@ -7,6 +7,7 @@ import resource
 import runpy
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import xml.etree.ElementTree
@@ -533,6 +534,15 @@ def test_ls_inodes(run, build, filled):
     assert [int(line.split()[0]) for line in lines] == sorted(image)
     assert any(line.split()[1][0] == "d" for line in lines)
     sentence(run("tux3", "ls-inodes", filled, "x", status=USAGE))
+
+
+def test_ls_inodes_tells_large_device_numbers(run, mounted):
+    """XFS's structure has 18 bits for the minor one."""
+    numbers = {os.makedev(1, 3), os.makedev(5, 1 << 18), os.makedev(4095, (1 << 20) - 1)}
+    for number in numbers:
+        os.mknod(mounted / str(number), stat.S_IFCHR | 0o600, number)
+    found = [line for line in listed(run, mounted.path).values() if line["mode"].startswith("02")]
+    assert {os.makedev(line["rdev_major"], line["rdev_minor"]) for line in found} == numbers
 
 
 def test_ls_inodes_of_a_mounted_volume(run, mounted):

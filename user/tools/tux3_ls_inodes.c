@@ -85,8 +85,8 @@ static void print_json(struct show_buffer *out, const struct tux3_ioc_inode *ino
 	show_u64(out, "generation", inode->generation);
 	show_u64(out, "project", inode->projid);
 	show_hex(out, "xflags", inode->xflags);
-	show_u64(out, "rdev_major", inode->rdev >> 18);
-	show_u64(out, "rdev_minor", inode->rdev & 0x3ffff);
+	show_u64(out, "rdev_major", inode->rdev_major);
+	show_u64(out, "rdev_minor", inode->rdev_minor);
 	show_end(out);
 }
 
