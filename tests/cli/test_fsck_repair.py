@@ -191,6 +191,19 @@ def test_no_error_is_taken_for_another(run, build, damaged, tmp_path, call, sear
     assert done.returncode == CORRECTED and counted
 
 
+def test_undo_of_a_repair_that_had_saved_nothing(run, damaged, tmp_path):
+    """It was killed when the undo file had its header; and no anchor says whose volume it is."""
+    path, undo, size = tmp_path / "x.img", tmp_path / "undo", os.path.getsize(damaged)
+    for offset in (65536, 131072, size - 131072, size - 65536):
+        flip(damaged, offset + 200)
+    shutil.copy(damaged, path)
+    run("fsck.tux3", "-y", "--search", "--undo", undo, damaged, status=CORRECTED)
+    os.truncate(undo, 512)
+    assert "nothing says" in sentence(run("tux3", "undo", undo, path, status=1))
+    run("tux3", "undo", "-f", undo, path)
+    assert "put back already" in run("tux3", "undo", undo, path).stdout
+
+
 def test_killed_undo(run, build, damaged, tmp_path):
     """Also of a search, after which no anchor says whose volume it is: it is done again."""
     path, undo, size = tmp_path / "x.img", tmp_path / "undo", os.path.getsize(damaged)

@@ -91,9 +91,9 @@ static bool undo_was_begun(struct tux3_device *dev, struct undo_file *file)
 {
 	u32 state = le32_to_cpu(file->header.state);
 
-	if (file->header.volume_id || state == UNDO_IS_SAVED || !file->count)
+	if (file->header.volume_id || state == UNDO_IS_SAVED)
 		return false;
-	if (state == UNDO_IS_DONE)
+	if (state == UNDO_IS_DONE || !file->count)	/* or nothing is to be put back */
 		return !tool_undo_compare(dev, file, 0);
 	return !undo_is_zeros(file, file->places + file->count - 1) && !tool_undo_compare(dev, file, file->count - 1);
 }
