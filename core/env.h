@@ -50,8 +50,8 @@
 				   wake_up_all, wait_event_freezable(_timeout) */
 #include <linux/completion.h>	/* completion init_completion complete complete_all wait_for_completion(_io)(_timeout)(_killable) */
 #include <linux/kthread.h>	/* task_struct kthread_run kthread_stop kthread_should_stop */
-#include <linux/workqueue.h>	/* work_struct workqueue_struct INIT_WORK alloc_workqueue WQ_UNBOUND WQ_HIGHPRI queue_work
-				   destroy_workqueue */
+#include <linux/workqueue.h>	/* work_struct workqueue_struct INIT_WORK alloc_workqueue WQ_UNBOUND WQ_HIGHPRI WQ_MEM_RECLAIM
+				   queue_work destroy_workqueue */
 #include <linux/freezer.h>	/* set_freezable try_to_freeze */
 #include <linux/sched.h>	/* cond_resched, memalloc_nofs_save/restore come with linux/sched/mm.h */
 #include <linux/sched/mm.h>

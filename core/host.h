@@ -112,7 +112,7 @@ struct tux3_host_ops {
 
 	/*
 	 * Outside a delta: may the caller have to wait long for a CPU?  Then the back end's thread makes the commits that he wants,
-	 * for others wait for them, too.  NULL: nobody has to.
+	 * and a worker writes his intents, for others wait for them, too.  NULL: nobody has to.
 	 */
 	bool (*lacks_time)(struct volume *vol);
 

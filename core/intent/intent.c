@@ -38,11 +38,18 @@ int intent_init(struct volume *vol)
 	range_list_init(&intent->kept);
 	intent->wanted = intent->far.wanted = true;	/* the first fsync is to find them */
 	pace_await(vol, vol->opts.fsync != TUX3_FSYNC_FULL);
-	return 0;
+	INIT_WORK(&intent->work, intent_write_batch);
+	if (vol->opts.manual)
+		return 0;
+	intent->writer = alloc_workqueue("tux3-intents", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM, 1);
+	return intent->writer ? 0 : -ENOMEM;
 }
 
 void intent_exit(struct volume *vol)
 {
+	if (vol->intent.writer)		/* who has written for others may still be about to see that there are no more */
+		destroy_workqueue(vol->intent.writer);
+	vol->intent.writer = NULL;
 	range_list_exit(&vol->intent.leaving);
 	range_list_exit(&vol->intent.kept);
 }

@@ -97,9 +97,11 @@ struct intent {
 	atomic64_t large;		/* blocks of data of large requests that are not written yet, or are about to be captured */
 	u64 ahead_delta;		/* what intents of the front delta, this one, have written: a hint, set with capture ... */
 	u64 ahead_blocks, ahead_far;	/* ... in the area, and in the far one */
-	struct mutex write;		/* a batch is being written ... */
-	u64 writing_delta;		/* lock: ... of this delta, to the far area, too; or 0 */
+	struct mutex write;		/* a batch is being written */
+	struct workqueue_struct *writer;	/* NULL: the volume has no thread of its own */
+	struct work_struct work;	/* of that: a batch, for who lacks time */
 	spinlock_t lock;		/* what follows */
+	u64 writing_delta;		/* what is being written is of this delta, to the far area, too; or 0 */
 	struct list_head queue;		/* struct intent_request */
 	bool writing;			/* somebody writes what is queued, for all, or is about to */
 	struct intent_place place;	/* the area and where the next batch goes; addr 0: there is none */

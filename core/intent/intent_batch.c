@@ -42,19 +42,26 @@ static void request_written(struct intent *intent, struct intent_request *reques
 		intent_request_free(request);
 }
 
-/* Who wrote does not any more. */
+/*
+ * Who wrote does not any more.  Who waits for a CPU in the middle of it is waited for by all others: so for one who may have to, a
+ * worker writes.
+ */
 static void pass_on(struct intent *intent)
 {
 	struct intent_request *next;
+	bool lacks_time;
 
 	spin_lock(&intent->lock);
 	next = list_first_entry_or_null(&intent->queue, struct intent_request, link);
 	intent->writing = next;
-	if (next) {
+	lacks_time = next && next->lacks_time;
+	if (next && !lacks_time) {
 		next->writes = true;
 		complete(&next->wake);
 	}
 	spin_unlock(&intent->lock);
+	if (lacks_time)
+		queue_work(intent->writer, &intent->work);
 }
 
 /* Who waited for it is killed.  The others of the queue do not need it, but perhaps him. */
@@ -75,16 +82,21 @@ static void request_leave(struct intent *intent, struct intent_request *request)
 		pass_on(intent);
 }
 
-/* Does nobody write, so that who waits for it is to?  Or was he chosen before he came here? */
+/* Does nobody write, so that who waits for it is to, or the worker for him?  Or was he chosen before he came here? */
 static bool request_begins(struct intent *intent, struct intent_request *request)
 {
-	bool writes;
+	bool begins, writes;
 
 	spin_lock(&intent->lock);
-	if (!intent->writing && !request->done)
-		intent->writing = request->writes = true;
+	begins = !intent->writing && !request->done;
+	if (begins) {
+		intent->writing = true;
+		request->writes = !request->lacks_time;
+	}
 	writes = request->writes;
 	spin_unlock(&intent->lock);
+	if (begins && !writes)
+		queue_work(intent->writer, &intent->work);
 	return writes;
 }
 
@@ -325,6 +337,14 @@ static void write_batch(struct volume *vol)
 		request_written(intent, write.requests[i], err ? -EAGAIN : 0);
 out:
 	mutex_unlock(&intent->write);
+}
+
+void intent_write_batch(struct work_struct *work)
+{
+	struct intent *intent = container_of(work, struct intent, work);
+
+	write_batch(container_of(intent, struct volume, intent));
+	pass_on(intent);
 }
 
 int intent_request_finish(struct volume *vol, struct intent_request *request)

@@ -726,6 +726,7 @@ static struct intent_request *request_new(struct volume *vol, const struct inten
 		return NULL;
 	request->vol = vol;
 	init_completion(&request->wake);
+	request->lacks_time = vol->intent.writer && vol->host->lacks_time && vol->host->lacks_time(vol);
 	if (blocks && request_has_room(request, blocks))
 		request->data = kvmalloc((u64)blocks << vol->block_shift, GFP_NOFS | __GFP_NOWARN);
 	if (blocks && !request->data) {

@@ -6,7 +6,8 @@
  *			(intent_capture.c)
  *	queue		in the order of capture
  *	write		the first who comes while nobody does writes all that is queued, as one batch, with one flush; when his own
- *			is written he leaves it to who has waited longest.  Whose is written meanwhile goes (intent_batch.c)
+ *			is written he leaves it to who has waited longest.  Whose is written meanwhile goes.  For who lacks time
+ *			(host.h) a worker writes (intent_batch.c)
  */
 #include "core/volume.h"
 #include "core/delta/delta.h"

@@ -11,6 +11,9 @@
  */
 bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, u32 far, struct intent_batch *place);
 
+/* The next batch, and who is to write then: by the worker. */
+void intent_write_batch(struct work_struct *work);
+
 #define INTENT_DATA_BYTES	(8u << 20)	/* of a file at most: one with more goes the long way ... */
 #define INTENT_FAR_SHARE	4u		/* ... and with more than this part of the far area */
 #define INTENT_RUNS_MAX		64u

@@ -49,7 +49,8 @@ struct intent_request {
 	struct name_closure closure;	/* of names that it has in records; no inodes: nobody asked for them */
 	/* intent.lock, and whoever was woken: */
 	struct completion wake;		/* it is done, or who waits is to write */
-	bool writes;			/* who waits for it is the one who writes */
+	bool lacks_time;		/* constant: who waits for it is not to write: host->lacks_time */
+	bool writes;			/* he is the one who writes */
 	bool taken;			/* not in the queue any more, but being written */
 	bool left;			/* who waited was killed, while others write it: they free it */
 	bool done;			/* err is what came of it */

@@ -369,6 +369,103 @@ static void test_the_last_slice_is_in_the_commit_before(void **state)
 	last_slice_is_before(settle);
 }
 
+/* ---- who lacks time, and calls fsync ---- */
+
+#define STARVED 4u
+
+static struct {
+	const struct tux3_host_ops *host;
+	const struct tux3_device_ops *inner;
+	struct tux3_device_ops ops;
+	struct tux3_node *file[STARVED + 1];	/* the last one is of somebody who has time */
+	sem_t may_go;
+	atomic_t done;
+} starved;
+
+static __thread bool lacks_time;
+
+static bool i_lack_time(struct volume *vol)
+{
+	return lacks_time;
+}
+
+/* He is to write, and the CPU has others to do. */
+static void starved_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+			  struct io_wait *wait)
+{
+	if (lacks_time)
+		sem_wait(&starved.may_go);
+	starved.inner->write(dev, addr, vec, vecs, flags, wait);
+}
+
+static void *sync_starved(void *file)
+{
+	lacks_time = true;
+	assert_ok(tux3_fsync(file, false));
+	atomic_inc(&starved.done);
+	return NULL;
+}
+
+static void *sync_at_once(void *file)
+{
+	assert_ok(tux3_fsync(file, false));
+	return NULL;
+}
+
+static void starved_begin(struct bed *bed, struct tux3_host_ops *host)
+{
+	char name[20];
+	u32 i;
+
+	bed_make(bed, 64 << 20, BLOCK);
+	tux3_node_put(bed_file(bed, "first"), 1);
+	assert_ok(tux3_sync(bed->volume));		/* makes the area */
+	for (i = 0; i <= STARVED; i++) {
+		snprintf(name, sizeof(name), "file%u", i);
+		starved.file[i] = bed_file(bed, name);
+		assert_int_equal(tux3_write(starved.file[i], name, sizeof(name), 0), sizeof(name));
+	}
+	sem_init(&starved.may_go, 0, 0);
+	atomic_set(&starved.done, 0);
+	starved.inner = bed->dev->ops;
+	starved.ops = *starved.inner;
+	starved.ops.write = starved_write;
+	bed->dev->ops = &starved.ops;
+	starved.host = core(bed)->host;
+	*host = *starved.host;
+	host->lacks_time = i_lack_time;
+	set_host(bed, host);
+}
+
+/* What he and others wait for is written by somebody who gets a CPU, ahead of the delta. */
+static void test_who_lacks_time_writes_no_intents(void **state)
+{
+	struct bed bed = { .opts = { .fsync = TUX3_FSYNC_AHEAD, .age_ms = 1000000 } };
+	pthread_t slow[STARVED], other;
+	struct tux3_host_ops host;
+	bool ended;
+	u32 i;
+
+	starved_begin(&bed, &host);
+	for (i = 0; i < STARVED; i++)
+		assert_ok(-pthread_create(&slow[i], NULL, sync_starved, starved.file[i]));
+	usleep(50000);		/* one of them would write */
+	assert_ok(-pthread_create(&other, NULL, sync_at_once, starved.file[STARVED]));
+	ended = ends_soon(other);
+	for (i = 0; ended && i < 2000 && atomic_read(&starved.done) < (int)STARVED; i++)
+		usleep(10000);
+	assert_true(ended);
+	assert_int_equal(atomic_read(&starved.done), STARVED);
+	for (i = 0; i < STARVED; i++)
+		pthread_join(slow[i], NULL);
+	assert_int_equal(delta_counter(core(&bed), TUX3_COUNT_FSYNCS_AHEAD), STARVED + 1);
+	set_host(&bed, starved.host);
+	bed.dev->ops = starved.inner;
+	for (i = 0; i <= STARVED; i++)
+		tux3_node_put(starved.file[i], 1);
+	bed_free(&bed);
+}
+
 /* ---- read-only and back ---- */
 
 static void set_read_only(struct bed *bed, bool read_only)
@@ -697,6 +794,7 @@ int main(void)
 		cmocka_unit_test(test_cut_and_removed),
 		cmocka_unit_test(test_pause_lets_writers_go),
 		cmocka_unit_test(test_the_last_slice_is_in_the_commit_before),
+		cmocka_unit_test(test_who_lacks_time_writes_no_intents),
 		{ "test_read_only_thread", test_read_only, NULL, NULL, NULL },
 		{ "test_read_only_manual", test_read_only, NULL, NULL, &yes },
 		cmocka_unit_test(test_writable_after_crash),

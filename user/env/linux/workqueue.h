@@ -31,6 +31,7 @@ struct work_struct {
 } while (0)
 
 #define WQ_UNBOUND	2u		/* they always are */
+#define WQ_MEM_RECLAIM	8u		/* without a thread for it, who asks does the work */
 #define WQ_HIGHPRI	16u		/* not asked for: a program's threads have its own priority */
 
 /* NULL: no memory. */
