@@ -38,7 +38,8 @@ void reach_note(struct sim_run *run)
 		raise_to(&run->reach.full, (stat.blocks - stat.free_blocks) * 1000 / stat.blocks);
 	raise_to(&run->reach.inodes, percpu_counter_sum(&vol->inodes));
 	raise_to(&run->reach.log_blocks, vol->log.length);
-	raise_to(&run->reach.dirty_nodes, vol->tree.dirty_count);
+	/* In no anchor yet: a sync may have begun with the unify of all that its commit made dirty. */
+	raise_to(&run->reach.dirty_nodes, vol->tree.dirty_count + atomic64_read(&vol->unify.pending));
 	raise_to(&run->reach.names, delta_counter(vol, TUX3_COUNT_FSYNCS_NAMES));
 	raise_to(&run->reach.bad, run->disk->bad_hits);
 	raise_to(&run->reach.lost, delta_counter(vol, TUX3_COUNT_INODES_LOST));
