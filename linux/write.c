@@ -609,6 +609,7 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 			continue;
 		} else if (unlikely(!done)) {
 			faults++;
+			data_note_writing(&node->core, U64_MAX);	/* an fsync that comes now does not wait for that */
 			readable = stop - fault_in_iov_iter_readable(from, stop - pos);
 			if (readable == pos) {
 				done = -EFAULT;
@@ -672,11 +673,26 @@ static ssize_t atomic_checks(struct kiocb *iocb, struct iov_iter *from)
 	return left < len ? -EFBIG : left;
 }
 
+/*
+ * An fsync waits for who writes little (core/intent/).  It is not to wait for the memory that this comes from, which may be
+ * anybody's: a file that a FUSE server has, or what a userfaultfd brings.  So that is there before the lock is taken.
+ */
+static void bring_memory(struct kiocb *iocb, struct iov_iter *from)
+{
+	size_t len = iov_iter_count(from);
+
+	if (user_backed_iter(from) && !(iocb->ki_flags & IOCB_NOWAIT) &&
+	    len <= vol_of(file_inode(iocb->ki_filp))->opts.intent_near_bytes)
+		fault_in_iov_iter_readable(from, len);		/* what is missing write_locked() finds out */
+}
+
 static ssize_t write_from(struct kiocb *iocb, struct iov_iter *from)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
-	ssize_t done = lock_for_write(iocb, inode);
+	ssize_t done;
 
+	bring_memory(iocb, from);
+	done = lock_for_write(iocb, inode);
 	if (done)
 		return done;
 	done = iocb->ki_flags & IOCB_ATOMIC ? atomic_checks(iocb, from) : generic_write_checks(iocb, from);

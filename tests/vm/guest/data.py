@@ -18,6 +18,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 BLOCK = 4096
@@ -687,6 +688,34 @@ def neighbours(folder):
         file.close()
 
 
+def slow_memory(folder):
+    """An fsync does not wait for who writes from memory that is long in coming: here a userfaultfd brings it."""
+    if not os.path.exists("/proc/sys/vm/unprivileged_userfaultfd"):
+        return			# a kernel without
+    fd = os.open(f"{folder}/slow-memory", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.pwrite(fd, b"x" * BLOCK, 0)
+    os.fsync(fd)		# makes what fsyncs go ahead by
+    at = libc.mmap(None, BLOCK, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    faults = libc.syscall(323, os.O_CLOEXEC)
+    fcntl.ioctl(faults, 0xc018aa3f, bytearray(struct.pack("QQQ", 0xaa, 0, 0)))		# UFFDIO_API
+    fcntl.ioctl(faults, 0xc020aa00, bytearray(struct.pack("QQQQ", at, BLOCK, 1, 0)))	# UFFDIO_REGISTER, mode MISSING
+    os.pwrite(fd, b"y" * BLOCK, 0)
+    writer = threading.Thread(target=libc.pwrite, args=(fd, ctypes.c_void_p(at), ctypes.c_size_t(BLOCK), ctypes.c_long(BLOCK)))
+    syncer = threading.Thread(target=os.fsync, args=(fd,))
+    writer.start()
+    time.sleep(1)
+    syncer.start()
+    syncer.join(20)
+    waited = syncer.is_alive(), writer.is_alive()
+    fcntl.ioctl(faults, 0xc020aa04, bytearray(struct.pack("QQQQ", at, BLOCK, 0, 0)))	# UFFDIO_ZEROPAGE
+    writer.join()
+    syncer.join()
+    os.close(faults)
+    assert waited == (False, True), waited
+    assert os.pread(fd, 2 * BLOCK, 0) == b"y" * BLOCK + bytes(BLOCK)
+    os.close(fd)
+
+
 def modes(folder):
     """What is and what is not supported, and what it does to size and blocks."""
     fd = os.open(f"{folder}/modes", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -1022,7 +1051,8 @@ def huge(folder):
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
           "first-store": first_store, "scattered-stores": scattered_stores,
           "locked-stores": locked_stores, "failed-memory": failed_memory, "neighbours": neighbours, "modes": modes,
-          "direct": direct, "pieces": pieces, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge}
+          "direct": direct, "pieces": pieces, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge,
+          "slow-memory": slow_memory}
 
 
 def main():
