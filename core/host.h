@@ -90,6 +90,11 @@ struct tux3_host_ops {
 	bool (*data_peek)(struct tux3_inode *inode, u64 block, void *data);
 	/* In between, too: may blocks be changing through a mapping, as nobody is told by data_change_enter()?  NULL: never. */
 	bool (*data_mapped)(struct tux3_inode *inode);
+	/*
+	 * In between, and inside the delta: what is stored from here on into these blocks, which are dirty, is in this delta or a
+	 * later one, but not in the one before, which may have them, too.  false: not now.  NULL: it always is.
+	 */
+	bool (*data_settle)(struct tux3_inode *inode, u64 delta, u64 block, u32 count);
 
 	/*
 	 * The back end: may a device be changing one of these blocks, all dirty in delta, as nobody is told by data_change_enter()?

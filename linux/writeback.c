@@ -883,6 +883,63 @@ static bool host_data_mapped(struct tux3_inode *inode)
 	       test_bit(NODE_UNTOLD, &node->flags);
 }
 
+/* Does the back delta still need some of [from, end) from the folio, while a program or a device may be storing into it? */
+static bool folio_is_unsettled(struct tux3_node *node, struct folio *folio, u64 from, u64 end, unsigned int back)
+{
+	struct folio_state *state;
+	u64 pending = 0;
+
+	/* What is being mapped by a fault is not mapped yet. */
+	if (!mapping_writably_mapped(node->vfs.i_mapping) && !folio_maybe_dma_pinned(folio))
+		return false;
+	spin_lock(&node->data_lock);
+	state = folio_get_private(folio);
+	if (state)
+		pending = folio_state_pending(state, back) &
+			  folio_mask(from - state->block, min(end, state->block + state->blocks) - from);
+	spin_unlock(&node->data_lock);
+	return pending;
+}
+
+/* As state_take() does it.  Inside a delta the folio lock is only tried: a fault, for one, may have it. */
+static bool folio_settle(struct tux3_node *node, struct folio *folio)
+{
+	bool settled;
+
+	if (!folio_trylock(folio))
+		return false;
+	folio_find_strays(node, folio);
+	if (folio_mapped(folio))
+		folio_mkclean(folio);
+	settled = !folio_maybe_dma_pinned(folio);
+	folio_unlock(folio);
+	return settled;
+}
+
+/*
+ * Until the back end takes a page what is stored into it belongs to the back delta, without a fault.  That delta becomes durable
+ * with it; and the intent, which is of the next one, would then bring back what was there before.  So pages of blocks that are
+ * pending are write-protected now, and a store makes its block dirty in the front delta.
+ */
+static bool host_data_settle(struct tux3_inode *inode, u64 delta, u64 block, u32 count)
+{
+	struct tux3_node *node = core_node(inode);
+	u64 end = block + count;
+	struct folio *folio;
+	bool settled = true;
+
+	while (block < end && settled) {
+		folio = filemap_get_folio(node->vfs.i_mapping, block << (inode->vol->block_shift - PAGE_SHIFT));
+		if (IS_ERR(folio))
+			return false;
+		if (folio_is_unsettled(node, folio, block, end, ~delta & 1))
+			settled = folio_settle(node, folio);
+		block = folio_block(node, folio) + folio_blocks(node, folio);
+		folio_put(folio);
+	}
+	return settled;
+}
+
 /*
  * Stores into mappings go on meanwhile: as with any copy, those that come now may be in it or not.  The block may have become
  * durable since it was found dirty: then its folio may be another by now, not read yet.
@@ -931,6 +988,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_peek = host_data_peek,
 	.data_mapped = host_data_mapped,
 	.data_pinned = host_data_pinned,
+	.data_settle = host_data_settle,
 	.now = COMPAT_NOW,
 };
 

@@ -311,7 +311,7 @@ static int part_can_be_read(const struct intent_part *part)
 }
 
 /* A run of dirty blocks: copied, and its record at *at, without checksums: others wait for the capture. */
-static int capture_run(struct intent_part *part, struct intent_request *request, u64 block, u32 count, u8 **at)
+static int capture_run(struct intent_part *part, u64 delta, struct intent_request *request, u64 block, u32 count, u8 **at)
 {
 	struct tux3_inode *inode = part->inode;
 	struct volume *vol = inode->vol;
@@ -320,6 +320,9 @@ static int capture_run(struct intent_part *part, struct intent_request *request,
 
 	run->block = cpu_to_le64(block);
 	run->count = cpu_to_le32(count);
+	/* The back end is about to take them, for one: the next try will find that done. */
+	if (vol->host->data_settle && !vol->host->data_settle(inode, delta, block, count))
+		return -ESTALE;
 	for (i = 0; i < count; i++)
 		if (!vol->host->data_peek(inode, block + i, (u8 *)request->data + ((u64)request->blocks++ << vol->block_shift)))
 			return -EAGAIN;
@@ -330,7 +333,7 @@ static int capture_run(struct intent_part *part, struct intent_request *request,
 }
 
 /* No more than the blocks that were counted: a store into a mapping may have made another one dirty. */
-static int capture_data(struct intent_part *part, struct intent_request *request, u8 **at)
+static int capture_data(struct intent_part *part, u64 delta, struct intent_request *request, u8 **at)
 {
 	u64 block = part->span.from, end = part->span.end, count;
 	struct tux3_inode *inode = part->inode;
@@ -340,7 +343,7 @@ static int capture_data(struct intent_part *part, struct intent_request *request
 	while (!err && block < end && inode->vol->host->data_dirty(inode, block, end, &block, &count)) {
 		if (runs == INTENT_RUNS_MAX || count > part->max - part->blocks)
 			return -EAGAIN;
-		err = capture_run(part, request, block, count, at);
+		err = capture_run(part, delta, request, block, count, at);
 		runs++;
 		block += count;
 	}
@@ -465,7 +468,7 @@ static int capture_file(struct intent_part *part, u64 delta, struct intent_reque
 		return 0;
 	}
 	note_changes(part);
-	err = capture_data(part, request, &at);
+	err = capture_data(part, delta, request, &at);
 	if (!err)
 		err = capture_records(part, delta, request, &at, name);
 	if (err)

@@ -325,6 +325,66 @@ static void test_a_commit_ends_during_the_look(void **state)
 	bed_free(&bed);
 }
 
+static struct {
+	const struct tux3_host_ops *inner;
+	struct tux3_host_ops host;
+	struct bed *bed;
+	u32 refusals;			/* so often it is not possible */
+	u64 from, end;			/* blocks that were settled last */
+} settling;
+
+static bool settle(struct tux3_inode *inode, u64 delta, u64 block, u32 count)
+{
+	assert_int_equal(delta, settling.bed->volume->vol->delta.front);
+	if (settling.refusals) {
+		settling.refusals--;
+		return false;
+	}
+	settling.from = block;
+	settling.end = block + count;
+	return true;
+}
+
+static bool peek_settled(struct tux3_inode *inode, u64 block, void *data)
+{
+	assert_in_range(block, settling.from, settling.end - 1);
+	return settling.inner->data_peek(inode, block, data);
+}
+
+/* No block is copied before late stores to it are this delta's: where that is not possible twice, a commit is made. */
+static void test_blocks_are_settled_before_they_are_copied(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	make(&bed, BLOCK);
+	node = bed_file(&bed, "file");
+	assert_ok(tux3_sync(bed.volume));
+	settling.bed = &bed;
+	settling.inner = bed.volume->vol->host;
+	settling.host = *settling.inner;
+	settling.host.data_settle = settle;
+	settling.host.data_peek = peek_settled;
+	bed.volume->vol->host = &settling.host;
+	fill(node, 0, 20 * BLOCK, 1);
+	assert_true(synced_ahead(&bed, node));
+	fill(node, 5 * BLOCK, 2 * BLOCK, 2);
+	settling.refusals = 1;
+	assert_true(synced_ahead(&bed, node));
+	fill(node, 5 * BLOCK, 2 * BLOCK, 3);
+	settling.refusals = 2;
+	assert_false(synced_ahead(&bed, node));
+	bed.volume->vol->host = settling.inner;
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	node = bed_find(&bed, "file");
+	assert_filled(node, 0, 5 * BLOCK, 1);
+	assert_filled(node, 5 * BLOCK, 2 * BLOCK, 3);
+	assert_filled(node, 7 * BLOCK, 13 * BLOCK, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* A large file has no data to be said any more: it goes ahead all the same, and so does what comes behind. */
 static void test_a_commit_ends_after_the_count(void **state)
 {
@@ -1280,6 +1340,7 @@ int main(void)
 		cmocka_unit_test(test_hundreds_in_one_delta),
 		cmocka_unit_test(test_what_was_removed_goes_ahead),
 		cmocka_unit_test(test_a_commit_ends_during_the_look),
+		cmocka_unit_test(test_blocks_are_settled_before_they_are_copied),
 		cmocka_unit_test(test_a_commit_ends_after_the_count),
 		cmocka_unit_test(test_only_what_has_changed_since),
 		cmocka_unit_test(test_small_files_are_told_whole),

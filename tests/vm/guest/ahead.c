@@ -8,6 +8,10 @@
  *	ahead again DIR SECONDS COUNTERS one block is written and fsynced, again and again, beside commits one after the other: an
  *					fsync that goes ahead has to write it, unless its delta is durable by then.  COUNTERS: the
  *					volume's folder in /sys/fs/tux3
+ *	ahead late DIR COUNTERS		stores through a mapping into a delta that is being committed, behind an fsync that went
+ *					ahead beside that; synced once more, then the volume is stopped.  Status 3: the moment was
+ *					missed
+ *	ahead kept DIR			mounted again: these stores are there
  *
  * Who is at work
  *	owners		each has some files of its own: makes them, overwrites them as a whole or in part (also through a mapping,
@@ -802,6 +806,98 @@ static void again(double seconds, const char *counters)
 		errx(1, "that is too few");
 }
 
+/* ---- late ---- */
+
+#define LATE_LOAD	(64u << 20)	/* what is committed before the pages */
+#define LATE_PAGES	8u
+#define PAGE		4096u
+
+static void *syncfs_thread(void *ended)
+{
+	int fd = open(dir, O_RDONLY);
+
+	if (fd < 0 || syncfs(fd))
+		err(1, "syncfs");
+	atomic_store((atomic_bool *)ended, true);
+	close(fd);
+	return NULL;
+}
+
+static int late_file(const char *name)
+{
+	char path[4096];
+	int fd;
+
+	sprintf(path, "%s/%s", dir, name);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0)
+		err(1, "%s", path);
+	return fd;
+}
+
+static void late_write(int fd, size_t bytes)
+{
+	static char zeros[1u << 20];
+	size_t done;
+
+	for (done = 0; done < bytes; done += sizeof(zeros))
+		if (pwrite(fd, zeros, bytes < sizeof(zeros) ? bytes : sizeof(zeros), done) < 0)
+			err(1, "writing");
+}
+
+static void late_store(char *memory, char value)
+{
+	for (unsigned int i = 0; i < LATE_PAGES; i++)
+		memory[i * PAGE] = value;
+}
+
+/* Of two files the one that was made first is committed first. */
+static bool late(const char *counters)
+{
+	int load = late_file("load"), fd = late_file("late");
+	unsigned long front, ahead;
+	atomic_bool ended = false;
+	pthread_t thread;
+	bool met;
+	char *memory;
+
+	late_write(load, PAGE);
+	late_write(fd, LATE_PAGES * PAGE);
+	if (syncfs(fd))
+		err(1, "syncfs");
+	memory = mmap(NULL, LATE_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		err(1, "mmap");
+	late_store(memory, 1);
+	late_write(load, LATE_LOAD);
+	late_store(memory, 1);		/* by now a commit may have been due */
+	front = counter(counters, "front_delta");
+	ahead = counter(counters, "fsyncs_ahead");
+	if (pthread_create(&thread, NULL, syncfs_thread, &ended))
+		errx(1, "no thread");
+	while (counter(counters, "front_delta") == front)
+		;
+	if (fsync(fd))
+		err(1, "fsync");
+	late_store(memory, 2);
+	met = counter(counters, "fsyncs_ahead") > ahead && !ended;
+	pthread_join(thread, NULL);
+	if (fsync(fd))
+		err(1, "fsync");
+	stop();
+	return met;
+}
+
+static void kept(void)
+{
+	int fd = late_file("late");
+	char byte = 0;
+
+	for (unsigned int i = 0; i < LATE_PAGES; i++)
+		if (pread(fd, &byte, 1, i * PAGE) != 1 || byte != 2)
+			errx(1, "page %u has %d, though 2 was synced", i, byte);
+}
+
 int main(int argc, char **argv)
 {
 	dir = argc > 2 ? argv[2] : "";
@@ -811,7 +907,12 @@ int main(int argc, char **argv)
 		check(argv[3]);
 	else if (argc == 5 && !strcmp(argv[1], "again"))
 		again(atof(argv[3]), argv[4]);
+	else if (argc == 4 && !strcmp(argv[1], "late"))
+		return late(argv[3]) ? 0 : 3;
+	else if (argc == 3 && !strcmp(argv[1], "kept"))
+		kept();
 	else
-		errx(2, "usage: ahead run DIR SECONDS NOTES | ahead check DIR NOTES | ahead again DIR SECONDS COUNTERS");
+		errx(2, "usage: ahead run DIR SECONDS NOTES | ahead check DIR NOTES | ahead again DIR SECONDS COUNTERS | "
+		     "ahead late DIR COUNTERS | ahead kept DIR");
 	return 0;
 }

@@ -52,6 +52,22 @@ again() {
 	fresh && "$PROGRAM" again "$MNT" "$1" /sys/fs/tux3/*
 }
 
+# Stores that come late into a delta, behind an fsync that has gone ahead of the next one.
+late() {
+	local tries
+	for ((tries = 0; tries < 5; tries++)); do
+		fresh || return 1
+		"$PROGRAM" late "$MNT" /sys/fs/tux3/*
+		case $? in
+		0) umount "$MNT" && mount_it && "$PROGRAM" kept "$MNT"; return ;;
+		3) umount "$MNT" || return 1 ;;
+		*) return 1 ;;
+		esac
+	done
+	echo "the moment was missed $tries times"
+	return 1
+}
+
 stayed=0
 dmesg --clear
 for ((i = 1; i <= ROUNDS; i++)); do
@@ -65,5 +81,8 @@ check "data stayed where an fsync had put it" test "$stayed" -gt 0
 MOUNT_OPTIONS=fsync=ahead,age=0.01
 check "each fsync has what was written before it" again "$SECONDS_EACH"
 checked_umount "again: clean"
+MOUNT_OPTIONS=fsync=ahead,age=60,dirty=256M
+check "stores into a delta that is being committed" late
+checked_umount "late: clean"
 check "the kernel has nothing to say" no_complaint
 summary
