@@ -101,6 +101,31 @@ check "who has little time leaves commits to the thread: in a container" commits
 check "nice" commits_are_left_to_the_thread nice -n 5 bash -c sync_changes
 check "idle" commits_are_left_to_the_thread chrt -i 0 bash -c sync_changes
 
+# The same of fsyncs that go ahead of commits: who writes them writes for others, too.
+fsync_changes() {
+	local n
+	for n in 1 2 3 4 5; do
+		dd if=/dev/zero of="$MNT/ahead$n" bs=4k count=1 conv=fsync status=none || return 1
+	done
+}
+
+fsyncs_are_left_to_a_worker() {	# COMMAND...
+	local ahead own
+	mount -o remount,fsync=ahead "$MNT" && fsync_changes || return 1
+	ahead=$(cat /sys/fs/tux3/*/fsyncs_ahead)
+	echo >$TRACING/trace && echo 1 >$TRACING/events/block/block_bio_queue/enable
+	"$@" || return 1
+	echo 0 >$TRACING/events/block/block_bio_queue/enable
+	mount -o remount,fsync=auto "$MNT"
+	own=$(grep -c "^ *dd-.*: block_bio_queue: .* W" $TRACING/trace)
+	ahead=$(($(cat /sys/fs/tux3/*/fsyncs_ahead) - ahead))
+	[ "$own" = 0 ] && [ $ahead -ge 5 ] || { echo "$ahead went ahead, $own writes by who called fsync"; return 1; }
+}
+export -f fsync_changes
+check "and fsyncs to a worker: in a container" fsyncs_are_left_to_a_worker in_slow_container fsync_changes
+check "nice" fsyncs_are_left_to_a_worker nice -n 5 bash -c fsync_changes
+check "idle" fsyncs_are_left_to_a_worker chrt -i 0 bash -c fsync_changes
+
 # Programs that commit often, or map what they have written; and what they do is what they do on another filesystem.
 database() {
 	python3 - "$1" <<-'END'
