@@ -123,6 +123,7 @@ struct tux3_node {
 	struct folio_state *unsettled;	/* back end: from here to the cursor the last data_write() has sent blocks */
 
 	atomic_t pins;			/* references of deltas; grab: core.lock */
+	atomic_t redirtying;		/* so many bring into a delta what NODE_STRAYS stood for: see file_redirty_strays() */
 	unsigned long flags;		/* NODE_... */
 	struct llist_node put_link;	/* tux3_sb.puts */
 	struct list_head reap_link;	/* tux3_sb.reap */

@@ -1035,10 +1035,16 @@ static int redirty_folio(struct tux3_node *node, struct folio *folio)
 	return 0;
 }
 
-/* Known ones, or such that are to be found in what is dirty. */
+/*
+ * Known ones, or such that are to be found in what is dirty; or somebody else is at it: who comes to sync the file meanwhile does
+ * not wait for him, but looks at all of them, too.
+ */
 static bool may_have_strays(struct tux3_node *node)
 {
-	return test_bit(NODE_STRAYS, &node->flags) || (COMPAT_PROTECTS_BATCHES && mapping_writably_mapped(node->vfs.i_mapping));
+	if (test_bit(NODE_STRAYS, &node->flags) || (COMPAT_PROTECTS_BATCHES && mapping_writably_mapped(node->vfs.i_mapping)))
+		return true;
+	smp_rmb();		/* pairs with redirty_strays() */
+	return atomic_read(&node->redirtying);
 }
 
 /* With a reference: see file_redirty_strays(). */
@@ -1046,7 +1052,7 @@ static int redirty_strays(struct tux3_node *node)
 {
 	struct folio_batch batch;
 	pgoff_t index = 0;
-	bool wanted;
+	bool wanted, known;
 	int err = 0;
 	u32 i;
 
@@ -1054,8 +1060,12 @@ static int redirty_strays(struct tux3_node *node)
 	filemap_invalidate_lock_shared(node->vfs.i_mapping);	/* as a page fault */
 	/* While it is a swap file its blocks stay where they are: after that, then. */
 	wanted = !test_bit(NODE_SWAP, &node->flags) && may_have_strays(node);
-	if (wanted)
+	known = wanted && test_bit(NODE_STRAYS, &node->flags);
+	if (known) {
+		atomic_inc(&node->redirtying);
+		smp_mb__after_atomic();		/* who does not find the flag any more finds this */
 		clear_bit(NODE_STRAYS, &node->flags);
+	}
 	while (wanted && !err &&
 	       filemap_get_folios_tag(node->vfs.i_mapping, &index, ULONG_MAX, PAGECACHE_TAG_DIRTY, &batch)) {
 		for (i = 0; i < folio_batch_count(&batch) && !err; i++)
@@ -1066,6 +1076,9 @@ static int redirty_strays(struct tux3_node *node)
 	filemap_invalidate_unlock_shared(node->vfs.i_mapping);
 	if (err)
 		set_bit(NODE_STRAYS, &node->flags);
+	smp_mb__before_atomic();
+	if (known)
+		atomic_dec(&node->redirtying);
 	return err;
 }
 
