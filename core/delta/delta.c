@@ -384,7 +384,8 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
  * may add more than an eighth of the limit.  What either of them add is bounded, whatever the number of tasks; not how full the
  * delta is: when fsyncs come the limit sinks below what it holds already.
  */
-#define PASS_ALL_BYTES	(64u << 20)	/* all of them; who does not call fsync never more than half of the limit, either */
+#define PASS_ALL_BYTES	(64u << 20)	/* all who do not call fsync, and never more than half of the limit */
+#define PASS_SYNCS_BYTES (128u << 20)	/* all who do: what the far area has room for */
 #define FSYNC_MEMORY_NS	(2ULL * NSEC_PER_SEC)	/* who has called it so lately will call it again */
 
 static struct delta_pass *delta_pass_of_task(struct volume *vol)
@@ -400,7 +401,7 @@ static bool delta_pass_syncs(const struct delta_pass *pass)
 static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 {
 	u64 data = (u64)space_cost_extents(cost) << vol->block_shift, bytes = data + PACE_CHANGE_BYTES;
-	u64 limit = READ_ONCE(vol->pace.limit_bytes), most = DELTA_PASS_BYTES, all = PASS_ALL_BYTES;
+	u64 limit = READ_ONCE(vol->pace.limit_bytes), most = DELTA_PASS_BYTES, all;
 	s64 changes = delta_changes(&vol->delta, front & 1);
 	struct delta_state *delta = &vol->delta;
 	struct delta_pass *pass = delta_pass_of_task(vol);
@@ -420,9 +421,9 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 	}
 	syncs = delta_pass_syncs(pass);
 	if (syncs) {
-		all = min_t(u64, all, READ_ONCE(vol->opts.dirty_limit_bytes) / 2);
+		all = min_t(u64, PASS_SYNCS_BYTES, READ_ONCE(vol->opts.dirty_limit_bytes) / 2);
 	} else {
-		all = min(all, limit / 2);
+		all = min_t(u64, PASS_ALL_BYTES, limit / 2);
 		most = min(most, limit / 8);
 	}
 	may = pass->used < most && delta->passed_bytes[syncs] + bytes <= all;

@@ -127,7 +127,7 @@ static u64 far_add(struct intent_far *far, struct intent_far_part *part, u64 del
 	}
 	part->blocks += blocks;
 	far->offset += blocks;
-	if (far_left(far) < far->blocks / 2)
+	if (far_left(far) < far->blocks - far->blocks / 4)	/* much may come beside a commit */
 		WRITE_ONCE(far->wanted, true);
 	return addr;
 }
@@ -227,8 +227,8 @@ static int far_release(struct volume *vol, const struct block_range *rest)
 
 /*
  * Its blocks were free and not busy in the newest durable state, and are in that which is being committed: so it can be used at
- * once.  It is to be twice as large as what is left of the one before: where free blocks were scattered that may have become a
- * small one.
+ * once.  It is to be a third larger than what is left of the one before, which may have become a small one where free blocks were
+ * scattered.
  */
 static int far_begin(struct volume *vol, u64 delta, s64 *charged)
 {
@@ -242,7 +242,7 @@ static int far_begin(struct volume *vol, u64 delta, s64 *charged)
 	spin_lock(&intent->lock);
 	left = far_left(&intent->far);
 	spin_unlock(&intent->lock);
-	blocks = area_allocate(vol, delta, &intent->far.wanted, max(least, 2 * left), want, charged, &addr);
+	blocks = area_allocate(vol, delta, &intent->far.wanted, max(least, left + left / 3), want, charged, &addr);
 	if (!blocks)
 		return 0;
 	spin_lock(&intent->lock);
