@@ -119,11 +119,11 @@ struct tux3_node {
 	bool sorted;			/* the list of the back delta is in order, and the back end's alone */
 	bool sorting;			/* it is just being put in order: nobody may look at it */
 	atomic_t cleaning;		/* so many take PG_dirty from folios that are dirty in no delta */
+	atomic_t redirtying;		/* so many make strays dirty that NODE_STRAYS does not tell of any more */
 	struct folio_state *cursor;	/* back end: where data_next() or data_write() was */
 	struct folio_state *unsettled;	/* back end: from here to the cursor the last data_write() has sent blocks */
 
 	atomic_t pins;			/* references of deltas; grab: core.lock */
-	atomic_t redirtying;		/* so many bring into a delta what NODE_STRAYS stood for: see file_redirty_strays() */
 	unsigned long flags;		/* NODE_... */
 	struct llist_node put_link;	/* tux3_sb.puts */
 	struct list_head reap_link;	/* tux3_sb.reap */

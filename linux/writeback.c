@@ -874,13 +874,21 @@ static void host_data_let(struct tux3_inode *inode)
 	inode_unlock_shared(&core_node(inode)->vfs);
 }
 
+/* Or are some just being made dirty, by another one?  Pairs with redirty_strays(). */
+static bool has_strays(struct tux3_node *node)
+{
+	bool some = test_bit(NODE_STRAYS, &node->flags);
+
+	smp_rmb();
+	return some || atomic_read_acquire(&node->redirtying);
+}
+
 /* By a program, which stores without a fault where it has stored before; or by a device. */
 static bool host_data_mapped(struct tux3_inode *inode)
 {
 	struct tux3_node *node = core_node(inode);
 
-	return mapping_writably_mapped(node->vfs.i_mapping) || test_bit(NODE_STRAYS, &node->flags) ||
-	       test_bit(NODE_UNTOLD, &node->flags);
+	return mapping_writably_mapped(node->vfs.i_mapping) || has_strays(node) || test_bit(NODE_UNTOLD, &node->flags);
 }
 
 /* Does the back delta still need some of [from, end) from the folio, while a program or a device may be storing into it? */
@@ -1035,24 +1043,21 @@ static int redirty_folio(struct tux3_node *node, struct folio *folio)
 	return 0;
 }
 
-/*
- * Known ones, or such that are to be found in what is dirty; or somebody else is at it: who comes to sync the file meanwhile does
- * not wait for him, but looks at all of them, too.
- */
+/* Known ones, or such that are to be found in what is dirty. */
 static bool may_have_strays(struct tux3_node *node)
 {
-	if (test_bit(NODE_STRAYS, &node->flags) || (COMPAT_PROTECTS_BATCHES && mapping_writably_mapped(node->vfs.i_mapping)))
-		return true;
-	smp_rmb();		/* pairs with redirty_strays() */
-	return atomic_read(&node->redirtying);
+	return has_strays(node) || (COMPAT_PROTECTS_BATCHES && mapping_writably_mapped(node->vfs.i_mapping));
 }
 
-/* With a reference: see file_redirty_strays(). */
+/*
+ * With a reference: see file_redirty_strays().  Who comes meanwhile does the same: he must not take for durable what is not in a
+ * delta yet.
+ */
 static int redirty_strays(struct tux3_node *node)
 {
 	struct folio_batch batch;
 	pgoff_t index = 0;
-	bool wanted, known;
+	bool wanted;
 	int err = 0;
 	u32 i;
 
@@ -1060,10 +1065,9 @@ static int redirty_strays(struct tux3_node *node)
 	filemap_invalidate_lock_shared(node->vfs.i_mapping);	/* as a page fault */
 	/* While it is a swap file its blocks stay where they are: after that, then. */
 	wanted = !test_bit(NODE_SWAP, &node->flags) && may_have_strays(node);
-	known = wanted && test_bit(NODE_STRAYS, &node->flags);
-	if (known) {
+	if (wanted) {
 		atomic_inc(&node->redirtying);
-		smp_mb__after_atomic();		/* who does not find the flag any more finds this */
+		smp_mb__after_atomic();
 		clear_bit(NODE_STRAYS, &node->flags);
 	}
 	while (wanted && !err &&
@@ -1076,9 +1080,10 @@ static int redirty_strays(struct tux3_node *node)
 	filemap_invalidate_unlock_shared(node->vfs.i_mapping);
 	if (err)
 		set_bit(NODE_STRAYS, &node->flags);
-	smp_mb__before_atomic();
-	if (known)
+	if (wanted) {
+		smp_mb__before_atomic();
 		atomic_dec(&node->redirtying);
+	}
 	return err;
 }
 

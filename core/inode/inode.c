@@ -429,6 +429,13 @@ void inode_note_change(struct tux3_inode *inode, u64 block, u64 count)
 	spin_unlock(&inode->lock);
 }
 
+void inode_forget_told(struct tux3_inode *inode)
+{
+	spin_lock(&inode->lock);
+	WRITE_ONCE(inode->told, 0);
+	spin_unlock(&inode->lock);
+}
+
 void inode_mark_stored(struct delta_op *op, struct tux3_inode *inode)
 {
 	spin_lock(&inode->lock);

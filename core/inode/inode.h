@@ -113,7 +113,7 @@ struct tux3_inode {
 	bool born_ahead;		/* an intent by which it is there, with a name, is durable; also read without the lock */
 	/*
 	 * An intent, this one, and those before it have all of its data but for blocks [fresh, fresh_end), which have changed
-	 * since; told 0: none has.  It is durable, or not known to be.  told also becomes 0 without the lock.
+	 * since; told 0: none has.  It is durable, or not known to be.
 	 */
 	u64 told, fresh, fresh_end;
 	bool told_durable;
@@ -180,11 +180,15 @@ void inode_add_blocks(struct tux3_inode *inode, s64 more);	/* by a commit */
  * need not have the others, if the last one had them.
  */
 void inode_note_change(struct tux3_inode *inode, u64 block, u64 count);
-/* Any lock will do: whatever may be changed, now or later.  The next intent has to have all that is dirty. */
+/*
+ * The same of whatever may be changed, now or later, also without the lock of the file: the next intent has to have all that is
+ * dirty.  Who comes while one begins is heard by it, or by the one after it.
+ */
+void inode_forget_told(struct tux3_inode *inode);
 static inline void inode_note_all(struct tux3_inode *inode)
 {
 	if (unlikely(READ_ONCE(inode->told)))
-		WRITE_ONCE(inode->told, 0);
+		inode_forget_told(inode);
 }
 
 /* Was it made in this delta, with a name?  Then the tree has nothing of it yet, and its place there is paid. */
