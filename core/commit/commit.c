@@ -12,7 +12,8 @@
  * A delta with more than DATA_FIRST_BYTES of data, or a volume without data checksums, has its data
  * flushed before its log is written (two flushes): otherwise replay recognises by the checksums
  * that data of the last commit is missing.  So has one in which blocks move from file to file: these were written long ago,
- * and if one of them is rotten by now, that says nothing of the commit.
+ * and if one of them is rotten by now, that says nothing of the commit.  Likewise what fsyncs have put where it stays, if that is
+ * all its data, or much.
  *
  * Any error on the way aborts: the volume becomes read-only and every waiter hears of it.
  * What was applied in memory by then is never written, since no unify starts after an error.  Nor does another commit:
@@ -432,14 +433,25 @@ static int commit_wait_io(struct volume *vol, struct io_window *io, struct blk_p
 }
 
 /*
+ * Is the data to be durable before the log is written?  What fsyncs have put where it stays is: if there is no other the commit
+ * says so for nothing, and else that counts, too, for a mount would read it.
+ */
+static bool commit_data_first(const struct volume *vol, u64 data_blocks, u64 early_blocks)
+{
+	if (vol->log.moved || !data_blocks)
+		return vol->log.moved || early_blocks;
+	return (data_blocks + early_blocks) << vol->block_shift > DATA_FIRST_BYTES ||
+	       !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM);
+}
+
+/*
  * Data and log have been placed: make them durable.  err: what went wrong before, if anything.  *io_ns: how long the device
  * was busy with it.
  */
 static int commit_write(struct volume *vol, u64 delta, struct io_window *io, struct blk_plug *plug, u64 data_blocks,
-			int err, u64 *io_ns)
+			u64 early_blocks, int err, u64 *io_ns)
 {
-	bool data_first = vol->log.moved || (data_blocks && (data_blocks << vol->block_shift > DATA_FIRST_BYTES ||
-							     !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM)));
+	bool data_first = commit_data_first(vol, data_blocks, early_blocks);
 	int io_err;
 
 	if (data_first) {
@@ -867,13 +879,14 @@ int commit_delta(struct volume *vol)
 	if (!err && vol->unify.follows)
 		err = tree_place(vol);
 	data = delta_counter(vol, TUX3_COUNT_DATA_BLOCKS) - data;
+	early = delta_counter(vol, TUX3_COUNT_EARLY_BLOCKS) - early;
 	written = intent_seal(vol, delta) || err || vol->log.records || vol->log.must_write;
 	if (!written) {
 		blk_finish_plug(&plug);
 		err = io_window_finish(&io);
 		count_add(vol, TUX3_COUNT_DELTAS_EMPTY, 1);
 	} else {
-		err = commit_write(vol, delta, &io, &plug, data, err, &io_ns);
+		err = commit_write(vol, delta, &io, &plug, data, early, err, &io_ns);
 		count_add(vol, TUX3_COUNT_DELTAS, 1);
 	}
 	log_end_commit(vol);
@@ -890,8 +903,7 @@ int commit_delta(struct volume *vol)
 	blocks = data + delta_counter(vol, TUX3_COUNT_LOG_BLOCKS) - blocks;
 	if (!err) {
 		pace_learn(vol, blocks << vol->block_shift, io_ns, alone);
-		early = (delta_counter(vol, TUX3_COUNT_EARLY_BLOCKS) - early) << vol->block_shift;
-		pace_learn_load(vol, load - min(load, early), ktime_get_ns() - start);
+		pace_learn_load(vol, load - min(load, early << vol->block_shift), ktime_get_ns() - start);
 		err = commit_release(vol);
 		if (!err)
 			err = intent_committed(vol, written);

@@ -167,6 +167,87 @@ static void test_the_rest_is_free_again(void **state)
 	bed_free(&bed);
 }
 
+/* ---- a mount ---- */
+
+static struct {
+	const struct tux3_device_ops *inner;
+	struct tux3_device_ops ops;
+	u64 addr;
+	u32 count;
+	u32 seen;		/* reads of these blocks */
+} reads;
+
+static int read_counted(struct tux3_device *dev, u64 addr, u32 count, void *data)
+{
+	reads.seen += addr < reads.addr + reads.count && addr + count > reads.addr;
+	return reads.inner->read(dev, addr, count, data);
+}
+
+/* So much is synced, ahead, and then committed without one block of data being written again. */
+static void make_kept(struct bed *bed, u32 bytes)
+{
+	struct tux3_node *node;
+
+	make_large(bed);
+	fill(node = bed_file(bed, "file"), 0, bytes, 1);
+	assert_true(synced_ahead(bed, node));
+	commit_keeps(bed, bytes / BLOCK, 0);
+	tux3_node_put(node, 1);
+}
+
+/* Where the first block of the file is. */
+static u64 first_block(struct bed *bed)
+{
+	struct data_extent extent;
+	struct tux3_node *node = bed_find(bed, "file");
+
+	assert_non_null(node);
+	assert_ok(data_map(&node->inode, 0, 1, &extent, NULL, 0));
+	assert_int_equal(extent.kind, DATA_MAPPED);
+	tux3_node_put(node, 1);
+	return extent.addr;
+}
+
+/* Whether the last commit is there can be said without a look at data that was durable before it. */
+static void test_a_mount_does_not_read_it(void **state)
+{
+	struct bed bed = {};
+
+	make_kept(&bed, MIB);
+	reads.inner = bed.dev->ops;
+	reads.ops = *reads.inner;
+	reads.ops.read = read_counted;
+	reads.ops.read_many = NULL;
+	reads.addr = first_block(&bed);
+	reads.count = MIB / BLOCK;
+	bed.dev->ops = &reads.ops;
+	bed_crash(&bed);
+	assert_int_equal(reads.seen, 0);
+	assert_stored(&bed, 0, MIB, 1);
+	assert_int_not_equal(reads.seen, 0);
+	bed.dev->ops = reads.inner;
+	bed_free(&bed);
+}
+
+/* A block of it that is rotten by then is one that cannot be read, and no reason to take the commit for one that is not there. */
+static void test_one_that_is_rotten_is_all_that_is_lost(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+	u8 *block;
+
+	make_kept(&bed, MIB);
+	block = (u8 *)device_memory_bytes(bed.dev) + first_block(&bed) * BLOCK;
+	*block ^= 1;
+	bed_crash(&bed);
+	assert_stored(&bed, BLOCK, MIB - BLOCK, 1);
+	node = bed_find(&bed, "file");
+	assert_int_equal(tux3_read(node, &(u8){ 0 }, 1, 0), -EIO);
+	tux3_node_put(node, 1);
+	*block ^= 1;
+	bed_free(&bed);
+}
+
 /* ---- at random ---- */
 
 struct model {
@@ -296,6 +377,8 @@ int main(void)
 		cmocka_unit_test(test_what_was_synced_twice),
 		cmocka_unit_test(test_a_device_lets_go_in_the_middle),
 		cmocka_unit_test(test_the_rest_is_free_again),
+		cmocka_unit_test(test_a_mount_does_not_read_it),
+		cmocka_unit_test(test_one_that_is_rotten_is_all_that_is_lost),
 		cmocka_unit_test(test_a_file_that_changes),
 	};
 
