@@ -92,15 +92,10 @@ struct tux3_host_ops {
 	bool (*data_mapped)(struct tux3_inode *inode);
 	/*
 	 * In between, and inside the delta: what is stored from here on into these blocks, which are dirty, is in this delta or a
-	 * later one, but not in the one before, which may have them, too.  false: not now.  NULL: it always is.
+	 * later one, but not in the one before, which may have them, too.  false: not now.  NULL: it always is.  Which a device may
+	 * go on changing without a word, for those it calls inode_note_all().
 	 */
 	bool (*data_settle)(struct tux3_inode *inode, u64 delta, u64 block, u32 count);
-
-	/*
-	 * The back end: may a device be changing one of these blocks, all dirty in delta, as nobody is told by data_change_enter()?
-	 * NULL: none ever is.
-	 */
-	bool (*data_pinned)(struct tux3_inode *inode, u64 delta, u64 block, u32 count);
 
 	/*
 	 * Outside a delta: what is out of use already, but was left to somebody else to let go of, is let go of (data_forget())

@@ -571,21 +571,6 @@ int host_data_write(struct tux3_inode *inode, u64 delta, u64 block, u64 addr, u3
 	return count ? -EIO : 0;
 }
 
-/* What is pinned later needs a fault before: then the core is told. */
-static bool host_data_pinned(struct tux3_inode *inode, u64 delta, u64 block, u32 count)
-{
-	struct tux3_node *node = core_node(inode);
-	unsigned int slot = delta & 1;
-	struct folio_state *state;
-
-	list_begin(node, slot);
-	data_settle(node, slot);
-	for (state = state_find(node, slot, block); state && state->block < block + count; state = state_next(node, slot, state))
-		if (folio_maybe_dma_pinned(state->folio))
-			return true;
-	return false;
-}
-
 /* Copies from the folio or its copy; sent from then on.  data_lock held. */
 static void copy_block(struct folio_state *state, u32 index, void *data, u32 len)
 {
@@ -928,6 +913,10 @@ static bool folio_settle(struct tux3_node *node, struct folio *folio)
  * Until the back end takes a page what is stored into it belongs to the back delta, without a fault.  That delta becomes durable
  * with it; and the intent, which is of the next one, would then bring back what was there before.  So pages of blocks that are
  * pending are write-protected now, and a store makes its block dirty in the front delta.
+ *
+ * A device that has pinned a page may go on without a mapping, and who lets go of the page then says nothing if the folio is dirty
+ * already (unpin_user_pages_dirty_lock()).  So nothing that comes later may count on what is captured.  Who pins one later needs a
+ * fault.
  */
 static bool host_data_settle(struct tux3_inode *inode, u64 delta, u64 block, u32 count)
 {
@@ -942,6 +931,8 @@ static bool host_data_settle(struct tux3_inode *inode, u64 delta, u64 block, u32
 			return false;
 		if (folio_is_unsettled(node, folio, block, end, ~delta & 1))
 			settled = folio_settle(node, folio);
+		if (unlikely(folio_maybe_dma_pinned(folio)))
+			inode_note_all(inode);
 		block = folio_block(node, folio) + folio_blocks(node, folio);
 		folio_put(folio);
 	}
@@ -995,7 +986,6 @@ const struct tux3_host_ops vfs_host_ops = {
 	.data_let = host_data_let,
 	.data_peek = host_data_peek,
 	.data_mapped = host_data_mapped,
-	.data_pinned = host_data_pinned,
 	.data_settle = host_data_settle,
 	.now = COMPAT_NOW,
 };

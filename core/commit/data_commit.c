@@ -403,29 +403,6 @@ static int data_write_new(struct data_commit *dc, u64 block, u32 *count)
 	return err;
 }
 
-static bool data_look_early(struct data_commit *dc, u64 block, u32 *count, u64 *addr)
-{
-	return early_look(dc->inode, dc->delta, block, count, addr, dc->vol->log.extent->csum, LOG_EXTENT_BLOCKS);
-}
-
-/*
- * Is it as an intent has it?  A device that lets go of a page says before that it has changed it: so who finds none that has one
- * looks again.
- */
-static bool data_is_early(struct data_commit *dc, u64 block, u32 *count, u64 *addr)
-{
-	const struct tux3_host_ops *host = dc->vol->host;
-
-	if (!data_look_early(dc, block, count, addr))
-		return false;
-	if (!host->data_pinned)
-		return true;
-	if (host->data_pinned(dc->inode, dc->delta, block, *count))
-		return false;
-	smp_rmb();
-	return data_look_early(dc, block, count, addr);
-}
-
 /* Or they stay where an intent has put them: 1; 0: not *count of them.  What was preallocated has its place already. */
 static int data_keep_early(struct data_commit *dc, u64 block, u32 *count)
 {
@@ -433,7 +410,8 @@ static int data_keep_early(struct data_commit *dc, u64 block, u32 *count)
 	u64 addr;
 	int err;
 
-	if (dc->attr->flags & TUX3_ATTR_PREALLOC || !data_is_early(dc, block, count, &addr))
+	if (dc->attr->flags & TUX3_ATTR_PREALLOC ||
+	    !early_look(dc->inode, dc->delta, block, count, &addr, vol->log.extent->csum, LOG_EXTENT_BLOCKS))
 		return 0;
 	err = intent_keep(vol, addr, *count);
 	if (err)

@@ -100,43 +100,6 @@ static void test_what_was_synced_twice(void **state)
 	bed_free(&bed);
 }
 
-static struct {
-	const struct tux3_host_ops *inner;
-	struct tux3_host_ops host;
-	bool pinned;
-} device;
-
-/* It lets go of its page just before it is asked for; what it has brought it has told before. */
-static bool lets_go(struct tux3_inode *inode, u64 delta, u64 block, u32 count)
-{
-	if (device.pinned)
-		inode_note_all(inode);
-	device.pinned = false;
-	return false;
-}
-
-static void test_a_device_lets_go_in_the_middle(void **state)
-{
-	struct tux3_node *node;
-	struct bed bed = {};
-
-	make_large(&bed);
-	device.inner = bed.volume->vol->host;
-	device.host = *device.inner;
-	device.host.data_pinned = lets_go;
-	bed.volume->vol->host = &device.host;
-	fill(node = bed_file(&bed, "file"), 0, MIB, 1);
-	assert_true(synced_ahead(&bed, node));
-	device.pinned = true;
-	commit_keeps(&bed, 0, MIB / BLOCK);
-	fill(node, 0, MIB, 2);
-	assert_true(synced_ahead(&bed, node));
-	commit_keeps(&bed, MIB / BLOCK, 0);
-	bed.volume->vol->host = device.inner;
-	tux3_node_put(node, 1);
-	bed_free(&bed);
-}
-
 /* What a delta has synced and not kept is free when it is durable. */
 static void test_the_rest_is_free_again(void **state)
 {
@@ -375,7 +338,6 @@ int main(void)
 		cmocka_unit_test(test_it_stays),
 		cmocka_unit_test(test_what_has_changed_is_written),
 		cmocka_unit_test(test_what_was_synced_twice),
-		cmocka_unit_test(test_a_device_lets_go_in_the_middle),
 		cmocka_unit_test(test_the_rest_is_free_again),
 		cmocka_unit_test(test_a_mount_does_not_read_it),
 		cmocka_unit_test(test_one_that_is_rotten_is_all_that_is_lost),

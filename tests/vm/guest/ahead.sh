@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Many fsyncs ahead of the delta beside all that may go on with the same files (ahead.c, compiled before the machine starts): the
-# volume is frozen now and then, and stopped in the middle of it.
+# Many fsyncs ahead of the delta beside all that may go on with the same files (ahead.c and pinned.c, compiled before the machine
+# starts): the volume is frozen now and then, and stopped in the middle of it.
 #
 #	make guest-programs
 #	vm/run --cpus 4 --disk 256M -- tests/vm/guest/ahead.sh [SECONDS [ROUNDS]]
@@ -10,6 +10,7 @@ cd "$(dirname "$0")/../../.." || exit 2
 . tests/vm/guest/lib.sh
 
 PROGRAM=${PROGRAM:-build/tests/ahead}
+PINNED=${PINNED:-build/tests/pinned}
 SECONDS_EACH=${1:-4}
 ROUNDS=${2:-3}
 NOTES=/tmp/ahead.notes
@@ -68,6 +69,24 @@ late() {
 	return 1
 }
 
+# What is brought into pages that were pinned when an fsync went ahead, or a commit took them, and whose mapping has gone.
+pinned() {	# $1: how; $2: a delay
+	local went
+	fresh && "$PINNED" "$1" "$MNT" $2 || return 1
+	went=$(cat /sys/fs/tux3/*/fsyncs_ahead)
+	umount "$MNT" && mount_it && "$PINNED" check "$MNT" || return 1
+	umount "$MNT" && { [ "$1" = beside ] || [ "$went" -gt 0 ]; }
+}
+
+# Not each fsync finds room to go ahead, and the moment that matters is short.
+pinned_often() {	# $1: how; the rest: delays
+	local how=$1 delay
+	shift
+	for delay; do
+		pinned "$how" $delay || return 1
+	done
+}
+
 stayed=0
 dmesg --clear
 for ((i = 1; i <= ROUNDS; i++)); do
@@ -84,5 +103,9 @@ checked_umount "again: clean"
 MOUNT_OPTIONS=fsync=ahead,age=60,dirty=256M
 check "stores into a delta that is being committed" late
 checked_umount "late: clean"
+check "what is brought into pinned pages after an fsync stays" pinned_often ahead "" "" "" ""
+check "another fsync has it" pinned_often twice "" "" "" ""
+MOUNT_OPTIONS=fsync=full,age=60
+check "each of two fsyncs at a time has what was brought before" pinned_often beside 0 50 100 200 400 0 50 100 200 400
 check "the kernel has nothing to say" no_complaint
 summary
