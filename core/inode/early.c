@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Data that stays where an fsync has put it: see early.h.  inode->lock. */
+/* Data that stays where an fsync has put it: see early.h.  inode->lock; whether there is any is also looked at without it. */
 #include "core/volume.h"
 #include "core/inode/early.h"
 #include "core/inode/inode.h"
@@ -47,7 +47,7 @@ void early_add(struct tux3_inode *inode, u64 told, struct early_run *runs)
 {
 	spin_lock(&inode->lock);
 	if (told && READ_ONCE(inode->told) == told) {
-		*early_end(inode) = runs;
+		WRITE_ONCE(*early_end(inode), runs);
 		runs = NULL;
 	}
 	spin_unlock(&inode->lock);
@@ -83,7 +83,7 @@ void early_drop(struct tux3_inode *inode, u64 from, u64 end)
 			link = &run->next;
 			continue;
 		}
-		*link = run->next;
+		WRITE_ONCE(*link, run->next);
 		kfree(run);
 	}
 }
@@ -139,7 +139,7 @@ void early_done(struct tux3_inode *inode, u64 delta)
 			link = &run->next;
 			continue;
 		}
-		*link = run->next;
+		WRITE_ONCE(*link, run->next);
 		kfree(run);
 	}
 	spin_unlock(&inode->lock);
