@@ -215,7 +215,7 @@ static void request_checksum(struct intent_request *request)
 		for (j = 0; intent && j < le32_to_cpu(intent->runs); j++) {
 			for (k = 0; k < le32_to_cpu(run->count); k++, data += block_size)
 				run->csum[k] = cpu_to_le32(crc32c(~0u, data, block_size));
-			run = (struct disk_intent_run *)((u8 *)run + intent_run_bytes(k));
+			run = (struct disk_intent_run *)intent_next_run(run);
 		}
 	}
 }

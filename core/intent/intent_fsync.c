@@ -110,12 +110,11 @@ static void part_is_early(const struct intent_part *part, u64 delta, u64 addr)
 	u32 runs = part->intent ? le32_to_cpu(part->intent->runs) : 0, shift = part->inode->vol->block_shift, count, i;
 	struct early_run *early = NULL;
 
-	for (i = 0; i < runs; i++) {
+	for (i = 0; i < runs; i++, run = intent_next_run(run)) {
 		count = le32_to_cpu(run->count);
 		if ((u64)count << shift >= part->inode->vol->opts.intent_near_bytes / EARLY_SHARE)
 			early = early_new(early, delta, le64_to_cpu(run->block), addr, count, run->csum);
 		addr += count;
-		run = (const struct disk_intent_run *)((const u8 *)run + intent_run_bytes(count));
 	}
 	if (early)
 		early_add(part->inode, part->span.told, early);

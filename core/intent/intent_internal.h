@@ -24,6 +24,12 @@ static inline u64 intent_run_bytes(u32 count)
 	return round_up(sizeof(struct disk_intent_run) + (u64)count * sizeof(__le32), 8);
 }
 
+/* Behind one that is whole; or the records. */
+static inline const void *intent_next_run(const struct disk_intent_run *run)
+{
+	return (const u8 *)run + intent_run_bytes(le32_to_cpu(run->count));
+}
+
 /* ---- recovery; carrying out is logging and applying records ---- */
 
 int intent_bad(struct volume *vol, const struct disk_intent *intent, const char *what);	/* -EIO, said */

@@ -485,11 +485,6 @@ static int recover_records(struct recovery *recovery, const struct disk_intent *
 	return err;
 }
 
-static const void *intent_next_run(const struct disk_intent_run *run)
-{
-	return (const u8 *)run + intent_run_bytes(le32_to_cpu(run->count));
-}
-
 static const void *intent_records(const struct disk_intent *intent)
 {
 	const struct disk_intent_run *run = (const void *)(intent + 1);
