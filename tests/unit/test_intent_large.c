@@ -77,7 +77,7 @@ static void test_large_files_go_ahead(void **state)
 }
 
 /* More than the far area has in all, and never so much at a time; some commits in between, and crashes. */
-static void test_the_far_ring_goes_round(void **state)
+static void test_one_far_area_after_the_other(void **state)
 {
 	u64 random = 7, ahead = 0, written = 0;
 	struct tux3_node *node;
@@ -451,7 +451,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_large_files_go_ahead),
-		cmocka_unit_test(test_the_far_ring_goes_round),
+		cmocka_unit_test(test_one_far_area_after_the_other),
 		cmocka_unit_test(test_larger_ones_take_a_commit),
 		cmocka_unit_test(test_beside_little),
 		cmocka_unit_test(test_a_full_volume_takes_both),
