@@ -1106,7 +1106,8 @@ static s64 front_bytes(struct volume *vol)
 /*
  * There is one way to write a file's pages: a commit of everything.  Who waits for them (msync) gets one.  syncfs and umount
  * go on to ->sync_fs, which does it for all files at once; what they only begin before that is tagged.  The flusher, when
- * there is too much dirty memory or it got old, makes one itself: so it sees progress, and knows when to stop.  Others, and
+ * there is too much dirty memory or it got old, waits for one: so it sees progress, and knows when to stop.  (It makes none:
+ * it goes on while the image of a system that hibernates is written, and that must find the disk as it was.)  Others, and
  * sync(2) by way of the flusher, only want it to begin: sync_file_range(2), file by file, before an fsync or none.  For as little
  * as an fsync commits with its file that is not worth a commit, and a flush.  Nor is it worth one for less still when the flusher
  * thinks that there is too much: it looks each time when it has done something else, and a device that wrote little lately may, in
@@ -1140,7 +1141,7 @@ int file_writepages(struct address_space *mapping, struct writeback_control *wbc
 	}
 	if (wbc->for_background && front_bytes(vol) <= FLUSHER_LEAVES_BYTES)
 		return 0;
-	err = delta_commit(vol);
+	err = wbc->sync_mode == WB_SYNC_NONE ? delta_commit_by_thread(vol) : delta_commit(vol);
 	if (!err)	/* else the flusher would come again at once */
 		wbc->nr_to_write -= min_t(u64, blocks << (vol->block_shift - PAGE_SHIFT), LONG_MAX / 2);
 	return err;

@@ -210,20 +210,27 @@ static bool delta_slot_full(struct volume *vol, unsigned int slot)
 		wait_err = wait_event_killable(queue, condition) ? -EINTR : 0;				\
 	wait_err; })
 
+#define COMMIT_SURELY	1u	/* nothing ends the wait */
+#define COMMIT_PUT_OFF	2u	/* if we commit it, stores through mappings may stay for the one after it */
+#define COMMIT_EMPTY	4u	/* also if nothing was changed yet: operations may be under way */
+#define COMMIT_THREAD	8u	/* the thread is to make it */
+
 #define LARGE_BYTES (4u << 20)
 
 /*
  * Is it the front delta, and better committed by the thread?  A large one is, for who makes a commit cannot be killed (surely: nor
  * while he waits for one).  So is any that is wanted by who may be kept from the CPU in the middle of it, and all others with him.
  */
-static bool delta_is_for_thread(struct volume *vol, u64 target, bool surely)
+static bool delta_is_for_thread(struct volume *vol, u64 target, unsigned int flags)
 {
 	struct delta_state *delta = &vol->delta;
 
 	if (!delta->thread || READ_ONCE(delta->front) != target || READ_ONCE(delta->paused))
 		return false;
-	if (!surely && delta_dirty_bytes_sum(delta, target & 1) >= LARGE_BYTES)
+	if (!(flags & COMMIT_SURELY) && delta_dirty_bytes_sum(delta, target & 1) >= LARGE_BYTES)
 		return true;
+	if (flags & COMMIT_THREAD)
+		return delta_has_changes(vol);
 	return vol->host->lacks_time && vol->host->lacks_time(vol) && delta_has_changes(vol);
 }
 
@@ -249,13 +256,13 @@ static bool delta_awaits_thread(struct volume *vol, u64 target)
  * Become the back end, unless target becomes durable before: 0 then, or when the volume had an error; else 1.  Who waits
  * for a commit that somebody else makes so never waits for the one after it.  -EINTR: the caller was killed.
  */
-static int delta_lock_for(struct volume *vol, u64 target, bool surely)
+static int delta_lock_for(struct volume *vol, u64 target, unsigned int flags)
 {
 	struct delta_state *delta = &vol->delta;
-	bool locked = false;
+	bool locked = false, surely = flags & COMMIT_SURELY;
 	int err = 0;
 
-	if (delta_is_for_thread(vol, target, surely))
+	if (delta_is_for_thread(vol, target, flags))
 		err = delta_wait(delta->commit_queue, !delta_awaits_thread(vol, target), surely);
 	if (!err)
 		err = delta_wait(delta->commit_queue, READ_ONCE(delta->committed) >= target || volume_error(vol) ||
@@ -850,10 +857,6 @@ static int delta_unify_inline(struct volume *vol)
 	return err;
 }
 
-#define COMMIT_SURELY	1u	/* nothing ends the wait */
-#define COMMIT_PUT_OFF	2u	/* if we commit it, stores through mappings may stay for the one after it */
-#define COMMIT_EMPTY	4u	/* also if nothing was changed yet: operations may be under way */
-
 /* All deltas up to this one, the front one or older, are durable on return 0.  -EINTR: the caller was killed. */
 static int delta_commit_to(struct volume *vol, u64 target, unsigned int flags)
 {
@@ -863,7 +866,7 @@ static int delta_commit_to(struct volume *vol, u64 target, unsigned int flags)
 	lockdep_assert_not_held(&vol->delta.inside);
 	if (READ_ONCE(vol->read_only))
 		return volume_error(vol);
-	got = delta_lock_for(vol, target, flags & COMMIT_SURELY);
+	got = delta_lock_for(vol, target, flags);
 	if (got <= 0)
 		return got ? got : volume_error(vol);
 	if (volume_error(vol))
@@ -907,6 +910,11 @@ int delta_commit(struct volume *vol)
 int delta_commit_surely(struct volume *vol)
 {
 	return delta_commit_all(vol, COMMIT_SURELY);
+}
+
+int delta_commit_by_thread(struct volume *vol)
+{
+	return delta_commit_all(vol, COMMIT_THREAD);
 }
 
 int delta_commit_charges(struct volume *vol)

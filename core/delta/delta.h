@@ -219,6 +219,11 @@ void delta_add_change(struct delta_op *op, s64 bytes);
 int delta_commit(struct volume *vol);
 /* The same for those who cannot go on without: nothing ends the wait. */
 int delta_commit_surely(struct volume *vol);
+/*
+ * The same, but the caller makes no commit, if there is a thread that can: for who may come when that is frozen, and with it all
+ * that is not to reach the device any more.
+ */
+int delta_commit_by_thread(struct volume *vol);
 /* The same, and charges of operations that were under way, and perhaps had changed nothing yet, are settled. */
 int delta_commit_charges(struct volume *vol);
 /* Of the caller's operations, those up to this delta.  For who must not go on before: nothing ends the wait but an error. */

@@ -369,6 +369,56 @@ static void test_the_last_slice_is_in_the_commit_before(void **state)
 	last_slice_is_before(settle);
 }
 
+/* ---- who makes no commit ---- */
+
+static struct {
+	const struct tux3_device_ops *inner;
+	struct tux3_device_ops ops;
+	pthread_t caller;
+	atomic_t own;
+} by_whom;
+
+static void count_own(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+		      struct io_wait *wait)
+{
+	if (pthread_equal(pthread_self(), by_whom.caller))
+		atomic_inc(&by_whom.own);
+	by_whom.inner->write(dev, addr, vec, vecs, flags, wait);
+}
+
+/* Who may come while the thread is frozen, when a system hibernates, writes nothing himself. */
+static void test_by_the_thread(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 1000000 } };
+	struct tux3_node *node;
+	u8 data[BLOCK] = {};
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	node = bed_file(&bed, "file");
+	by_whom.inner = bed.dev->ops;
+	by_whom.ops = *by_whom.inner;
+	by_whom.ops.write = count_own;
+	by_whom.caller = pthread_self();
+	atomic_set(&by_whom.own, 0);
+	bed.dev->ops = &by_whom.ops;
+	for (i = 0; i < 20; i++) {
+		u64 front = READ_ONCE(core(&bed)->delta.front);
+
+		assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
+		assert_ok(delta_commit_by_thread(core(&bed)));
+		assert_true(READ_ONCE(core(&bed)->delta.committed) >= front);
+	}
+	assert_int_equal(atomic_read(&by_whom.own), 0);
+	assert_ok(delta_commit_by_thread(core(&bed)));		/* there is nothing to commit, and nobody is waited for */
+	assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
+	assert_ok(delta_commit(core(&bed)));
+	assert_true(atomic_read(&by_whom.own));
+	bed.dev->ops = by_whom.inner;
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* ---- who lacks time, and calls fsync ---- */
 
 #define STARVED 4u
@@ -794,6 +844,7 @@ int main(void)
 		cmocka_unit_test(test_cut_and_removed),
 		cmocka_unit_test(test_pause_lets_writers_go),
 		cmocka_unit_test(test_the_last_slice_is_in_the_commit_before),
+		cmocka_unit_test(test_by_the_thread),
 		cmocka_unit_test(test_who_lacks_time_writes_no_intents),
 		{ "test_read_only_thread", test_read_only, NULL, NULL, NULL },
 		{ "test_read_only_manual", test_read_only, NULL, NULL, &yes },
