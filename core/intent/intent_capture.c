@@ -227,11 +227,19 @@ static bool told_holds(struct tux3_inode *inode, u64 durable)
 	       RB_EMPTY_ROOT(&inode->slot[1].removed) && !(inode->attr.flags & TUX3_ATTR_INLINE) && inode->stored_delta <= durable;
 }
 
-/* With the lock of the file: a new intent of it.  What comes through a mapping from here on says so, but for what is mapped now. */
+static bool data_is_mapped(struct tux3_inode *inode)
+{
+	return inode->vol->host->data_mapped && inode->vol->host->data_mapped(inode);
+}
+
+/*
+ * With the lock of the file: a new intent of it.  What comes through a mapping from here on says so, but for what is mapped now.
+ * Who maps the file just now has either said so since told is set, or is seen by the second look.
+ */
 static void span_begin(struct tux3_inode *inode, struct span *span)
 {
 	struct volume *vol = inode->vol;
-	bool mapped = vol->host->data_mapped && vol->host->data_mapped(inode);
+	bool mapped = data_is_mapped(inode);
 	u64 durable = READ_ONCE(vol->delta.committed);
 
 	*span = (struct span){ .end = (TUX3_SIZE_MAX >> vol->block_shift) + 1, .told = atomic64_inc_return(&vol->intent.captures) };
@@ -249,6 +257,9 @@ static void span_begin(struct tux3_inode *inode, struct span *span)
 	inode->fresh = DATA_END;
 	inode->fresh_end = 0;
 	spin_unlock(&inode->lock);
+	smp_mb();		/* pairs with what makes a mapping */
+	if (unlikely(!mapped && data_is_mapped(inode)))
+		inode_note_all(inode);
 }
 
 /* How many blocks are dirty, if they are no more than an intent has room for. */

@@ -100,6 +100,46 @@ static void test_what_was_synced_twice(void **state)
 	bed_free(&bed);
 }
 
+static struct {
+	const struct tux3_host_ops *inner;
+	struct tux3_host_ops host;
+	bool mapped;
+} program;
+
+/* Just after the fsync has asked a program maps the file, and stores into it. */
+static bool maps_it(struct tux3_inode *inode)
+{
+	bool mapped = program.mapped;
+
+	program.mapped = true;
+	if (!mapped)
+		inode_note_all(inode);
+	return mapped;
+}
+
+/* From then on it stores without a word: nothing may count on what was captured. */
+static void test_it_is_mapped_at_that_moment(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	make_large(&bed);
+	program.inner = bed.volume->vol->host;
+	program.host = *program.inner;
+	program.host.data_mapped = maps_it;
+	bed.volume->vol->host = &program.host;
+	fill(node = bed_file(&bed, "file"), 0, MIB, 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_true(program.mapped);
+	commit_keeps(&bed, 0, MIB / BLOCK);
+	bed.volume->vol->host = program.inner;
+	fill(node, 0, MIB, 2);
+	assert_true(synced_ahead(&bed, node));
+	commit_keeps(&bed, MIB / BLOCK, 0);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* Blocks that are in use by nothing, nor kept for the log, or for what is synced. */
 static u64 can_be_taken(struct bed *bed)
 {
@@ -402,6 +442,7 @@ int main(void)
 		cmocka_unit_test(test_it_stays),
 		cmocka_unit_test(test_what_has_changed_is_written),
 		cmocka_unit_test(test_what_was_synced_twice),
+		cmocka_unit_test(test_it_is_mapped_at_that_moment),
 		cmocka_unit_test(test_the_rest_is_free_again),
 		cmocka_unit_test(test_data_that_could_not_be_written),
 		cmocka_unit_test(test_a_mount_does_not_read_it),
