@@ -108,7 +108,7 @@ static int begin(struct make_dirty *make, struct delta_op *op)
 	if (folio->mapping != node->vfs.i_mapping || folio_pos(folio) >= i_size_read(&node->vfs))
 		return -EFAULT;
 	/* Another fault may have been faster, and its delta may be the back one. */
-	if (make->change.unwritten && data_store_is_stale(&make->change, part_is_dirty(make, ~op->delta & 1)))
+	if (make->change.unwritten && data_store_is_stale(&make->change, op, part_is_dirty(make, ~op->delta & 1)))
 		return -EAGAIN;
 	newly = folio_change_begin(op, node, make->parts, make->count, true);
 	if (newly >= 0)

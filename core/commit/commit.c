@@ -37,6 +37,7 @@
 #include "core/inode/file_range.h"
 #include "core/inode/ialloc.h"
 #include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
 #include "core/inode/xattr.h"
 #include "core/names/name_change.h"
 #include "core/names/parent.h"
@@ -383,6 +384,8 @@ static void commit_inode_done(struct tux3_inode *inode, u64 delta, int err)
 		vol->host->data_done(inode, delta, err);
 	spin_lock(&inode->lock);
 	prealloc = slot->prealloc;
+	if (unlikely(slot->lost))
+		inode_quota_carry_locked(inode, delta);
 	inode_slot_reset(inode_slot_of(inode, delta));
 	inode->given_back = false;
 	last = !inode->slot[~delta & 1].dirty;

@@ -29,6 +29,7 @@
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
 #include "core/delta/pace.h"
+#include "core/delta/space.h"
 #include "core/inode/early.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
@@ -51,6 +52,7 @@ struct data_commit {
 	bool all_lost;		/* nor is anything more of it */
 	u64 end;		/* what is dirty or reserved from here on is lost; DATA_END: it is not */
 	u64 cut;		/* what is behind this goes later; DATA_END: nothing does */
+	u64 unkept;		/* blocks that were to be preallocated, and are not */
 	u64 bad, bad_end;	/* what was found last to be in a leaf that cannot be read: a disk may try that for seconds */
 	struct data_places places;
 };
@@ -169,6 +171,7 @@ void data_tell_lost(struct tux3_inode *inode)
 {
 	inode_tell(inode->vol, "what was changed of inode", inode->ino, " cannot be committed, since metadata of it cannot be read: it is lost, and fsync of it says so; fsck.tux3 -y repairs what is bad");
 	count_add(inode->vol, TUX3_COUNT_INODES_LOST, 1);
+	inode->slot[inode->vol->delta.applying & 1].lost = true;
 	inode->vol->host->data_lost(inode);
 }
 
@@ -593,6 +596,8 @@ static int prealloc_range(struct data_commit *dc, u64 block, u64 end)
 			}
 		} else {
 			run = extent.count;
+			/* Was it to be taken out before? */
+			dc->unkept += unlikely(dc->lost) && extent.kind == DATA_MAPPED ? run : 0;
 		}
 		extent.block += run;
 	}
@@ -612,9 +617,20 @@ static int data_commit_prealloc(struct data_commit *dc)
 			err = data_readable(dc, block, to, &stop, &lost);
 			if (!err && !lost)
 				err = prealloc_range(dc, block, stop);
+			dc->unkept += lost ? stop - block : 0;
 		}
 	}
 	return err;
+}
+
+/*
+ * Since the transition the front end has counted on what this delta preallocates: who writes there, or fills around it, was not
+ * charged for these blocks.  What is not kept the front delta pays for.
+ */
+static void data_pay_unkept(struct data_commit *dc)
+{
+	if (unlikely(dc->unkept))
+		space_charge_lost(dc->vol, min(dc->unkept, dc->inode->slot[dc->delta & 1].promised));
 }
 
 /* The same blocks are mapped again, without checksums: what is there may be changed by others from now on. */
@@ -782,6 +798,7 @@ int data_commit(struct tux3_inode *inode, u64 delta, struct tux3_attr *attr, str
 		err = data_look_growth(&dc);
 	if (!err && !dc.all_lost)
 		err = data_commit_dirty(&dc);
+	data_pay_unkept(&dc);
 	early_done(inode, delta);
 	if (unlikely(dc.cut != DATA_END) && !err)
 		err = delete_cut(inode, dc.cut);

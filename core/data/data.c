@@ -411,6 +411,7 @@ int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 
 	if (!add)
 		delta_add_change(op, sizeof(*add));
 	data_add_extra(op, inode, holes);
+	slot->promised += holes;
 	spin_unlock(&inode->lock);
 	kfree(add);
 	return 0;

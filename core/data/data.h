@@ -86,6 +86,7 @@ s64 data_seek(struct tux3_inode *inode, u64 size, u64 offset, bool hole);
 /* What these blocks are: holes, preallocated and never written, dirty (and so in need of a new place anyway). */
 struct data_count {
 	u64 holes, unwritten, dirty;
+	u64 promised;		/* of the unwritten ones: by a delta that is not committed */
 };
 int data_look_count(struct tux3_inode *inode, u64 block, u64 count, struct data_count *counts);
 

@@ -253,7 +253,7 @@ static void note_change(const struct data_change *change)
 		inode_note_change(change->inode, change->edge[i].block, 1);
 }
 
-int data_change_enter(struct data_change *change, struct delta_op *op)
+static int change_enter(struct data_change *change, struct delta_op *op)
 {
 	struct volume *vol = change->inode->vol;
 	int err;
@@ -272,10 +272,37 @@ int data_change_enter(struct data_change *change, struct delta_op *op)
 		err = data_change_charge(change, op);
 	if (err)
 		return err;
-	if (unlikely(READ_ONCE(change->inode->told)))
-		note_change(change);
 	look_at_paid(change, op->delta);
 	return 0;
+}
+
+/*
+ * What is preallocated was found outside.  If another delta is open by now, the commit of the one before may be over: stores may
+ * have been written there, and what was still to be preallocated may not be, where something could not be read (data_commit.c).
+ * A store has data_store_is_stale().
+ */
+static bool change_is_stale(const struct data_change *change, const struct delta_op *op)
+{
+	return ((change->write && change->unwritten) || change->promised) && op->delta != change->looked;
+}
+
+int data_change_enter(struct data_change *change, struct delta_op *op)
+{
+	u32 shift = change->inode->vol->block_shift;
+	int err = change_enter(change, op);
+
+	while (!err && unlikely(change_is_stale(change, op))) {
+		data_change_undone(change, op);
+		if (change->promised)
+			return -ESTALE;
+		change->enter = 0;
+		err = data_price_write(change, change->first << shift, (change->first + change->count) << shift);
+		if (!err)
+			err = change_enter(change, op);
+	}
+	if (!err && unlikely(READ_ONCE(change->inode->told)))
+		note_change(change);
+	return err;
 }
 
 void data_change_undone(struct data_change *change, struct delta_op *op)
@@ -334,7 +361,9 @@ int data_price_write(struct data_change *change, u64 from, u64 to)
 	change->blocks = change->new_blocks = count + change->edges;
 	change->first = first;
 	change->count = count;
+	change->unwritten = 0;
 	if (unlikely(change->flags & TUX3_ATTR_PREALLOC)) {
+		change->looked = READ_ONCE(inode->vol->delta.front);
 		err = data_look_count(inode, first, count, &counts);
 		if (err)
 			return err;
@@ -363,7 +392,7 @@ void data_plan_store(struct data_change *change, struct tux3_inode *inode)
 	change->size = change->new_size = attr.size;
 	change->edges = change->unwritten = change->enter = 0;
 	change->base = change->holes = change->fill_count = 0;
-	change->apart = change->write = false;
+	change->apart = change->write = change->promised = false;
 	plan_edges(change);
 }
 
@@ -378,6 +407,7 @@ int data_price_store(struct data_change *change, u64 block, u32 count, bool dirt
 	change->first = block;
 	change->count = count;
 	if (unlikely(change->flags & TUX3_ATTR_PREALLOC) && change->blocks == 1 && !dirty) {
+		change->looked = READ_ONCE(inode->vol->delta.front);
 		err = data_map(inode, block, 1, &extent, NULL, 0);
 		if (!err && extent.kind == DATA_UNWRITTEN) {
 			change->unwritten = 1;
@@ -588,8 +618,10 @@ static int change_punch(struct data_change *change, u64 from, u64 to)
 static int change_fill(struct data_change *change, u64 block, u64 count, u64 new_size)
 {
 	struct data_count counts;
-	int err = data_look_count(change->inode, block, count, &counts);
+	int err;
 
+	change->looked = READ_ONCE(change->inode->vol->delta.front);
+	err = data_look_count(change->inode, block, count, &counts);
 	change->new_size = max(change->size, new_size);
 	if (err || (!counts.holes && change->new_size == change->size && !change->set))
 		return err;
@@ -597,6 +629,7 @@ static int change_fill(struct data_change *change, u64 block, u64 count, u64 new
 	change->fill = block;
 	change->fill_count = count;
 	change->holes = counts.holes;
+	change->promised = counts.promised;
 	return change_run(change, space_cost_prealloc(change->inode->vol, counts.holes));
 }
 
@@ -641,7 +674,7 @@ int data_fallocate(struct data_change *change, unsigned int what, u64 from, u64 
 
 		data_change_reset(change);
 		err = change_fill(change, block, count, what & DATA_KEEP_SIZE ? 0 : stop);
-		if (data_batch_smaller(change->inode->vol, &max, from, stop, err)) {
+		if (err == -ESTALE || data_batch_smaller(change->inode->vol, &max, from, stop, err)) {
 			err = 0;
 			continue;
 		}

@@ -38,7 +38,7 @@
  *	data_change_edges(&change, get_edge);		no edge, and so 0, if it is one of the blocks themselves
  *	data_price_store(&change, block, count, dirty);
  *	data_change_enter(&change, &op);
- *	data_store_is_stale(&change, dirty)?  Then -EAGAIN: settle, leave, and from the beginning; else
+ *	data_store_is_stale(&change, &op, dirty)?  Then -EAGAIN: settle, leave, and from the beginning; else
  *	mark all blocks dirty in op.delta, as above
  *	data_settle_store(&change, &op, newly);		or what went wrong instead
  *	delta_leave(&op);
@@ -111,6 +111,8 @@ struct data_change {
 	/* The price. */
 	u32 blocks;				/* that get dirty */
 	u32 new_blocks, unwritten;		/* of these: need space; are preallocated and were never written */
+	u64 looked;				/* the delta that was open when that was found, or how many holes a fill has */
+	bool promised;				/* of the fill there is something that is preallocated, but not in the tree yet */
 	u32 enter;				/* DELTA_... */
 	bool write;				/* by the file's host: with its lock, data_price_write() */
 	u32 paid, beside;			/* inside: items that somebody has paid in the delta; of which the path is paid */
@@ -133,7 +135,7 @@ static inline void data_change_reset(struct data_change *change)
 	change->hole_count = change->fill_count = change->holes = 0;
 	change->edges = change->unwritten = change->enter = 0;
 	change->base = change->count = 0;
-	change->apart = change->write = false;
+	change->apart = change->write = change->promised = false;
 }
 
 static inline void data_change_init(struct data_change *change, struct tux3_inode *inode,
@@ -188,7 +190,7 @@ static inline bool data_change_removes(const struct data_change *change)
 	return change->enter == DELTA_FREES;
 }
 
-/* delta_enter(); -EDQUOT. */
+/* delta_enter(); -EDQUOT; -ESTALE: a fill, whose holes are to be counted anew. */
 int data_change_enter(struct data_change *change, struct delta_op *op);
 
 /* Nothing was changed: what was paid comes back, and the delta is left. */
@@ -269,10 +271,13 @@ void data_plan_store(struct data_change *change, struct tux3_inode *inode);
 /* count blocks, the first of them is block; dirty: in the front or the back delta one is.  0 or -errno. */
 int data_price_store(struct data_change *change, u64 block, u32 count, bool dirty);
 
-/* Inside: of the blocks one is dirty in the back delta.  Then what is preallocated is being written: this needs new space. */
-static inline bool data_store_is_stale(const struct data_change *change, bool dirty_in_back)
+/*
+ * Inside: of the blocks one is dirty in the back delta.  Then what is preallocated is being written: this needs new space.  And so
+ * it may if a commit has begun since that was found, and is over: it has written it, or could not preallocate it.
+ */
+static inline bool data_store_is_stale(const struct data_change *change, const struct delta_op *op, bool dirty_in_back)
 {
-	return change->unwritten && dirty_in_back;
+	return change->unwritten && (dirty_in_back || op->delta != change->looked);
 }
 
 /* Inside: so many blocks were not dirty before; below 0: none became so. */

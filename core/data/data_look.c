@@ -176,6 +176,7 @@ int data_look_count(struct tux3_inode *inode, u64 block, u64 count, struct data_
 			counts->unwritten += look.count;
 		else if (look.delayed)
 			counts->dirty += look.count;
+		counts->promised += look.kind == DATA_UNWRITTEN && look.delayed ? look.count : 0;
 		cond_resched();
 	}
 	return got;

@@ -98,6 +98,7 @@ static_assert(SPACE_ITEM_EXTENTS * SPACE_EXTENT_BYTES >= ITEM_BYTES && SPACE_ITE
 #define CREDIT_SHARE	64u	/* the CPUs take such a part of the balance for operations to come, all together */
 #define CREDIT_MIN	32	/* blocks; one CPU.  Less is not worth it */
 #define CREDIT_MAX	1024
+#define LOST_AT_ONCE	1024u	/* blocks, for which a cost has room */
 #define STAT_TRIES	100u	/* for statfs, of which any is nearly right */
 #define QUOTA_ITEMS	6u	/* user, group, project; before and after a change of owner */
 #define UNWRITTEN_BYTES	(2 * SPACE_EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
@@ -736,6 +737,23 @@ bool space_charge_slice(struct volume *vol, bool first, s64 *charged)
 	}
 	atomic64_add(price, &vol->space.balance);
 	return false;
+}
+
+/* Whatever there is: what the back delta was charged for them comes back when it is settled.  Until then others may wait. */
+void space_charge_lost(struct volume *vol, u64 blocks)
+{
+	u64 front = vol->delta.front, part, cost, price;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	for (; blocks; blocks -= part) {
+		part = min_t(u64, blocks, LOST_AT_ONCE);
+		cost = space_cost_prealloc(vol, part) - space_cost_items(vol, SPACE_ITEMS_ALLOCATE);
+		price = space_price(vol, front, cost);
+		atomic64_sub(price, &vol->space.balance);
+		atomic64_add(price, &raw_cpu_ptr(vol->delta.cpu)->charged[front & 1]);
+		if (unlikely(vol->opts.costs))
+			space_note(vol, front, cost, 1);
+	}
 }
 
 static void space_move_balance(struct volume *vol, s64 charged)

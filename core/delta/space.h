@@ -267,6 +267,11 @@ void space_end_hold(struct volume *vol);
  * zero, as far as nobody else may.
  */
 bool space_charge_slice(struct volume *vol, bool first, s64 *charged);
+/*
+ * Back end: so many blocks that the delta was to preallocate are not, since something could not be read.  What has been accepted
+ * for the front delta meanwhile may count on them: charge them to that one, too.
+ */
+void space_charge_lost(struct volume *vol, u64 blocks);
 /* Back end, after the commit of delta: did it take more than it was charged for (and may of its own accord)? */
 void space_check_commit(struct volume *vol, u64 delta, s64 charged);
 /* Back end, before anything is taken for it: what was charged for the delta as a whole, to be added to what its operations were. */

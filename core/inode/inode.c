@@ -27,10 +27,10 @@ void inode_slot_reset(struct inode_slot *slot)
 	slot->cut = DATA_END;
 	slot->unchecked = slot->unchecked_end = 0;
 	slot->extra = slot->charged = 0;
-	slot->paid = 0;
+	slot->paid = slot->promised = 0;
 	slot->tie = NULL;
 	slot->ties = NULL;
-	slot->untied = false;
+	slot->untied = slot->lost = false;
 }
 
 /* Each field by its name: what inode_slot_reset() has forgotten is found. */
@@ -52,8 +52,10 @@ static const char *slot_left(const struct inode_slot *slot)
 		return "a run of written blocks";
 	if (slot->unchecked || slot->unchecked_end)
 		return "blocks without checksums";
-	if (slot->extra || slot->paid)
+	if (slot->extra || slot->paid || slot->promised)
 		return "blocks that it takes besides its dirty ones, or that were paid before";
+	if (slot->lost)
+		return "that something was lost";
 	if (slot->charged)
 		return "blocks that were charged to quotas";
 	if (slot->tie || slot->ties || slot->untied)

@@ -64,6 +64,8 @@ struct inode_slot {
 	s64 extra;		/* what the delta will take (or give back) besides its dirty blocks */
 	u64 paid;		/* dirty blocks that take nothing: they were preallocated */
 	s64 charged;		/* blocks, to quotas; see inode_quota.h */
+	u64 promised;		/* blocks that were charged to be preallocated */
+	bool lost;		/* back end: something of it could not be committed */
 	/* Names that it got or lost in the delta, but for born_entry: one, others, are there more?  Until the delta is released. */
 	struct name_change *tie;
 	struct name_tie *ties;

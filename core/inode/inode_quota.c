@@ -316,6 +316,17 @@ void inode_quota_frees_locked(struct delta_op *op, struct tux3_inode *inode, boo
 		quota_note_frees(op->vol, inode->owner->quota[i], op->delta, blocks, goes);
 }
 
+void inode_quota_carry_locked(struct tux3_inode *inode, u64 delta)
+{
+	struct inode_slot *slot = inode_slot_of(inode, delta), *front = inode_slot_of(inode, delta + 1);
+	int i;
+
+	for (i = 0; inode->owner && slot->charged > 0 && i < QUOTA_KINDS; i++)
+		quota_carry(inode->vol, inode->owner->quota[i], slot->charged);
+	if (front->dirty)	/* and so a new owner is charged for it */
+		front->charged += slot->charged;
+}
+
 void inode_quota_unused_slow(struct tux3_inode *inode)
 {
 	u64 delta = READ_ONCE(inode->vol->delta.front);

@@ -87,6 +87,12 @@ static inline void inode_quota_frees(struct delta_op *op, struct tux3_inode *ino
 }
 
 /*
+ * Back end, inode->lock held: something of what the delta has changed of it was lost.  What it was charged for that it may come to
+ * use all the same, by the front delta, in which it was no longer charged.
+ */
+void inode_quota_carry_locked(struct tux3_inode *inode, u64 delta);
+
+/*
  * Outside: somebody lets go of an inode without a name, perhaps the last one.  For hosts that do not hear of it while it is dirty,
  * when its commit finds it out of use.
  */

@@ -414,6 +414,20 @@ void quota_unreserve(struct quota *quota, u64 delta, const struct quota_amount *
 	spin_unlock(&quota->lock);
 }
 
+void quota_carry(struct volume *vol, struct quota *quota, s64 blocks)
+{
+	unsigned int n = vol->delta.front & 1;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	if (READ_ONCE(quota->mode) == QUOTA_FREE)
+		return;
+	spin_lock(&quota->lock);
+	quota->slot[n].blocks += blocks;
+	quota->slot[n].unsure += blocks;
+	quota_list(vol, quota, n);
+	spin_unlock(&quota->lock);
+}
+
 /* Of one that was not read yet, too: perhaps it has limits. */
 static bool frees_noted(const struct quota *quota, u64 delta, bool blocks, bool inodes)
 {

@@ -118,6 +118,11 @@ int quota_reserve(struct volume *vol, struct quota *const *quotas, u64 delta, co
 		  bool force, struct quota **refused);
 /* So much of it comes back. */
 void quota_unreserve(struct quota *quota, u64 delta, const struct quota_amount *amount);
+/*
+ * Back end: so many blocks that were reserved in the delta being committed are not used, for something of it was lost, but the
+ * front delta may use them: they are reserved in that one, too.
+ */
+void quota_carry(struct volume *vol, struct quota *quota, s64 blocks);
 /* Inside: blocks, inodes that it uses are freed by this delta. */
 void quota_note_frees(struct volume *vol, struct quota *quota, u64 delta, bool blocks, bool inodes);
 /* The same outside, by the commit of this delta; the caller has an inode that uses it. */

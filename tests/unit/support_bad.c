@@ -46,6 +46,12 @@ static void bad_device_write(struct tux3_device *dev, u64 addr, const struct kve
 	device_writev(bad->below, addr, vec, vecs, flags, wait);
 	if (bad->reclaim)
 		cache_shrink(bad->reclaim, U64_MAX);
+	if (bad->beside) {
+		void (*beside)(void *ctx) = bad->beside;
+
+		bad->beside = NULL;
+		beside(bad->ctx);
+	}
 }
 
 static int bad_device_flush(struct tux3_device *dev)

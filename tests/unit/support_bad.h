@@ -24,6 +24,8 @@ struct bad_device {
 	u32 reads, failed;
 	bool *written;		/* each BLOCK since the device was made anew */
 	struct volume *reclaim;	/* its nodes leave memory with each write */
+	void (*beside)(void *ctx);	/* called once, by the next write: what others do while a commit is under way */
+	void *ctx;
 };
 
 struct bad_device *bad_device(struct tux3_device *dev);

@@ -502,6 +502,7 @@ static void test_a_store_without_space_fails(void **state)
 static void test_price_of_a_store(void **state)
 {
 	struct data_change change;
+	struct delta_op op = {};
 	struct tux3_node *node;
 
 	make();
@@ -513,14 +514,18 @@ static void test_price_of_a_store(void **state)
 	assert_int_equal(change.enter, DELTA_PAID);
 	assert_int_equal(change.new_blocks, 0);
 	/* By the time it is inside somebody else has written there, and that is being committed. */
-	assert_true(data_store_is_stale(&change, true));
-	assert_false(data_store_is_stale(&change, false));
+	op.delta = tux3_core(bed.volume)->delta.front;
+	assert_true(data_store_is_stale(&change, &op, true));
+	assert_false(data_store_is_stale(&change, &op, false));
+	/* Or it was committed. */
+	op.delta++;
+	assert_true(data_store_is_stale(&change, &op, false));
 	/* Dirty already, or not alone: as any other. */
 	data_plan_store(&change, &node->inode);
 	assert_ok(data_price_store(&change, 3, 1, true));
 	assert_int_equal(change.enter, 0);
 	assert_int_equal(change.new_blocks, 1);
-	assert_false(data_store_is_stale(&change, true));
+	assert_false(data_store_is_stale(&change, &op, true));
 	data_plan_store(&change, &node->inode);
 	assert_ok(data_price_store(&change, 3, 2, false));
 	assert_int_equal(change.new_blocks, 2);
