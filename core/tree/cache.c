@@ -72,6 +72,8 @@ static struct node_buffer *buffer_use(struct node_buffer *buffer)
 	atomic_inc(&buffer->refs);
 	if (!test_bit(NODE_USED, &buffer->state))
 		set_bit(NODE_USED, &buffer->state);
+	if (test_bit(NODE_AHEAD, &buffer->state))
+		clear_bit(NODE_AHEAD, &buffer->state);
 	return buffer;
 }
 
@@ -106,13 +108,13 @@ static void shard_add_lru(struct volume *vol, struct cache_shard *shard, struct 
 
 /* ---- buffers ---- */
 
-struct node_buffer *cache_alloc(struct volume *vol)
+static struct node_buffer *buffer_alloc(struct volume *vol, gfp_t gfp)
 {
-	struct node_buffer *buffer = kzalloc(sizeof(*buffer), GFP_COMMIT);
+	struct node_buffer *buffer = kzalloc(sizeof(*buffer), gfp);
 
 	if (!buffer)
 		return NULL;
-	buffer->data = kvmalloc(vol->block_size, GFP_COMMIT);
+	buffer->data = kvmalloc(vol->block_size, gfp);
 	if (!buffer->data) {
 		kfree(buffer);
 		return NULL;
@@ -122,6 +124,11 @@ struct node_buffer *cache_alloc(struct volume *vol)
 	atomic_set(&buffer->refs, 1);
 	atomic64_add(vol->block_size, &vol->cache.bytes);
 	return buffer;
+}
+
+struct node_buffer *cache_alloc(struct volume *vol)
+{
+	return buffer_alloc(vol, GFP_COMMIT);
 }
 
 void cache_free(struct volume *vol, struct node_buffer *buffer)
@@ -224,6 +231,8 @@ static u64 shard_evict(struct volume *vol, struct cache_shard *shard, u64 want, 
 		}
 		shard_remove_clean(vol, shard, buffer);
 		list_add(&buffer->lru_link, &victims);
+		if (test_bit(NODE_AHEAD, &buffer->state))
+			atomic64_inc(&vol->cache.wasted);
 		freed += vol->block_size;
 	}
 	spin_unlock(&shard->lock);
@@ -306,6 +315,19 @@ struct node_buffer *cache_peek(struct volume *vol, const struct node_link *link)
 	return buffer;
 }
 
+bool cache_has(struct volume *vol, const struct node_link *link)
+{
+	struct cache_shard *shard = cache_shard(vol, link->addr);
+	struct node_buffer *buffer;
+	bool has;
+
+	spin_lock(&shard->lock);
+	buffer = shard_find(shard, link->addr);
+	has = buffer && buffer_is(buffer, link);
+	spin_unlock(&shard->lock);
+	return has;
+}
+
 /* What was read for this link: is it that? */
 static int cache_check(struct volume *vol, struct node_buffer *buffer, const struct node_link *link,
 		       char *why, size_t why_size)
@@ -321,30 +343,6 @@ static int cache_check(struct volume *vol, struct node_buffer *buffer, const str
 	}
 	buffer_identify(buffer, link);
 	return 0;
-}
-
-static struct node_buffer *cache_read(struct volume *vol, const struct node_link *link,
-				      char *why, size_t why_size)
-{
-	struct node_buffer *buffer = cache_alloc(vol);
-	int err;
-
-	lockdep_assert_not_held(&vol->delta.inside);
-	if (!buffer) {
-		snprintf(why, why_size, "no memory");
-		return ERR_PTR(-ENOMEM);
-	}
-	atomic64_inc(&vol->cache.misses);
-	/* Without tree->sem the block may be written anew meanwhile: it is not what link says then, and cache_check() sees that. */
-	err = data_race(device_read(vol->dev, link->addr, 1, buffer->data));
-	if (err)
-		snprintf(why, why_size, "the device failed to read it (%s)", error_text(err));
-	else
-		err = cache_check(vol, buffer, link, why, why_size);
-	if (!err)
-		return buffer;
-	cache_free(vol, buffer);
-	return ERR_PTR(-EIO);
 }
 
 /*
@@ -385,46 +383,87 @@ static struct node_buffer *cache_add_clean(struct volume *vol, struct node_buffe
 	return buffer;
 }
 
-struct node_buffer *cache_get(struct volume *vol, const struct node_link *link, char *why, size_t why_size)
+/* What came from the device: into the cache, or why not. */
+static struct node_buffer *cache_take(struct volume *vol, struct node_buffer *buffer, const struct node_link *link, int err,
+				      char *why, size_t why_size)
 {
-	struct node_buffer *buffer = cache_peek(vol, link);
+	if (err)
+		snprintf(why, why_size, "the device failed to read it (%s)", error_text(err));
+	else
+		err = cache_check(vol, buffer, link, why, why_size);
+	if (!err)
+		return cache_add_clean(vol, buffer, link, why, why_size);
+	cache_free(vol, buffer);
+	return ERR_PTR(-EIO);
+}
 
-	if (buffer)
-		return buffer;
+static struct node_buffer *cache_read(struct volume *vol, const struct node_link *link, char *why, size_t why_size)
+{
+	struct node_buffer *buffer;
+
+	lockdep_assert_not_held(&vol->delta.inside);
 	if (link->addr >= vol->total_blocks) {
 		snprintf(why, why_size, "there is no such block");
 		return ERR_PTR(-EIO);
 	}
-	buffer = cache_read(vol, link, why, why_size);
-	if (IS_ERR(buffer))
-		return buffer;
-	return cache_add_clean(vol, buffer, link, why, why_size);
+	buffer = cache_alloc(vol);
+	if (!buffer) {
+		snprintf(why, why_size, "no memory");
+		return ERR_PTR(-ENOMEM);
+	}
+	atomic64_inc(&vol->cache.misses);
+	/* Without tree->sem the block may be written anew meanwhile: it is not what link says then, and cache_check() sees that. */
+	return cache_take(vol, buffer, link, data_race(device_read(vol->dev, link->addr, 1, buffer->data)), why, why_size);
 }
 
-static void cache_fetch_batch(struct volume *vol, const struct node_link *links, u32 count)
+struct node_buffer *cache_get(struct volume *vol, const struct node_link *link, char *why, size_t why_size)
 {
-	struct node_buffer *buffers[DEVICE_READS_MAX], *added;
-	struct device_io reads[DEVICE_READS_MAX];
-	char why[NODE_WHY_MAX];
-	u32 n, i;
+	struct node_buffer *buffer = cache_peek(vol, link);
+
+	return buffer ? buffer : cache_read(vol, link, why, why_size);
+}
+
+/*
+ * What nobody has asked for yet is not worth that others give memory back for it: with what there is.  Returns how many links,
+ * from the first on, have a buffer.
+ */
+static u32 fetch_alloc(struct volume *vol, struct node_buffer **buffers, struct device_io *reads, const struct node_link *links,
+		       u32 count)
+{
+	u32 n;
 
 	for (n = 0; n < count; n++) {
-		buffers[n] = cache_alloc(vol);
+		buffers[n] = buffer_alloc(vol, GFP_NOFS | __GFP_NOWARN | __GFP_NORETRY);
 		if (!buffers[n])
 			break;
 		reads[n] = (struct device_io){ .addr = links[n].addr, .count = 1, .data = buffers[n]->data };
 	}
+	return n;
+}
+
+/* Returns that of links[wanted], if it was among those for which there was memory; else NULL. */
+static struct node_buffer *cache_fetch_batch(struct volume *vol, const struct node_link *links, u32 count, u32 wanted,
+					     char *why, size_t why_size)
+{
+	struct node_buffer *buffers[DEVICE_READS_MAX], *found = NULL, *taken;
+	struct device_io reads[DEVICE_READS_MAX];
+	u32 n = fetch_alloc(vol, buffers, reads, links, count), i;
+	char why_not[NODE_WHY_MAX];
+
 	atomic64_add(n, &vol->cache.misses);
-	device_read_many(vol->dev, reads, n);
+	atomic64_add(n, &vol->cache.ahead);
+	(void)data_race((device_read_many(vol->dev, reads, n), 0));	/* see cache_read() */
 	for (i = 0; i < n; i++) {
-		if (reads[i].err || cache_check(vol, buffers[i], &links[i], why, sizeof(why))) {
-			cache_free(vol, buffers[i]);
+		if (i == wanted) {
+			found = cache_take(vol, buffers[i], &links[i], reads[i].err, why, why_size);
 			continue;
 		}
-		added = cache_add_clean(vol, buffers[i], &links[i], why, sizeof(why));
-		if (!IS_ERR(added))
-			cache_put(vol, added);
+		set_bit(NODE_AHEAD, &buffers[i]->state);
+		taken = cache_take(vol, buffers[i], &links[i], reads[i].err, why_not, sizeof(why_not));
+		if (!IS_ERR(taken))
+			cache_put(vol, taken);
 	}
+	return found;
 }
 
 void cache_fetch(struct volume *vol, const struct node_link *links, u32 count)
@@ -434,8 +473,19 @@ void cache_fetch(struct volume *vol, const struct node_link *links, u32 count)
 	lockdep_assert_not_held(&vol->delta.inside);
 	for (done = 0; done < count; done += n) {
 		n = min(count - done, DEVICE_READS_MAX);
-		cache_fetch_batch(vol, links + done, n);
+		cache_fetch_batch(vol, links + done, n, U32_MAX, NULL, 0);
 	}
+}
+
+struct node_buffer *cache_get_among(struct volume *vol, const struct node_link *links, u32 count, u32 wanted,
+				    char *why, size_t why_size)
+{
+	struct node_buffer *buffer = NULL;
+
+	lockdep_assert_not_held(&vol->delta.inside);
+	if (count > 1)
+		buffer = cache_fetch_batch(vol, links, count, wanted, why, why_size);
+	return buffer ? buffer : cache_get(vol, &links[wanted], why, why_size);
 }
 
 /* ---- for edits ---- */
@@ -557,6 +607,8 @@ int cache_init(struct volume *vol, u64 limit_bytes)
 	atomic64_set(&cache->bytes, 0);
 	atomic64_set(&cache->clean_bytes, 0);
 	atomic64_set(&cache->misses, 0);
+	atomic64_set(&cache->ahead, 0);
+	atomic64_set(&cache->wasted, 0);
 	atomic_set(&cache->hand, 0);
 	cache->keep = 1;		/* of a new buffer it is 0 */
 	cache->keeping = false;

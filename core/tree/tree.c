@@ -35,6 +35,7 @@ void tree_init(struct volume *vol)
 	tree->serial = 0;
 	INIT_LIST_HEAD(&tree->failed);
 	tree->snapshot_delta = 0;
+	tree_ahead_init(tree);
 	tree_forget_appends(vol);
 	tree->underfull_count = 0;
 	tree->met_bad = false;
@@ -195,6 +196,8 @@ int path_descend(struct volume *vol, struct tree_path *path, const struct node_k
 struct tree_read {
 	struct volume *vol;
 	bool edit;			/* the caller holds sem for writing */
+	struct node_key to;		/* it goes on up to there, */
+	u32 window;			/* and what is missing is read so many nodes at a time */
 	u32 attempts;
 	struct node_buffer *fetched;	/* keeps the node just read in the cache */
 	bool failed;			/* that was what could not be read last: */
@@ -207,6 +210,7 @@ static void read_begin(struct tree_read *read, struct volume *vol, bool edit)
 {
 	read->vol = vol;
 	read->edit = edit;
+	read->window = 1;
 	read->attempts = 0;
 	read->fetched = NULL;
 	read->failed = false;
@@ -249,14 +253,14 @@ static int read_descend(struct tree_read *read, const struct node_key *key)
 	return -EIO;
 }
 
-/* Without lock: read what was missing. */
+/* Without lock: read what was missing, and what is likely to be missed next. */
 static int read_fetch(struct tree_read *read)
 {
 	int err;
 
 	read_end(read);
 	read->attempts++;
-	read->fetched = cache_get(read->vol, &read->path.miss, read->why, sizeof(read->why));
+	read->fetched = ahead_get(read->vol, &read->path, &read->to, &read->window, read->why, sizeof(read->why));
 	if (!IS_ERR(read->fetched))
 		return 0;
 	err = PTR_ERR(read->fetched);
@@ -510,12 +514,16 @@ static int scan(struct volume *vol, const struct tree_key *from, const struct tr
 		tree_item_fn fn, void *ctx, bool edit)
 {
 	struct node_key next = node_key_pack(from), last = node_key_pack(to);
-	struct tree_read read;
+	struct tree_read read = { .window = 1 };
 	bool more = true;
 	int ret = 0;
 
 	while (more && !ret && !node_key_less(&last, &next)) {
+		u32 window = read.window;
+
 		read_begin(&read, vol, edit);
+		read.to = last;
+		read.window = window;
 		ret = read_leaf(&read, &next);
 		if (ret) {
 			read_end(&read);
@@ -614,79 +622,4 @@ void tree_prefetch(struct volume *vol, const struct tree_key *key)
 		tree_read_unlock(&read);
 	} while (err == PATH_MISS && read.attempts < READ_ATTEMPTS && !read_fetch(&read));
 	read_end(&read);
-}
-
-/* ---- reading ahead of a scan ---- */
-
-/* May there be an item of this type, with offset 0, from low on before high? */
-static bool keys_have_type(const struct node_key *low, const struct node_key *high, u8 type)
-{
-	struct node_key first = { (low->high & ~(u64)U8_MAX) | type, 0 };
-
-	if (node_key_less(&first, low))
-		first.high += U8_MAX + 1;
-	return node_key_less(&first, high);
-}
-
-static bool node_is_cached(struct volume *vol, const struct node_link *link)
-{
-	struct node_buffer *buffer = cache_peek(vol, link);
-
-	if (buffer)
-		cache_put(vol, buffer);
-	return buffer;
-}
-
-/* Leaves under one node that are not in memory; *end: all that is wanted of those before it is there, or among these. */
-static u32 leaves_missing(struct volume *vol, const struct tree_path *path, const struct node_key *key, u8 type,
-			  struct node_link *links, u32 max, struct node_key *end)
-{
-	const struct disk_node *node = path_node(path, 1);
-	u32 at, count = node_count(node), missing = 0;
-
-	for (at = inner_find(node, key); at < count; at++) {
-		struct node_key low = inner_key(node, at), high = at + 1 < count ? inner_key(node, at + 1) : path->high;
-		struct node_link link = inner_link(node, at);
-
-		if (!keys_have_type(&low, &high, type) || node_is_cached(vol, &link))
-			continue;
-		if (missing == max) {
-			*end = low;
-			return missing;
-		}
-		links[missing++] = link;
-	}
-	*end = path->high;
-	return missing;
-}
-
-static int ahead_order(const void *a, const void *b)
-{
-	const struct node_link *x = a, *y = b;
-
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
-}
-
-void tree_read_ahead(struct volume *vol, const struct tree_key *from, u8 type, u32 max, struct tree_key *upto)
-{
-	struct node_key key = node_key_pack(from), end = NODE_KEY_MAX;
-	struct node_link links[TREE_AHEAD];
-	struct tree_path path;
-	u32 missing = 0, turn;
-	int err = PATH_MISS;
-
-	for (turn = 0; turn < 2 && err == PATH_MISS; turn++) {
-		if (turn)
-			tree_prefetch(vol, from);	/* the way there, and the first of them */
-		down_read(&vol->tree.sem);
-		err = vol->tree.root_level ? path_descend_to(vol, &path, &key, 1, false) : -ENOENT;
-		if (!err) {
-			missing = leaves_missing(vol, &path, &key, type, links, min(max, TREE_AHEAD), &end);
-			tree_path_put(vol, &path);
-		}
-		up_read(&vol->tree.sem);
-	}
-	sort(links, missing, sizeof(*links), ahead_order, NULL);	/* as they lie on the disk */
-	cache_fetch(vol, links, missing);
-	*upto = node_key_unpack(&end);
 }

@@ -95,9 +95,9 @@ static inline struct node_link node_buffer_link(const struct node_buffer *buffer
 
 /*
  * DIRTY, FLUSHING: see above; neither: CLEAN.  DEAD: not in the cache any more, freed with the last
- * reference.  USED: looked up since the eviction came by last.
+ * reference.  USED: looked up since the eviction came by last.  AHEAD: not since it was read for who has not come yet.
  */
-enum { NODE_DIRTY, NODE_FLUSHING, NODE_DEAD, NODE_USED };
+enum { NODE_DIRTY, NODE_FLUSHING, NODE_DEAD, NODE_USED, NODE_AHEAD };
 
 #define CACHE_SHARDS 64
 #define CACHE_DEFAULT_BYTES (128ULL << 20)
@@ -117,6 +117,7 @@ struct node_cache {
 	atomic64_t bytes;		/* of all nodes in memory */
 	atomic64_t clean_bytes;		/* of the CLEAN ones */
 	atomic64_t misses;		/* blocks read */
+	atomic64_t ahead, wasted;	/* nodes that came AHEAD; that were evicted while they were */
 	atomic_t hand;			/* shard that cache_shrink() came to */
 	u32 keep;			/* nodes that were kept when it was that are not evicted; by the back end */
 	bool keeping;			/* by the back end: nodes are, also those that others look up meanwhile */
@@ -134,6 +135,10 @@ struct node_buffer *cache_get(struct volume *vol, const struct node_link *link, 
  * needs it hears of it from cache_get().
  */
 void cache_fetch(struct volume *vol, const struct node_link *links, u32 count);
+/* As cache_get() of links[wanted]; the others, at most DEVICE_READS_MAX in all, come with it as by cache_fetch(). */
+struct node_buffer *cache_get_among(struct volume *vol, const struct node_link *links, u32 count, u32 wanted,
+				    char *why, size_t why_size);
+bool cache_has(struct volume *vol, const struct node_link *link);	/* exactly this node; that is not to use it */
 /* From the cache only, NULL if exactly this node is not there. */
 struct node_buffer *cache_peek(struct volume *vol, const struct node_link *link);
 void cache_put(struct volume *vol, struct node_buffer *buffer);
@@ -224,6 +229,15 @@ struct tree_path {
 
 #define TREE_WAYS 4
 
+/* Where nodes were read one after the other (tree_ahead.c). */
+#define TREE_STREAMS 64
+struct tree_stream {
+	struct node_key low, high;	/* keys of their parent; without the first, or last, bound: 0, or NODE_KEY_MAX */
+	struct node_key from, to;	/* and of those that were read last */
+	u32 level;			/* theirs */
+	u32 window;			/* so many were; 0: unused */
+};
+
 struct tree {
 	struct rw_semaphore sem;
 	u64 root_addr, root_birth;	/* sem */
@@ -249,6 +263,11 @@ struct tree {
 	/* Where edits went lately (tree_way.c); back end. */
 	struct tree_path ways[TREE_WAYS];
 	u32 way_last, way_before, way_victim;
+	spinlock_t stream_lock;		/* inside sem */
+	struct tree_stream streams[TREE_STREAMS];	/* stream_lock */
+	u32 stream_victim;		/* stream_lock */
+	s64 stream_ahead, stream_wasted;	/* stream_lock: those of the cache, when they were looked at last */
+	u32 stream_pause;		/* stream_lock: nodes to be missed before anything is read ahead again */
 };
 
 void tree_init(struct volume *vol);
@@ -282,11 +301,14 @@ bool tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct 
  */
 int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,
 		   bool *more, struct tree_key *next);
+/* ---- reading ahead (tree_ahead.c) ---- */
+
+#define TREE_AHEAD 32u		/* nodes at a time */
 /*
  * For who scans for items of this type with offset 0, and skips the others: read leaves that have such items, from the one of
- * `from` on, together.  At most max of those that are not in memory.  At upto it is time for the next call.
+ * `from` on, together.  At most max of those that are not in memory, or more where this goes on and on.  At upto it is time for
+ * the next call.
  */
-#define TREE_AHEAD 32u
 void tree_read_ahead(struct volume *vol, const struct tree_key *from, u8 type, u32 max, struct tree_key *upto);
 
 /*

@@ -190,6 +190,21 @@ static inline void tree_set_root_buffer(struct volume *vol, const struct node_bu
 	tree_set_root(vol, buffer->addr, buffer->birth, buffer->level);
 }
 
+/* ---- reading ahead (tree_ahead.c) ---- */
+
+void tree_ahead_init(struct tree *tree);
+/*
+ * Without sem, after PATH_MISS: cache_get() of path->miss, and with it what is likely to be missed next.  Up to key `to`, if
+ * *window is more than 1, so many nodes; then it grows.
+ */
+struct node_buffer *ahead_get(struct volume *vol, const struct tree_path *path, const struct node_key *to, u32 *window,
+			      char *why, size_t why_size);
+/*
+ * With sem: read what is missing of the branches of this node, from this one on, at most TREE_AHEAD.  Returns the first that was
+ * not looked at.
+ */
+u32 ahead_fetch(struct volume *vol, const struct disk_node *node, u32 at);
+
 /* ---- ways kept from edit to edit (tree_way.c) ---- */
 
 void tree_ways_init(struct tree *tree);

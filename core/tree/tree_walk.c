@@ -16,6 +16,7 @@ struct tree_walk {
 	tree_node_fn fn;
 	void *ctx;
 	struct tree_path path;
+	u32 ahead[TUX3_MAX_LEVEL + 1];	/* of path->node[n]: all branches before this one have been read, or cannot be */
 	struct tree_visit visit;
 	bool no_memory;			/* that is nothing that a node can be blamed for */
 	char why[NODE_WHY_MAX];
@@ -96,6 +97,7 @@ static int walk_node(struct tree_walk *walk, const struct node_link *link, u32 p
 	}
 	path->node[link->level] = buffer;
 	path->index[link->level] = 0;
+	walk->ahead[link->level] = 0;
 	path->bottom = link->level;
 	return 0;
 }
@@ -116,6 +118,8 @@ static int walk_step(struct tree_walk *walk)
 			path->index[path->bottom]++;
 		return 0;
 	}
+	if (path->index[level] == walk->ahead[level])
+		walk->ahead[level] = ahead_fetch(walk->vol, node, path->index[level]);
 	link = inner_link(node, path->index[level]);
 	ret = walk_node(walk, &link, level);
 	if (path->bottom == level)
