@@ -26,12 +26,12 @@ static inline void fill(struct tux3_node *node, u64 offset, u32 bytes, u8 value)
 
 static inline void assert_filled(struct tux3_node *node, u64 offset, u32 bytes, u8 value)
 {
-	u8 *data = malloc(bytes);
-	u32 i;
+	u8 *data = malloc(bytes), *wanted = malloc(bytes);
 
 	assert_int_equal(tux3_read(node, data, bytes, offset), bytes);
-	for (i = 0; i < bytes; i++)
-		assert_int_equal(data[i], value);
+	memset(wanted, value, bytes);
+	assert_memory_equal(data, wanted, bytes);
+	free(wanted);
 	free(data);
 }
 

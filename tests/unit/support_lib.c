@@ -106,6 +106,54 @@ void bed_free(struct bed *bed)
 	bed->dev->ops->close(bed->dev);
 }
 
+/* ---- the same volume again and again ---- */
+
+struct bed_saved {
+	u32 count, *number;
+	u8 (*block)[4096];
+};
+
+struct bed_saved *bed_save(struct bed *bed)
+{
+	struct bed_saved *saved = calloc(1, sizeof(*saved));
+	static const u8 zeros[4096];
+	u8 (*bytes)[4096] = device_memory_bytes(bed->dev);
+	u32 i, room = 0;
+
+	assert_non_null(saved);
+	for (i = 0; i < bed->dev->size_bytes / 4096; i++) {
+		if (!memcmp(bytes[i], zeros, 4096))
+			continue;
+		if (saved->count == room) {
+			room = room ? 2 * room : 1024;
+			saved->number = realloc(saved->number, room * sizeof(*saved->number));
+			saved->block = realloc(saved->block, room * sizeof(*saved->block));
+			assert_non_null(saved->number);
+			assert_non_null(saved->block);
+		}
+		saved->number[saved->count] = i;
+		memcpy(saved->block[saved->count++], bytes[i], 4096);
+	}
+	return saved;
+}
+
+void bed_restore(struct bed *bed, const struct bed_saved *saved)
+{
+	u8 (*bytes)[4096] = device_memory_bytes(bed->dev);
+	u32 i;
+
+	assert_ok(bed->dev->ops->discard(bed->dev, 0, bed->dev->size_bytes / bed->dev->block_size));
+	for (i = 0; i < saved->count; i++)
+		memcpy(bytes[saved->number[i]], saved->block[i], 4096);
+}
+
+void bed_saved_free(struct bed_saved *saved)
+{
+	free(saved->number);
+	free(saved->block);
+	free(saved);
+}
+
 /* ---- power cuts ---- */
 
 static struct tux3_device_ops cut_ops;

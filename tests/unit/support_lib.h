@@ -45,6 +45,13 @@ long bed_crash_peak(struct bed *bed);	/* the same; bytes of memory that opening 
 void bed_check(struct bed *bed);	/* the checker finds nothing; the volume is closed meanwhile */
 void bed_free(struct bed *bed);		/* closes, checks, frees */
 
+/* What the device has, to be put back as often as need be: the volume is closed, or abandoned afterwards.  Only blocks that are
+   not all zeros are kept and copied. */
+struct bed_saved;
+struct bed_saved *bed_save(struct bed *bed);
+void bed_restore(struct bed *bed, const struct bed_saved *saved);
+void bed_saved_free(struct bed_saved *saved);
+
 /* The writes of the device from now on, but for the first so many, fail; and none any more. */
 void bed_cut_after(struct bed *bed, u32 writes);
 void bed_cut_over(struct bed *bed);

@@ -412,20 +412,20 @@ static void test_data_where_none_can_be(void **state)
 		intent_of(&bed)->place.addr, intent_of(&bed)->place.addr - MIB / BLOCK + 1,
 		tux3_core(bed.volume)->tree.root_addr, tux3_core(bed.volume)->log.next_addr,
 	};
-	u8 *bytes = device_memory_bytes(bed.dev), *saved = malloc(LARGE_VOLUME);
+	struct bed_saved *saved = bed_save(&bed);
+	u8 *bytes = device_memory_bytes(bed.dev);
 	u32 i;
 
-	memcpy(saved, bytes, LARGE_VOLUME);
 	for (i = 0; i < ARRAY_SIZE(places); i++) {
-		memcpy(bytes, saved, LARGE_VOLUME);
+		bed_restore(&bed, saved);
 		forge(&damage, places[i], bytes);
 		bed_crash(&bed);
 		assert_int_equal(intent_of(&bed)->recovered, 1);
 		assert_null(bed_find(&bed, "second"));
 		bed_check(&bed);
 	}
-	memcpy(bytes, saved, LARGE_VOLUME);
-	free(saved);
+	bed_restore(&bed, saved);
+	bed_saved_free(saved);
 	bed_crash(&bed);
 	assert_int_equal(intent_of(&bed)->recovered, 2);
 	bed_free(&bed);

@@ -95,19 +95,17 @@ static int run_switch(struct bed *bed, bool on, char *why, size_t why_size)
 
 static void switch_with_cuts(struct bed *bed, bool on)
 {
-	u8 *bytes = device_memory_bytes(bed->dev), *before = malloc(BYTES);
+	struct bed_saved *before = bed_save(bed);
 	u32 writes, cut, changed = 0;
 	char why[300];
 	u64 start;
 
-	assert_non_null(before);
-	memcpy(before, bytes, BYTES);
 	start = atomic64_read(&bed->dev->writes);
 	assert_ok(run_switch(bed, on, why, sizeof(why)));
 	writes = atomic64_read(&bed->dev->writes) - start;
 	assert_int_equal(looks_good(bed, FILES), on);
 	for (cut = 0; cut < writes; cut++) {
-		memcpy(bytes, before, BYTES);
+		bed_restore(bed, before);
 		bed_cut_after(bed, cut);
 		run_switch(bed, on, why, sizeof(why));
 		bed_cut_over(bed);
@@ -118,7 +116,7 @@ static void switch_with_cuts(struct bed *bed, bool on)
 	}
 	/* The last writes are the second copy of the anchor. */
 	assert_in_range(changed, 1, writes / 2);
-	free(before);
+	bed_saved_free(before);
 }
 
 static u64 bed_ino(struct bed *bed, const char *path)

@@ -304,7 +304,7 @@ static void run_seeds(bool log, u32 block_size)
 	u32 seeds = getenv("TUX3_TEST_SEED") ? 1 : getenv("TUX3_TEST_RUNS") ? atoi(getenv("TUX3_TEST_RUNS")) : SEEDS, i;
 	u64 first = 1, whole = 0;
 	struct places places;
-	u8 *copy;
+	struct bed_saved *saved;
 
 	check_begin(block_size > 4096 ? "large_blocks" : log ? "with_a_log" : "without_log", first);
 	first = test_seed;
@@ -319,17 +319,15 @@ static void run_seeds(bool log, u32 block_size)
 		bed_close(&bed);
 	}
 	find_places(&bed, &places);
-	copy = malloc(BYTES);
-	assert_non_null(copy);
-	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
+	saved = bed_save(&bed);
 	for (i = 0; i < seeds; i++) {
 		test_seed = first + i;
-		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
+		bed_restore(&bed, saved);
 		repair_one(&bed, &places, test_seed, &whole);
 	}
 	print_message("%u nodes, maps and log blocks; %llu of %u files whole and in their places\n", places.count,
 		      (unsigned long long)whole, seeds * FILES);
-	free(copy);
+	bed_saved_free(saved);
 	bed.dev->ops->close(bed.dev);
 }
 
@@ -363,28 +361,26 @@ static void test_interrupted(void **state)
 	u64 random, want, whole;
 	u32 writes, cut, round;
 	char why[300];
-	u8 *copy = malloc(BYTES), *bytes;
+	struct bed_saved *saved;
 
-	assert_non_null(copy);
 	check_begin("interrupted", 1);
 	bed_make(&bed, BYTES, 4096);
-	bytes = device_memory_bytes(bed.dev);
 	fill(&bed, 0, FILES - 40, false);
 	fill(&bed, FILES - 40, FILES, true);
 	bed_crash(&bed);
 	tux3_node_put(bed.root, 1);
 	tux3_abandon(bed.volume);
 	find_places(&bed, &places);
-	memcpy(copy, bytes, BYTES);
+	saved = bed_save(&bed);
 	for (round = 0; round < 4; round++) {
 		random = test_seed + round;
-		memcpy(bytes, copy, BYTES);
+		bed_restore(&bed, saved);
 		damage(&bed, &places, &random, 3 + round);
 		memset(&told, 0, sizeof(told));
 		writes = repair_again(&bed, &told, &want);
 		for (cut = 0; cut < writes; cut++) {
 			random = test_seed + round;
-			memcpy(bytes, copy, BYTES);
+			bed_restore(&bed, saved);
 			damage(&bed, &places, &random, 3 + round);
 			bed_cut_after(&bed, cut);
 			check(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
@@ -396,7 +392,7 @@ static void test_interrupted(void **state)
 			check(whole == want);
 		}
 	}
-	free(copy);
+	bed_saved_free(saved);
 	bed.dev->ops->close(bed.dev);
 }
 
@@ -461,21 +457,19 @@ static void test_little_memory(void **state)
 	u64 random, want, whole;
 	long allocs, nth;
 	char why[300];
-	u8 *copy = malloc(BYTES), *bytes;
+	struct bed_saved *saved;
 	u32 gave_up = 0, n;
 	int err;
 
-	assert_non_null(copy);
 	check_begin("little_memory", 1);
 	bed_make(&bed, BYTES, 4096);
-	bytes = device_memory_bytes(bed.dev);
 	fill(&bed, 0, FILES, false);
 	bed_close(&bed);
 	find_places(&bed, &places);
 	random = test_seed;
 	damage(&bed, &places, &random, 5);
 	damage_inside(&bed, &places, &random, 5);
-	memcpy(copy, bytes, BYTES);
+	saved = bed_save(&bed);
 	memset(&told, 0, sizeof(told));
 	env_fail_alloc_at(0);
 	allocs = env_alloc_count();
@@ -485,7 +479,7 @@ static void test_little_memory(void **state)
 	want = compare(&bed, &told, false);
 	bed_close(&bed);
 	for (n = 0; n < 400u; n++) {
-		memcpy(bytes, copy, BYTES);
+		bed_restore(&bed, saved);
 		nth = 1 + (n < 40 ? n : bed_random(&random) % allocs);
 		env_fail_alloc_at(nth);
 		err = volume_repair(bed.dev, &opts, &result, why, sizeof(why));
@@ -504,7 +498,7 @@ static void test_little_memory(void **state)
 		check(whole == want);
 	}
 	assert_true(gave_up);
-	free(copy);
+	bed_saved_free(saved);
 	bed.dev->ops->close(bed.dev);
 }
 
@@ -519,9 +513,8 @@ static void test_full(void **state)
 	u64 at = 0, random, whole;
 	ssize_t done;
 	u32 round;
-	u8 *copy = malloc(BYTES);
+	struct bed_saved *saved;
 
-	assert_non_null(copy);
 	check_begin("full", 1);
 	bed_make(&bed, BYTES, 4096);
 	fill(&bed, 0, FILES, false);
@@ -532,15 +525,15 @@ static void test_full(void **state)
 	tux3_node_put(node, 1);
 	bed_close(&bed);
 	find_places(&bed, &places);
-	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
+	saved = bed_save(&bed);
 	for (round = 0; round < 20; round++) {
 		random = test_seed + round;
-		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
+		bed_restore(&bed, saved);
 		damage(&bed, &places, &random, 1 + round);
 		memset(&told, 0, sizeof(told));
 		repair_again(&bed, &told, &whole);
 	}
-	free(copy);
+	bed_saved_free(saved);
 	bed.dev->ops->close(bed.dev);
 }
 

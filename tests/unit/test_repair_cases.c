@@ -84,9 +84,8 @@ static void test_log_damaged_in_its_middle(void **state)
 	char path[40];
 	struct told told;
 	u32 place, n;
-	u8 *copy = malloc(BYTES);
+	struct bed_saved *saved;
 
-	assert_non_null(copy);
 	bed_make(&bed, BYTES, 4096);
 	for (n = 0; n < 12; n++) {
 		sprintf(path, "/file%u", n);
@@ -96,9 +95,9 @@ static void test_log_damaged_in_its_middle(void **state)
 	bed_crash(&bed);
 	tux3_node_put(bed.root, 1);
 	tux3_abandon(bed.volume);
-	memcpy(copy, device_memory_bytes(bed.dev), BYTES);
+	saved = bed_save(&bed);
 	for (place = 0; place < 8; place++) {
-		memcpy(device_memory_bytes(bed.dev), copy, BYTES);
+		bed_restore(&bed, saved);
 		memset(log_block(&bed, place), 0x55, 4096);
 		repair(&bed, &told);
 		assert_true(told.lost);
@@ -116,7 +115,7 @@ static void test_log_damaged_in_its_middle(void **state)
 		bed_check(&bed);
 		bed_close(&bed);
 	}
-	free(copy);
+	bed_saved_free(saved);
 	bed.dev->ops->close(bed.dev);
 }
 
@@ -556,11 +555,11 @@ static void test_log_goes_on_anywhere(void **state)
 	struct bed bed = { .opts.manual = true };
 	struct told told;
 	char path[40];
-	u8 *copy = malloc(BYTES), *bytes;
+	struct bed_saved *saved;
+	u8 *bytes;
 	u64 addr, leaf = 0;
 	u32 n;
 
-	assert_non_null(copy);
 	bed_make(&bed, BYTES, 4096);
 	for (n = 0; n < 300; n++) {
 		sprintf(path, "/file%u", n);
@@ -572,9 +571,9 @@ static void test_log_goes_on_anywhere(void **state)
 		if (le32_to_cpu(((struct disk_node *)(bytes + n * 4096))->magic) == TUX3_NODE_MAGIC)
 			leaf = n;
 	memset(bytes + leaf * 4096, 0, 4096);
-	memcpy(copy, bytes, BYTES);
+	saved = bed_save(&bed);
 	for (addr = 1; addr < leaf + 100; addr++) {
-		memcpy(bytes, copy, BYTES);
+		bed_restore(&bed, saved);
 		for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
 			struct disk_anchor *anchor = (void *)(bytes + anchor_slot_offset(BYTES, n));
 
@@ -584,7 +583,7 @@ static void test_log_goes_on_anywhere(void **state)
 		}
 		repair(&bed, &told);
 	}
-	free(copy);
+	bed_saved_free(saved);
 	bed.dev->ops->close(bed.dev);
 }
 
