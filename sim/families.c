@@ -682,6 +682,8 @@ static const struct family families[] = {
 	  { .least.remaps = 1, MOUNT_MS } },
 	{ "bad", "files of which leaves and data turn bad for reads, for ever or not", bad_params, bad_live,
 	  { .least.bad = 1 } },
+	{ "early", "large files that are synced, changed in all ways, and synced again", early_params, early_live,
+	  { .least.early = 1, MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */

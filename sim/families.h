@@ -37,6 +37,8 @@ void beside_live(struct life *life);
 void trees_live(struct life *life);
 void pages_params(struct sim_params *params, struct rng *rng);
 void pages_live(struct life *life);
+void early_params(struct sim_params *params, struct rng *rng);
+void early_live(struct life *life);
 
 /* ---- families_bad.c ---- */
 

@@ -873,3 +873,233 @@ void pages_live(struct life *life)
 			op_on(life, SIM_CREATE, path, 0, 0);
 	}
 }
+
+/*
+ * ---- early: large files that are synced, changed in all ways, and synced again ----
+ *
+ * What has not changed since stays where an fsync has put it (core/inode/early.h): so it is written over, cut, punched, moved from
+ * file to file; and names come and go, before the commit and beside it.
+ */
+
+#define EARLY_FILES	4u
+#define EARLY_BYTES	(1u << 20)	/* of a file, mostly */
+
+void early_params(struct sim_params *params, struct rng *rng)
+{
+	ahead_params(params, rng);
+	params->tight = false;
+	params->volume_bytes = (64 + rng_below(rng, 64)) * MIB;
+	params->holds = params->holds && rng_one_in(rng, 2);
+	params->data_cache_bytes = rng_one_in(rng, 2) ? 64 * 4096 : 4 * MIB;
+	params->options.intent_near_bytes = 4096 * rng_log(rng, 6);
+	params->options.log_blocks = rng_one_in(rng, 2) ? 0 : 1 + rng_below(rng, 60);
+	params->cuts = 16;
+	params->lives = 2;
+}
+
+static void early_name(struct life *life, char *path)
+{
+	snprintf(path, SIM_PATH_MAX, "d%u/f%u", (u32)rng_below(life->rng, 2), (u32)rng_below(life->rng, EARLY_FILES));
+}
+
+/* By its name, or one that is open. */
+static void early_file(struct life *life, char *path)
+{
+	u32 slot = rng_below(life->rng, SIM_SLOTS);
+
+	if (life->run->state->slots[slot] != M_NONE && rng_one_in(life->rng, 4))
+		snprintf(path, SIM_PATH_MAX, "@%u", slot);
+	else
+		early_name(life, path);
+}
+
+static u64 early_size(struct life *life, const char *path)
+{
+	int err;
+	u32 id = model_lookup(life->run->state, path, &err);
+
+	return id == M_NONE ? 0 : life->run->state->inodes[id]->size;
+}
+
+/* A range in the file, of blocks or of bytes. */
+static void early_range(struct life *life, const char *path, u64 *offset, u64 *len, bool blocks)
+{
+	u64 size = max_t(u64, early_size(life, path), 8192);
+
+	*offset = rng_below(life->rng, min_t(u64, size, 2 * EARLY_BYTES));
+	*len = 1 + rng_below(life->rng, rng_one_in(life->rng, 2) ? 100000 : EARLY_BYTES / 2);
+	if (blocks) {
+		*offset = round_down(*offset, 4096);
+		*len = round_up(*len, 4096);
+	}
+}
+
+static void early_write(struct life *life, const char *path)
+{
+	u64 offset, len;
+
+	early_range(life, path, &offset, &len, rng_one_in(life->rng, 3));
+	switch (rng_below(life->rng, 5)) {
+	case 0:
+		op_on(life, SIM_WRITE, path, 0, 1 + rng_below(life->rng, EARLY_BYTES - 1));
+		break;
+	case 1:
+		if (early_size(life, path) < 2 * EARLY_BYTES)
+			op_on(life, SIM_APPEND, path, 0, len);
+		break;
+	case 2:
+		op_on(life, SIM_WRITE, path, offset, 1 + rng_below(life->rng, 5000));
+		break;
+	default:
+		op_on(life, SIM_WRITE, path, offset, len);
+	}
+}
+
+static void early_remap(struct life *life, const char *path)
+{
+	static const enum sim_op_kind kinds[] = { SIM_EXCHANGE, SIM_COLLAPSE, SIM_INSERT };
+	struct sim_op op = { .kind = kinds[rng_below(life->rng, 3)] };
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	early_range(life, path, &op.offset, &op.len, true);
+	if (op.kind == SIM_EXCHANGE) {
+		early_file(life, op.b);
+		op.offset2 = rng_one_in(life->rng, 2) ? op.offset : 0;
+		if (rng_one_in(life->rng, 2)) {
+			op.offset = op.offset2 = op.len = 0;
+			op.flags = TUX3_EXCHANGE_TO_EOF;
+		}
+	}
+	make_op(life, &op);
+}
+
+static void early_allocate(struct life *life, const char *path)
+{
+	static const u32 modes[] = { FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				     FALLOC_FL_ZERO_RANGE, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 0, FALLOC_FL_KEEP_SIZE };
+	struct sim_op op = { .kind = SIM_FALLOCATE, .mode = modes[rng_below(life->rng, ARRAY_SIZE(modes))] };
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	early_range(life, path, &op.offset, &op.len, rng_one_in(life->rng, 2));
+	make_op(life, &op);
+}
+
+static void early_names(struct life *life, const char *path, u32 number)
+{
+	struct sim_op op = { .flags = rng_below(life->rng, SIM_SLOTS) };
+	char other[SIM_PATH_MAX];
+
+	snprintf(op.a, sizeof(op.a), "%s", path);
+	early_name(life, op.b);
+	switch (rng_below(life->rng, 7)) {
+	case 0:
+		op_on(life, SIM_UNLINK, path, 0, 0);
+		break;
+	case 1:
+		op.kind = SIM_LINK;
+		op.flags = 0;
+		make_op(life, &op);
+		break;
+	case 2:
+		op.kind = SIM_RENAME;
+		op.flags = rng_one_in(life->rng, 3) ? TUX3_RENAME_EXCHANGE : 0;
+		make_op(life, &op);
+		break;
+	case 3:
+	case 4:
+		op.kind = rng_one_in(life->rng, 3) ? SIM_CLOSE : SIM_OPEN;
+		make_op(life, &op);
+		break;
+	case 5:
+		snprintf(other, sizeof(other), "d0/l%u-t%u", life->run->life, number);
+		op_on(life, SIM_CREATE, other, 0, 0);
+		early_write(life, other);
+		if (!rng_one_in(life->rng, 3))
+			beside_fsync(life, other);
+		beside_rename(life, other, op.b, 0);
+		break;
+	default:
+		op.kind = SIM_TMPFILE;
+		op.mode = 0600;
+		snprintf(op.a, sizeof(op.a), "d1");
+		make_op(life, &op);
+		snprintf(op.a, sizeof(op.a), "@%u", op.flags);
+		early_write(life, op.a);
+		op.kind = SIM_LINK;
+		op.flags = 0;
+		if (rng_one_in(life->rng, 2))
+			make_op(life, &op);
+	}
+}
+
+static void early_step(struct life *life, u32 number)
+{
+	char path[SIM_PATH_MAX];
+
+	early_file(life, path);
+	switch (rng_below(life->rng, 20)) {
+	case 0:
+	case 1:
+		op_on(life, SIM_TRUNCATE, path, 0, rng_one_in(life->rng, 3) ? 0 : rng_below(life->rng, 2 * EARLY_BYTES));
+		break;
+	case 2:
+	case 3:
+	case 4:
+		early_allocate(life, path);
+		break;
+	case 5:
+		early_remap(life, path);
+		break;
+	case 6:
+	case 7:
+	case 8:
+		early_name(life, path);
+		early_names(life, path, number);
+		break;
+	case 9:
+		early_name(life, path);
+		ahead_change(life, path);
+		break;
+	case 10:
+		early_name(life, path);
+		op_on(life, SIM_CREATE, path, 0, 0);
+		early_write(life, path);
+		break;
+	default:
+		early_write(life, path);
+	}
+	if (rng_one_in(life->rng, 3))
+		early_file(life, path);
+	if (!rng_one_in(life->rng, 3))
+		beside_fsync(life, path);
+}
+
+void early_live(struct life *life)
+{
+	u32 sync_every = rng_one_in(life->rng, 3) ? NEVER : 3 + rng_below(life->rng, 30), rarely = 3 + rng_below(life->rng, 20), i;
+	bool beside = !life->params->holds && rng_one_in(life->rng, 2);
+	struct sim_run *run = life->run;
+	char path[SIM_PATH_MAX];
+
+	if (!run->life) {
+		make_dirs(life, 2);
+		for (i = 0; i < 2 * EARLY_FILES; i++) {
+			snprintf(path, sizeof(path), "d%u/f%u", i % 2, i / 2);
+			op_on(life, SIM_CREATE, path, 0, 0);
+			if (i % 3)
+				early_write(life, path);
+		}
+		sync_all(life);
+	}
+	run_first_ahead(run);
+	for (i = 0; i < 100 && !run->failed && !run->broken; i++) {
+		if (beside)
+			beside_begin(life, rarely);
+		if (rng_one_in(life->rng, 10))
+			run_beside_end(run);
+		early_step(life, i);
+		if (i % sync_every == sync_every - 1)
+			sync_all(life);
+	}
+	run_beside_end(run);
+}
