@@ -1037,6 +1037,11 @@ static int delta_unify_present(struct volume *vol)
 		vol->space.want_tight = true;
 		err = commit_delta(vol);
 	}
+	/* An empty one: what the last commit has split is nothing to the delta after it. */
+	if (!err && !delta_has_changes(vol) && space_opens_cheaper(vol)) {
+		vol->space.want_tight = true;
+		err = commit_delta(vol);
+	}
 	return err ? err : delta_unify_committed(vol);
 }
 

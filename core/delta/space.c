@@ -607,6 +607,15 @@ static void space_raise_standing(struct volume *vol)
 	atomic64_sub(more, &space->balance);
 }
 
+/* It was opened before the last commit, which has split nodes or grown the tree since, or merged nodes of its top. */
+bool space_opens_cheaper(struct volume *vol)
+{
+	struct space *space = &vol->space;
+
+	lockdep_assert_held(&vol->delta.commit_mutex);
+	return space->standing[vol->delta.front & 1] > space_tight_standing(vol, space_levels(vol, 0));
+}
+
 static s64 space_floor(struct volume *vol, unsigned int flags)
 {
 	struct space *space = &vol->space;

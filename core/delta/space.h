@@ -258,6 +258,8 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_
 void space_open_delta(struct volume *vol, u64 delta);
 /* Back end, after a commit that was charged so much (space_close_delta), or an anchor: move the balance. */
 void space_settle(struct volume *vol, s64 charged);
+/* Back end: is the front delta charged more as a whole than a tight one would be that is opened now? */
+bool space_opens_cheaper(struct volume *vol);
 /* Back end: may blocks be missed that wait for somebody who reads them? */
 bool space_misses_blocks(struct volume *vol);
 /* Back end: if there is a hold (core/blocks/held.h) it is over, and what it has kept is there. */
