@@ -32,9 +32,12 @@ static void compare(struct tux3_node *node, const struct model *model)
 	assert_ok(tux3_stat_node(node, &stat));
 	assert_int_equal(stat.size, model->size);
 	assert_int_equal(tux3_read(node, bytes, MODEL_MAX + 1, 0), model->size);
-	for (i = 0; i < model->size; i++)
-		if (bytes[i] != model->bytes[i])
-			fail_msg("byte %llu is %02x instead of %02x", i, bytes[i], model->bytes[i]);
+	/* A sanitizer looks at each access of a loop. */
+	if (memcmp(bytes, model->bytes, model->size)) {
+		for (i = 0; bytes[i] == model->bytes[i]; i++)
+			;
+		fail_msg("byte %llu is %02x instead of %02x", i, bytes[i], model->bytes[i]);
+	}
 	free(bytes);
 }
 
