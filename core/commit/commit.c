@@ -322,6 +322,8 @@ static int commit_inode(struct tux3_inode *inode, u64 delta, struct name_cursor 
 	kill = !attr.nlink && !READ_ONCE(inode->attr.nlink) && vol->host->inode_kill(inode);
 	/* Of one that goes, delete.c looks at all.  That it has no name any more cannot be left out. */
 	err = !kill && (attr.nlink || inode->orphan_in_tree) ? commit_reach_attr(inode) : 0;
+	if (!kill && !err)
+		err = quota_reach(inode, delta, dirty, &attr);
 	if (unlikely(err == -EIO))
 		return commit_lose(inode, delta, dirty);
 	if (!err)

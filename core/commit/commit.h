@@ -29,6 +29,11 @@ void data_tell_lost(struct tux3_inode *inode);
 int data_commit_remaps(struct volume *vol, struct llist_node *list, u64 delta);
 /* quota_commit.c: log the limits that were changed in delta, and grace that has begun.  Behind all that moves usage. */
 int quota_commit(struct volume *vol, u64 delta);
+/*
+ * Can usage move when what is dirty of the inode is committed, that of who has it and of who had it?  -EIO: some cannot be read.
+ * Else it is in memory until delta is committed.  dirty: INODE_DIRTY_...
+ */
+int quota_reach(struct tux3_inode *inode, u64 delta, u32 dirty, const struct tux3_attr *attr);
 
 /*
  * data_place.c: blocks for file blocks from block on, that get dirty data: *run of them, at most count, at *addr.  In ascending

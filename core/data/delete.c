@@ -361,8 +361,8 @@ static int look_small(struct tux3_inode *inode)
 	if (!tree_edit_is_near(vol, &from, &to))
 		return look_inode(vol, inode->ino);
 	err = tree_edit_has_all(vol, &from, &to) ? 0 : look_before(vol, inode->ino);
-	if (!err)
-		err = inode_quota_read(inode);
+	if (!err && unlikely(inode->owner))
+		err = READ_ONCE(vol->tree.must_look) ? look_attr(vol, inode->ino, false) : inode_quota_read(inode);
 	if (!err && inode->orphan_in_tree)
 		err = look_key(vol, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
 	if (err)

@@ -3,6 +3,7 @@
  * Charging quotas, described in inode_quota.h.
  */
 #include "core/volume.h"
+#include "core/tree/tree.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
@@ -73,6 +74,40 @@ int inode_quota_read(struct tux3_inode *inode)
 	for (i = 0; owner && i < QUOTA_KINDS && !err; i++)
 		if (READ_ONCE(owner->quota[i]->mode) == QUOTA_UNKNOWN)
 			err = quota_load(inode->vol, owner->quota[i]);
+	quota_owner_put(inode->vol, owner);
+	return err;
+}
+
+static int owner_look(struct volume *vol, struct quota_owner *owner, u64 delta)
+{
+	struct tree_look look = { .delta = delta, .goes = true };
+	int i, err = 0;
+
+	if (READ_ONCE(owner->looked_delta) >= delta)
+		return 0;
+	for (i = 0; i < QUOTA_KINDS && !err; i++) {
+		struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER + i, owner->id[i]);
+
+		err = tree_look_for(vol, &key, &key, &look);
+	}
+	if (!err)
+		WRITE_ONCE(owner->looked_delta, delta);
+	return err;
+}
+
+int inode_quota_look(struct tux3_inode *inode, u64 delta)
+{
+	struct quota_owner *owner;
+	int err;
+
+	if (likely(!READ_ONCE(inode->owner)))
+		return 0;
+	spin_lock(&inode->lock);
+	owner = inode->owner;
+	if (owner)
+		atomic_inc(&owner->refs);
+	spin_unlock(&inode->lock);
+	err = owner ? owner_look(inode->vol, owner, delta) : 0;
 	quota_owner_put(inode->vol, owner);
 	return err;
 }
@@ -295,6 +330,14 @@ void inode_quota_pay(struct tux3_inode *inode, u64 delta, u64 cost)
 	spin_unlock(&inode->lock);
 }
 
+void inode_quota_give_up(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge)
+{
+	spin_lock(&inode->lock);
+	inode_slot_of(inode, op->delta)->charged -= charge->amount.blocks;
+	spin_unlock(&inode->lock);
+	charge_undo(charge, op->delta, &charge->amount);
+}
+
 void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks)
 {
 	struct quota_amount back = { .blocks = charge->amount.blocks - blocks, .unsure = charge->amount.unsure };
@@ -399,9 +442,13 @@ int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *o
 {
 	struct charging charging = charging_of(inode->vol, op);
 	struct quota_owner *owner = quota_owner_get(inode->vol, id);
+	u64 looked = tree_look_begin(inode->vol);
 	struct quota_charge charge = {};
 	int err = owner ? inode_refresh_blocks(inode) : -ENOMEM;
 
+	/* Of one that is new the commit can leave out nothing; else it looks itself. */
+	if (!err && looked)
+		err = owner_look(inode->vol, owner, looked);
 	while (!err) {
 		err = delta_enter(inode->vol, op, cost, flags);
 		if (err)
@@ -516,6 +563,23 @@ static int limits_check(struct volume *vol, u32 id, const struct quota_limits *l
 	return 0;
 }
 
+/* A commit cannot leave out limits.  -EAGAIN: the item has to be looked at, or anew. */
+static int limits_enter(struct volume *vol, struct delta_op *op, u32 type, u32 id)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER + type, id);
+	struct tree_look look = { .delta = tree_look_begin(vol), .goes = true };
+	u64 cost = space_cost_items(vol, 1);
+	int err = look.delta ? tree_look_for(vol, &key, &key, &look) : 0;
+
+	if (!err)
+		err = delta_enter(vol, op, cost, DELTA_KEEPS);
+	if (err || tree_look_holds(vol, look.delta, op->delta))
+		return err;
+	delta_refund(op, cost, 0);
+	delta_leave(op);
+	return -EAGAIN;
+}
+
 int volume_quota_set(struct volume *vol, u32 type, u32 id, const struct quota_limits *limits, u32 set)
 {
 	struct delta_op op;
@@ -527,7 +591,9 @@ int volume_quota_set(struct volume *vol, u32 type, u32 id, const struct quota_li
 		return err;
 	err = limits_check(vol, id, limits, set);
 	if (!err)
-		err = delta_enter(vol, &op, space_cost_items(vol, 1), DELTA_KEEPS);
+		do {
+			err = limits_enter(vol, &op, type, id);
+		} while (err == -EAGAIN);
 	if (!err) {
 		first = quota_change(vol, quota, op.delta, limits, set, inode_now(vol).sec);
 		delta_note_other(&op);

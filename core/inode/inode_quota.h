@@ -43,6 +43,8 @@ void inode_quota_detach(struct tux3_inode *inode);
  * commit that finds out stops the volume.  What was read once in this mount is not read again.  0, -EIO, -ENOMEM.
  */
 int inode_quota_read(struct tux3_inode *inode);
+/* The same for who changes names in this delta (core/names/name_look.h): and it stays in memory until that is committed. */
+int inode_quota_look(struct tux3_inode *inode, u64 delta);
 
 /* Inside, where it has paid *charged.  Who has to wait enters again, and has paid cost then. */
 int inode_quota_charge(struct tux3_inode *inode, struct delta_op *op, u64 *charged, u64 cost, unsigned int flags,
@@ -67,6 +69,8 @@ bool inode_quota_is_paid(struct tux3_inode *inode, u64 delta);
 /* Inside: so much was paid, and is not given back any more, whatever comes. */
 void inode_quota_pay(struct tux3_inode *inode, u64 delta, u64 cost);
 
+/* Inside: nothing will be changed. */
+void inode_quota_give_up(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge);
 void inode_quota_give_back(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks);
 /* Inside: so many blocks are kept, the rest comes back. */
 static inline void inode_quota_settle(struct tux3_inode *inode, struct delta_op *op, struct quota_charge *charge, s64 blocks)

@@ -5,7 +5,6 @@
  * What commits names, and name_done, run in the back end.
  */
 #include "core/volume.h"
-#include "core/format/name_hash.h"
 #include "core/tree/tree.h"
 #include "core/log/log.h"
 #include "core/log/prefetch.h"
@@ -13,7 +12,6 @@
 #include "core/inode/inode.h"
 #include "core/names/name_change.h"
 #include "core/names/name_internal.h"
-#include "core/names/name_look.h"
 
 #define NAMES_AHEAD	64u	/* changes whose leaves are read together */
 #define TIES_LOOKED_AT	64u
@@ -83,17 +81,11 @@ int name_prepare(struct tux3_inode *inode, const char *name, unsigned int len, e
 	struct name_change *change = kzalloc(sizeof(*change), GFP_NOFS);
 	bool committed = false, helps, ties;
 	struct name_entry *entry;
-	int err = 0;
+	int err;
 
 	if (!change)
 		return -ENOMEM;
 	verify_pins(inode);
-	if (name_must_look(inode->vol))
-		err = name_look_entry(inode, name_hash(inode->vol, inode->ino, TUX3_ITEM_DIRENT, name, len));
-	if (unlikely(err)) {
-		kfree(change);
-		return err;
-	}
 	for (;;) {
 		entry = name_entry_get(inode, name, len, true);
 		if (IS_ERR(entry)) {

@@ -2,41 +2,72 @@
 /*
  * Looking whether a change of names can be committed: name_look.h.
  *
- * A leaf that loses its last item leaves its range to the one before, so that must be readable, too.  Nothing is held from here to
- * the commit: what is in memory now may leave it, so this is a hint.  But what is met here is mostly bad for long.
+ * A leaf that loses its last item leaves its range to the one before, so that must be readable, too.
  */
 #include "core/volume.h"
+#include "core/format/name_hash.h"
 #include "core/tree/tree.h"
+#include "core/delta/delta.h"
 #include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
 #include "core/names/name_look.h"
 
-int name_look_item(struct volume *vol, const struct tree_key *key)
+void name_look_begin(struct volume *vol, struct name_looked *looked)
 {
-	struct tree_key at = *key;
-	int err = tree_look(vol, key);
-
-	if (err)
-		return err;
-	if (!at.offset--)
-		at.type--;
-	return tree_look_before(vol, &at);
+	looked->delta = tree_look_begin(vol);
 }
 
-int name_look_entry(struct tux3_inode *dir, u64 hash)
+bool name_look_holds(const struct delta_op *op, const struct name_looked *looked)
+{
+	return tree_look_holds(op->vol, looked->delta, op->delta);
+}
+
+static int look(const struct name_looked *looked, struct volume *vol, const struct tree_key *first, const struct tree_key *last,
+		bool goes)
+{
+	return tree_look_for(vol, first, last, &(struct tree_look){ .delta = looked->delta, .goes = goes });
+}
+
+static int look_mark(const struct name_looked *looked, struct tux3_inode *inode)
+{
+	struct tree_key mark = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
+
+	return look(looked, inode->vol, &mark, &mark, true);
+}
+
+int name_look_entry(const struct name_looked *looked, struct tux3_inode *dir, u64 hash, bool goes)
 {
 	struct tree_key attr = tree_key(dir->ino, TUX3_ITEM_ATTR, 0), entry = tree_key(dir->ino, TUX3_ITEM_DIRENT, hash);
-	int err = tree_look(dir->vol, &attr);
+	int err;
 
-	return err ? err : name_look_item(dir->vol, &entry);
+	if (likely(!looked->delta))
+		return 0;
+	err = look(looked, dir->vol, &entry, &entry, goes);
+	if (!err)
+		err = look(looked, dir->vol, &attr, &attr, false);
+	return err ? err : inode_quota_look(dir, looked->delta);
 }
 
-int name_look_inode(struct tux3_inode *inode)
+int name_look_inode(const struct name_looked *looked, struct tux3_inode *inode, bool mark)
 {
 	struct tree_key attr = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
-	struct tree_key orphan = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
-	int err = tree_look(inode->vol, &attr);
+	int err;
 
-	if (err || (READ_ONCE(inode->attr.nlink) > 1 && !S_ISDIR(READ_ONCE(inode->attr.mode))))
-		return err;
-	return name_look_item(inode->vol, &orphan);
+	if (likely(!looked->delta))
+		return 0;
+	err = look(looked, inode->vol, &attr, &attr, false);
+	if (!err)
+		err = inode_quota_look(inode, looked->delta);
+	return err || !mark ? err : look_mark(looked, inode);
+}
+
+/* apply.c looks whether there is any. */
+int name_look_parent(const struct name_looked *looked, struct tux3_inode *inode, u64 dir, const char *name, u32 len, bool goes)
+{
+	struct tree_key first = tree_key(inode->ino, TUX3_ITEM_PARENT, 0), parent = first;
+
+	if (likely(!looked->delta))
+		return 0;
+	parent.offset = name_hash(inode->vol, dir, TUX3_ITEM_PARENT, name, len);
+	return look(looked, inode->vol, &first, &parent, goes);
 }

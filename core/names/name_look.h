@@ -1,27 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Can what a change of names takes be read?  A commit that finds out that it cannot stops the volume.  Asked once some node could
- * not be read in this mount, by who is about to make the change, outside a delta.
+ * Can what a change of names takes be read?  A commit that finds out that it cannot stops the volume, since names and link counts
+ * cannot be left out one without another.  So who is about to make the change sees to it that all of that is in memory, and stays
+ * there until the change is committed:
+ *
+ *	as long as no node of the tree has left memory since the volume was opened
+ *			he counts on what was read before
+ *	from then on	he looks, outside the delta, and what he has looked at stays
+ *
+ *	do {
+ *		name_look_begin(vol, &looked);
+ *		err = ...name_look_entry(&looked, ...), others;
+ *		if (!err)
+ *			err = delta_enter(...);
+ *	} while (!err && !name_look_holds(&op, &looked));		(else he leaves first)
  */
 #ifndef TUX3_NAME_LOOK_H
 #define TUX3_NAME_LOOK_H
 
 #include "core/env.h"
-#include "core/volume.h"
 
-struct tree_key;
+struct delta_op;
 struct tux3_inode;
+struct volume;
 
-static inline bool name_must_look(struct volume *vol)
-{
-	return unlikely(READ_ONCE(vol->tree.met_bad));
-}
+struct name_looked {
+	u64 delta;		/* the change is to be made in it; 0: nothing was looked at */
+};
 
-/* The directory's entries with this hash, and its attributes.  0, -EIO, -ENOMEM; so do the others. */
-int name_look_entry(struct tux3_inode *dir, u64 hash);
-/* Attributes of an inode that gets or loses a name, and its mark should it be the last one. */
-int name_look_inode(struct tux3_inode *inode);
-/* An item that may be set or deleted. */
-int name_look_item(struct volume *vol, const struct tree_key *key);
+void name_look_begin(struct volume *vol, struct name_looked *looked);
+/* Inside.  false: what was found out does not hold, nothing may be changed. */
+bool name_look_holds(const struct delta_op *op, const struct name_looked *looked);
+
+/*
+ * 0, -EIO, -ENOMEM; 0 at once where nothing has to be looked at.
+ *
+ * entry: the directory's entries with this hash, and its attributes.  goes: it may be removed.
+ * inode: that gets or loses a name, or is new: its attributes.  mark: it may lose its last name, or get its first.
+ * parent: besides, its pointer to this name in dir.
+ */
+int name_look_entry(const struct name_looked *looked, struct tux3_inode *dir, u64 hash, bool goes);
+int name_look_inode(const struct name_looked *looked, struct tux3_inode *inode, bool mark);
+int name_look_parent(const struct name_looked *looked, struct tux3_inode *inode, u64 dir, const char *name, u32 len, bool goes);
 
 #endif

@@ -15,6 +15,7 @@
 #include "core/inode/path.h"
 #include "core/names/name.h"
 #include "core/names/name_change.h"
+#include "core/names/name_look.h"
 #include "core/names/ops.h"
 #include "core/names/parent.h"
 
@@ -194,9 +195,22 @@ static void note_create(const struct delta_op *op, struct tux3_inode *dir, struc
 		WRITE_ONCE(inode->slot[op->delta & 1].run_end, inode->ino + 1);
 }
 
-/* delta_enter() for an operation that changes attributes of one or two inodes.  Where these are paid it needs less. */
+/* Entered for this cost: may the change be made?  Else it was left: -EAGAIN. */
+static int enter_looked(struct delta_op *op, u64 cost, const struct name_looked *looked)
+{
+	if (likely(name_look_holds(op, looked)))
+		return 0;
+	delta_refund(op, cost, 0);
+	delta_leave(op);
+	return -EAGAIN;
+}
+
+/*
+ * delta_enter() for an operation that changes attributes of one or two inodes.  Where these are paid it needs less.  looked: of one
+ * that changes names: -EAGAIN as enter_looked() says.
+ */
 static int enter_attr(struct delta_op *op, u64 cost, unsigned int flags, const struct tux3_inode *inode,
-		      const struct tux3_inode *other)
+		      const struct tux3_inode *other, const struct name_looked *looked)
 {
 	struct volume *vol = inode->vol;
 	u64 due = attr_due(READ_ONCE(vol->delta.front), cost, inode, other);
@@ -204,6 +218,8 @@ static int enter_attr(struct delta_op *op, u64 cost, unsigned int flags, const s
 
 	for (;;) {
 		err = delta_enter(vol, op, due, flags);
+		if (!err && looked)
+			err = enter_looked(op, due, looked);
 		if (err || delta_settle(op, due, attr_due(op->delta, cost, inode, other)))
 			return err;
 		due = cost;
@@ -224,7 +240,7 @@ static u64 create_cost(struct volume *vol, unsigned int len, u32 more, unsigned 
 
 /* Who has limits may be refused inside: then he enters again, and pays all before. */
 static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tux3_inode *dir, struct tux3_inode *inode,
-			 const struct name_look *look)
+			 const struct name_look *look, const struct name_looked *looked)
 {
 	struct quota_charge charge = { .amount.inodes = 1 };
 	u64 charged = due;
@@ -233,6 +249,10 @@ static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tu
 	if (err)
 		return err;
 	if (charged != due) {
+		if (unlikely(!name_look_holds(op, looked))) {
+			inode_quota_give_up(inode, op, &charge);
+			return enter_looked(op, cost, looked);
+		}
 		due = create_due(op->delta, cost, dir, inode, look);
 		delta_refund(op, cost, due);
 	}
@@ -241,20 +261,32 @@ static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tu
 }
 
 static int create_enter(struct delta_op *op, u64 cost, const struct tux3_inode *dir, struct tux3_inode *inode,
-			const struct name_look *look)
+			const struct name_look *look, const struct name_looked *looked)
 {
 	u64 charged = create_due(READ_ONCE(dir->vol->delta.front), cost, dir, inode, look), due;
 	int err;
 
 	for (;;) {
 		err = delta_enter(dir->vol, op, charged, 0);
+		if (!err)
+			err = enter_looked(op, charged, looked);
 		if (err)
 			return err;
 		due = create_due(op->delta, cost, dir, inode, look);
 		if (delta_settle(op, charged, due))
-			return likely(!inode->owner) ? 0 : create_charge(op, cost, due, dir, inode, look);
+			return likely(!inode->owner) ? 0 : create_charge(op, cost, due, dir, inode, look, looked);
 		charged = cost;
 	}
+}
+
+static int create_look(struct name_looked *looked, struct tux3_inode *dir, const struct name_prepared *prep,
+		       struct tux3_inode *inode)
+{
+	int err;
+
+	name_look_begin(dir->vol, looked);
+	err = name_look_entry(looked, dir, name_prepared_hash(prep), false);
+	return err ? err : name_look_inode(looked, inode, false);
 }
 
 int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
@@ -263,6 +295,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
+	struct name_looked looked;
 	struct name_look look;
 	struct name_entry *entry;
 	struct delta_op op;
@@ -280,7 +313,12 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	look_begin(vol, &look);
 	if (!prep.ino)
 		look_at_entry(&look, dir, &prep);
-	err = prep.ino ? -EEXIST : create_enter(&op, cost, dir, inode, &look);
+	err = prep.ino ? -EEXIST : -EAGAIN;
+	while (err == -EAGAIN) {
+		err = create_look(&looked, dir, &prep, inode);
+		if (!err)
+			err = create_enter(&op, cost, dir, inode, &look, &looked);
+	}
 	if (err) {
 		name_release(dir, &prep);
 		return err;
@@ -297,16 +335,35 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 	return 0;
 }
 
+/* inode_quota_enter() for a new inode; -EAGAIN as enter_looked() says. */
+static int enter_new(struct delta_op *op, struct tux3_inode *inode, u64 cost, unsigned int flags, const struct name_looked *looked)
+{
+	struct quota_charge charge = { .amount.inodes = 1 };
+	int err = inode_quota_enter(inode, op, cost, flags, &charge);
+
+	if (err || likely(name_look_holds(op, looked)))
+		return err;
+	if (inode->owner)
+		inode_quota_give_up(inode, op, &charge);
+	return enter_looked(op, cost, looked);
+}
+
 int op_tmpfile(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 	struct tux3_time now = inode_now(vol);
-	struct quota_charge charge = { .amount.inodes = 1 };
+	struct name_looked looked;
 	struct delta_op op;
 	int err = inode_quota_attach(inode, NULL);
 
-	if (!err)
-		err = inode_quota_enter(inode, &op, space_cost_items(vol, SPACE_ITEMS_TMPFILE), 0, &charge);
+	if (err)
+		return err;
+	do {
+		name_look_begin(vol, &looked);
+		err = name_look_inode(&looked, inode, true);
+		if (!err)
+			err = enter_new(&op, inode, space_cost_items(vol, SPACE_ITEMS_TMPFILE), 0, &looked);
+	} while (err == -EAGAIN);
 	if (err)
 		return err;
 	inode_born(&op, inode, 0, &now);
@@ -324,11 +381,24 @@ static bool project_fits(const struct tux3_inode *dir, const struct tux3_inode *
 	       READ_ONCE(dir->attr.projid) == READ_ONCE(inode->attr.projid);
 }
 
+static int link_look(struct name_looked *looked, struct tux3_inode *dir, const struct name_prepared *prep, const char *name,
+		     u32 len, struct tux3_inode *inode)
+{
+	int err;
+
+	name_look_begin(dir->vol, looked);
+	err = name_look_entry(looked, dir, name_prepared_hash(prep), false);
+	if (!err)
+		err = name_look_inode(looked, inode, !READ_ONCE(inode->attr.nlink));
+	return err ? err : name_look_parent(looked, inode, dir->ino, name, len, false);
+}
+
 int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode)
 {
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
+	struct name_looked looked;
 	struct delta_op op;
 	u64 cost = space_cost_uncounted(create_cost(vol, len, SPACE_ITEMS_LINK - SPACE_ITEMS_CREATE, 0));
 	int err;
@@ -341,10 +411,13 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (err)
 		return err;
 	err = prep.ino ? -EEXIST : parent_room(inode, dir->ino, name, len);
-	if (!err && !project_fits(dir, inode))
-		err = -EXDEV;
 	if (!err)
-		err = enter_attr(&op, cost, 0, dir, inode);
+		err = project_fits(dir, inode) ? -EAGAIN : -EXDEV;
+	while (err == -EAGAIN) {
+		err = link_look(&looked, dir, &prep, name, len, inode);
+		if (!err)
+			err = enter_attr(&op, cost, 0, dir, inode, &looked);
+	}
 	if (err) {
 		name_release(dir, &prep);
 		return err;
@@ -360,12 +433,25 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	return 0;
 }
 
+static int remove_look(struct name_looked *looked, struct tux3_inode *dir, const struct name_prepared *prep, const char *name,
+		       u32 len, struct tux3_inode *inode)
+{
+	int err;
+
+	name_look_begin(dir->vol, looked);
+	err = name_look_entry(looked, dir, name_prepared_hash(prep), true);
+	if (!err)
+		err = name_look_inode(looked, inode, is_only_name(inode));
+	return err ? err : name_look_parent(looked, inode, dir->ino, name, len, true);
+}
+
 static int remove_name(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
 		       int links, int subdirs)
 {
 	struct volume *vol = dir->vol;
 	struct tux3_time now = inode_now(vol);
 	struct name_prepared prep;
+	struct name_looked looked;
 	struct delta_op op;
 	u64 cost = space_cost_items(vol, SPACE_ITEMS_UNLINK) + space_cost_text(len);
 	int err = name_prepare(dir, name, len, is_only_name(inode) ? NAME_GOES : NAME_CHANGES, &prep);
@@ -378,7 +464,12 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	if (!err)
 		err = parent_look(inode, dir->ino, name, len);
 	if (!err)
-		err = enter_attr(&op, cost, DELTA_FREES, dir, inode);
+		err = -EAGAIN;
+	while (err == -EAGAIN) {
+		err = remove_look(&looked, dir, &prep, name, len, inode);
+		if (!err)
+			err = enter_attr(&op, cost, DELTA_FREES, dir, inode, &looked);
+	}
 	if (err) {
 		name_release(dir, &prep);
 		return err;
@@ -552,37 +643,82 @@ static u64 rename_due(u64 delta, u64 cost, const struct op_rename *args, const s
 }
 
 /* A whiteout is a new inode. */
-static int rename_enter_once(const struct op_rename *args, struct delta_op *op, u64 cost)
+static struct tux3_inode *whiteout_of(const struct op_rename *args)
 {
-	unsigned int flags = args->target ? DELTA_FREES : DELTA_KEEPS;
-	struct quota_charge charge = { .amount.inodes = 1 };
-	struct volume *vol = args->old_dir->vol;
-	int err;
-
-	if (!args->whiteout || args->flags & OP_RENAME_EXCHANGE)
-		return delta_enter(vol, op, cost, flags);
-	err = inode_quota_attach(args->whiteout, args->old_dir);
-	return err ? err : inode_quota_enter(args->whiteout, op, cost, flags, &charge);
+	return args->flags & OP_RENAME_EXCHANGE ? NULL : args->whiteout;
 }
 
-static int rename_enter(const struct op_rename *args, struct delta_op *op, const struct name_look *look)
+static int rename_enter_once(const struct op_rename *args, struct delta_op *op, u64 cost, const struct name_looked *looked)
+{
+	unsigned int flags = args->target ? DELTA_FREES : DELTA_KEEPS;
+	int err;
+
+	if (whiteout_of(args))
+		return enter_new(op, args->whiteout, cost, flags, looked);
+	err = delta_enter(args->old_dir->vol, op, cost, flags);
+	return err ? err : enter_looked(op, cost, looked);
+}
+
+static int rename_enter(const struct op_rename *args, struct delta_op *op, const struct name_look *look,
+			const struct name_looked *looked)
 {
 	u64 cost = rename_cost(args);
 	u64 due = args->whiteout ? cost : rename_due(READ_ONCE(args->old_dir->vol->delta.front), cost, args, look);
 	int err;
 
 	for (;;) {
-		err = rename_enter_once(args, op, due);
+		err = rename_enter_once(args, op, due, looked);
 		if (err || delta_settle(op, due, rename_due(op->delta, cost, args, look)))
 			return err;
 		due = cost;
 	}
 }
 
+/* The one that is moved: it keeps as many names as it has. */
+static int rename_look_moved(const struct name_looked *looked, const struct op_rename *args, struct tux3_inode *inode)
+{
+	bool from_old = inode == args->inode;
+	u64 old = args->old_dir->ino, new = args->new_dir->ino;
+	int err = name_look_inode(looked, inode, false);
+
+	if (!err)
+		err = name_look_parent(looked, inode, old, args->old_name, args->old_len, from_old);
+	return err ? err : name_look_parent(looked, inode, new, args->new_name, args->new_len, !from_old);
+}
+
+static int rename_look_target(const struct name_looked *looked, const struct op_rename *args)
+{
+	int err;
+
+	if (args->flags & OP_RENAME_EXCHANGE)
+		return rename_look_moved(looked, args, args->target);
+	err = name_look_inode(looked, args->target, is_only_name(args->target));
+	return err ? err : name_look_parent(looked, args->target, args->new_dir->ino, args->new_name, args->new_len, true);
+}
+
+static int rename_look(struct name_looked *looked, const struct op_rename *args, const struct name_prepared *old,
+		       const struct name_prepared *new)
+{
+	int err;
+
+	name_look_begin(args->old_dir->vol, looked);
+	if (likely(!looked->delta))
+		return 0;
+	err = name_look_entry(looked, args->old_dir, name_prepared_hash(old), true);
+	if (!err)
+		err = name_look_entry(looked, args->new_dir, name_prepared_hash(new), false);
+	if (!err)
+		err = rename_look_moved(looked, args, args->inode);
+	if (!err && args->target)
+		err = rename_look_target(looked, args);
+	return err || !whiteout_of(args) ? err : name_look_inode(looked, args->whiteout, false);
+}
+
 int op_rename(const struct op_rename *args)
 {
 	bool goes = is_only_name(args->inode) && !args->whiteout && !(args->flags & OP_RENAME_EXCHANGE);
 	struct name_prepared old, new;
+	struct name_looked looked;
 	struct name_look look;
 	struct delta_op op;
 	int err;
@@ -602,9 +738,16 @@ int op_rename(const struct op_rename *args)
 	err = rename_check(args, &old, &new);
 	if (!err)
 		err = rename_room(args);
+	if (!err && whiteout_of(args))
+		err = inode_quota_attach(args->whiteout, args->old_dir);
 	if (!err) {
 		look_at_rename(args, &old, &new, &look);
-		err = rename_enter(args, &op, &look);
+		err = -EAGAIN;
+	}
+	while (err == -EAGAIN) {
+		err = rename_look(&looked, args, &old, &new);
+		if (!err)
+			err = rename_enter(args, &op, &look, &looked);
 	}
 	if (err) {
 		name_release(args->old_dir, &old);
@@ -680,7 +823,7 @@ int op_setattr(struct tux3_inode *inode, const struct tux3_attr *new, u32 mask)
 
 	if (unlikely(inode->owner) && mask & OP_ATTR_OWNER)
 		return setattr_owner(inode, new, mask);
-	err = enter_attr(&op, space_cost_uncounted(attr_apply_cost(vol, ~0u)), DELTA_KEEPS, inode, NULL);
+	err = enter_attr(&op, space_cost_uncounted(attr_apply_cost(vol, ~0u)), DELTA_KEEPS, inode, NULL, NULL);
 	if (err)
 		return err;
 	attr = inode_change_begin(&op, inode);

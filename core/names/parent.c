@@ -15,7 +15,6 @@
 #include "core/format/name_hash.h"
 #include "core/tree/tree.h"
 #include "core/delta/delta.h"
-#include "core/names/name_look.h"
 #include "core/names/parent.h"
 
 #define PARENTS_FIT 4u
@@ -47,26 +46,12 @@ static int parent_chain(struct volume *vol, const struct tree_key *key)
 	return len == -ENOENT ? 0 : len;
 }
 
-/* All that changes with the pointer. */
-static int parent_look_well(struct tux3_inode *inode, u64 dir, const char *name, u32 len)
-{
-	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_PARENT, parent_name_hash(inode->vol, dir, name, len));
-	int err = name_look_inode(inode);
-
-	return err ? err : name_look_item(inode->vol, &key);
-}
-
-/* Where an inode's items are in one leaf, that one was read with the attributes; which may be long ago. */
+/* Where an inode's items are in one leaf, that one was read with the attributes. */
 int parent_look(struct tux3_inode *inode, u64 dir, const char *name, u32 len)
 {
 	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_PARENT, 0);
 	int err;
 
-	if (name_must_look(inode->vol)) {
-		err = parent_look_well(inode, dir, name, len);
-		if (err)
-			return err;
-	}
 	if (likely(!inode->scattered))
 		return 0;
 	err = parent_chain(inode->vol, &key);		/* apply.c looks whether there is any */

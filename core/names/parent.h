@@ -24,7 +24,10 @@ struct parents {
  * For new inodes it need not be asked.
  */
 int parent_room(struct tux3_inode *inode, u64 dir, const char *name, u32 len);
-/* Outside: can the place of this pointer be read?  A commit that finds out stops the volume.  0, or -EIO. */
+/*
+ * Outside: can the place of this pointer be read, of an inode that has its items in several leaves?  name_look_parent() counts on
+ * this having been asked.  0, or -EIO.
+ */
 int parent_look(struct tux3_inode *inode, u64 dir, const char *name, u32 len);
 /* Inside: it got the name. */
 void parent_add(struct delta_op *op, struct tux3_inode *inode, u64 dir, const char *name, u32 len);

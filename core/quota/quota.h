@@ -73,6 +73,7 @@ struct quota_owner {
 	struct rb_node node;
 	atomic_t refs;
 	u64 paid_delta;		/* in which somebody has paid that its items change; written inside, read anywhere */
+	u64 looked_delta;	/* until that is committed its items stay in memory; read and written anywhere */
 	u32 id[QUOTA_KINDS];
 	struct quota *quota[QUOTA_KINDS];
 };
@@ -81,6 +82,8 @@ struct quota_table {
 	spinlock_t lock;
 	struct rb_root quotas, owners;	/* lock */
 	struct llist_head changed[2];	/* by delta & 1: those with something in their slot, each with a reference */
+	u64 reached_delta;	/* commit_mutex: quota_reach() found the items of these in it, last */
+	u32 reached[QUOTA_KINDS];
 	atomic_t unknown;		/* long deletes that go on from before a crash, of whom is not known yet */
 	struct quota *zero[QUOTA_KINDS];	/* of id 0, for the times; NULL: the volume has no quotas */
 };

@@ -173,7 +173,7 @@ static void node_tell(struct scrub *scrub, const struct way *way, u32 flags)
 
 	own->link = way->link;
 	own->there = own->bad = true;
-	WRITE_ONCE(scrub->vol->tree.met_bad, true);
+	WRITE_ONCE(scrub->vol->tree.must_look, true);
 	if (way->has_low)
 		problem.ino = way->low.high >> 8;
 	if (way->has_high && node_key_step_down(&last))

@@ -200,13 +200,26 @@ void cache_keep_no_more(struct volume *vol)
 	WRITE_ONCE(vol->cache.keep, vol->cache.keep + 1);
 }
 
-/* Not even for memory reclaim.  Who keeps it has a reference then: so that is looked at first. */
+/* Not even for memory reclaim.  Who keeps or needs it has a reference then: so that is looked at first. */
 static bool buffer_is_needed(struct volume *vol, const struct node_buffer *buffer)
 {
 	if (atomic_read(&buffer->refs) > 1)
 		return true;
 	smp_rmb();
-	return READ_ONCE(buffer->kept) == READ_ONCE(vol->cache.keep);
+	return READ_ONCE(buffer->kept) == READ_ONCE(vol->cache.keep) ||
+	       READ_ONCE(buffer->needed) > READ_ONCE(vol->delta.committed);
+}
+
+/*
+ * May any node leave memory?  Who changes names says that he counts on what has been read, until he sees that somebody has asked
+ * here; and it is there until what he has changed is committed.  So the first who asks in a mount may have to wait.
+ */
+static bool cache_may_evict(struct volume *vol)
+{
+	if (!READ_ONCE(vol->tree.must_look))
+		WRITE_ONCE(vol->tree.must_look, true);
+	smp_mb();	/* pairs with tree_look_holds() */
+	return (u64)atomic64_read(&vol->tree.trusted) <= READ_ONCE(vol->delta.committed) || volume_error(vol);
 }
 
 /* Evict up to want bytes from one shard, looking at no more than scan nodes.  Returns the bytes. */
@@ -253,7 +266,7 @@ static void cache_trim(struct volume *vol, struct cache_shard *shard)
 		s64 limit = READ_ONCE(cache->limit_bytes);
 		s64 over = atomic64_read(&cache->clean_bytes) - limit;
 
-		if (over <= 0)
+		if (over <= 0 || !cache_may_evict(vol))
 			return;
 		shard_evict(vol, &cache->shards[(first + i) % CACHE_SHARDS], over, CACHE_EVICT_SCAN,
 			    over > limit / 4);
@@ -284,6 +297,8 @@ u64 cache_shrink(struct volume *vol, u64 bytes)
 	u64 freed = 0, before;
 	u32 round = 0, i;
 
+	if (!cache_may_evict(vol))
+		return 0;
 	do {
 		before = freed;
 		for (i = 0; i < CACHE_SHARDS && freed < bytes; i++) {

@@ -38,7 +38,8 @@ void tree_init(struct volume *vol)
 	tree_ahead_init(tree);
 	tree_forget_appends(vol);
 	tree->underfull_count = 0;
-	tree->met_bad = false;
+	tree->must_look = false;
+	atomic64_set(&tree->trusted, 0);
 	tree_ways_init(tree);
 	atomic64_set(&tree->edits, 0);
 	atomic64_set(&tree->redirects, 0);
@@ -108,7 +109,7 @@ void tree_path_put(struct volume *vol, struct tree_path *path)
 static void tell_unreadable(struct volume *vol, const struct node_link *link, const char *why)
 {
 	volume_warn(vol, "cannot read the tree node at block %llu (level %u): %s", link->addr, link->level, why);
-	WRITE_ONCE(vol->tree.met_bad, true);
+	WRITE_ONCE(vol->tree.must_look, true);
 }
 
 /* Bring the node into path->node[link->level]. */
@@ -199,6 +200,7 @@ struct tree_read {
 	struct node_key to;		/* it goes on up to there, */
 	u32 window;			/* and what is missing is read so many nodes at a time */
 	u32 attempts;
+	u64 needed;			/* the nodes of the way stay until this delta is committed; 0: they need not */
 	struct node_buffer *fetched;	/* keeps the node just read in the cache */
 	bool failed;			/* that was what could not be read last: */
 	struct node_link bad;
@@ -212,6 +214,7 @@ static void read_begin(struct tree_read *read, struct volume *vol, bool edit)
 	read->edit = edit;
 	read->window = 1;
 	read->attempts = 0;
+	read->needed = 0;
 	read->fetched = NULL;
 	read->failed = false;
 }
@@ -242,11 +245,21 @@ static bool read_is_bad(const struct tree_read *read)
 	       read->path.miss.level == read->bad.level;
 }
 
+static void path_need(struct tree_path *path, u64 delta)
+{
+	u32 level;
+
+	for (level = path->bottom; level <= path->top; level++)
+		node_need(path->node[level], delta);
+}
+
 /* With read_lock.  0, PATH_MISS (then read_fetch), -errno. */
 static int read_descend(struct tree_read *read, const struct node_key *key)
 {
 	int err = path_descend(read->vol, &read->path, key, read->edit || read->attempts >= READ_ATTEMPTS);
 
+	if (!err && read->needed)
+		path_need(&read->path, read->needed);
 	if (err != PATH_MISS || likely(!read_is_bad(read)))
 		return err;
 	tell_unreadable(read->vol, &read->bad, read->why);
@@ -434,6 +447,89 @@ int tree_look_before(struct volume *vol, const struct tree_key *at)
 	int len = tree_lookup_before(vol, at, &first, &found, NULL, 0);
 
 	return len == -ENOENT ? 0 : min(len, 0);
+}
+
+/*
+ * With read_lock: no other leaf has to be read for an item here to go, for there is one before it, or the leaf before is in memory;
+ * or there is none.  Others may go, too: so if that leaf is in memory it stays in any case.
+ */
+static bool leaf_before_is_there(struct tree_read *read, const struct node_key *key)
+{
+	bool found, more = leaf_find(path_node(&read->path, 0), key, &found);
+	const struct tree_path *path = &read->path;
+	struct node_buffer *before;
+	struct node_link link;
+
+	if (!path->has_low)
+		return true;
+	if (!path->index[1])
+		return more;
+	link = inner_link(path_node(path, 1), path->index[1] - 1);
+	before = cache_peek(read->vol, &link);
+	if (!before)
+		return more;
+	node_need(before, read->needed);
+	cache_put(read->vol, before);
+	return true;
+}
+
+/* The leaf of first, and the one before if an item goes.  *both: last is in the same leaf. */
+static int look_leaf(struct volume *vol, const struct node_key *first, const struct node_key *last, const struct tree_look *look,
+		     bool *both)
+{
+	struct tree_read read;
+	struct node_key low;
+	bool before;
+	int err;
+
+	read_begin(&read, vol, false);
+	read.needed = look->delta;
+	err = read_leaf(&read, first);
+	if (err) {
+		read_end(&read);
+		return err;
+	}
+	*both = path_leads(&read.path, last);
+	before = look->goes && !leaf_before_is_there(&read, first);
+	low = read.path.low;
+	read_leaf_done(&read);
+	if (!before || !node_key_step_down(&low))
+		return 0;
+	read_begin(&read, vol, false);
+	read.needed = look->delta;
+	err = read_leaf(&read, &low);
+	if (err)
+		read_end(&read);
+	else
+		read_leaf_done(&read);
+	return err;
+}
+
+int tree_look_for(struct volume *vol, const struct tree_key *first, const struct tree_key *last, const struct tree_look *look)
+{
+	struct node_key from = node_key_pack(first), to = node_key_pack(last);
+	bool both;
+	int err = look_leaf(vol, &from, &to, look, &both);
+
+	return err || both ? err : look_leaf(vol, &to, &to, look, &both);
+}
+
+u64 tree_look_begin(struct volume *vol)
+{
+	return unlikely(READ_ONCE(vol->tree.must_look)) ? READ_ONCE(vol->delta.front) : 0;
+}
+
+bool tree_look_holds(struct volume *vol, u64 looked, u64 delta)
+{
+	atomic64_t *trusted = &vol->tree.trusted;
+	u64 old;
+
+	if (looked)
+		return looked == delta;
+	while ((old = atomic64_read(trusted)) < delta)
+		atomic64_cmpxchg(trusted, old, delta);
+	smp_mb();	/* pairs with cache_may_evict(): it sees this, or we see that nodes leave */
+	return !READ_ONCE(vol->tree.must_look);
 }
 
 int tree_lookup_before_now(struct volume *vol, const struct tree_key *at, const struct tree_key *from,

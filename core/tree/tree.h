@@ -83,6 +83,7 @@ struct node_buffer {
 	u64 addr, birth;		/* what a link to it says; constant once in the cache, but for cache_place() */
 	u32 level;
 	u32 kept;			/* see cache_keep(); by the back end, who has a reference */
+	u64 needed;			/* stays until this delta is committed; written by who has a reference */
 	atomic_t refs;			/* one is the cache's own; a first other one is taken under the shard lock */
 	unsigned long state;		/* NODE_* bits, changed atomically */
 	void *data;			/* block_size bytes: a struct disk_node.  DIRTY: sem; else constant */
@@ -243,7 +244,8 @@ struct tree {
 	u64 root_addr, root_birth;	/* sem */
 	u32 root_level;			/* sem; height - 1 */
 	bool editing;			/* sem is held for writing; written with it, read as a hint */
-	bool met_bad;			/* a node could not be read, since the volume is open; a hint */
+	bool must_look;			/* a node could not be read, or nodes leave memory; it only becomes true */
+	atomic64_t trusted;		/* the newest delta in which somebody counts on what was read at some time */
 	struct list_head dirty;		/* NODE_DIRTY buffers; sem for writing */
 	u64 dirty_count;		/* sem for writing; read anywhere as a hint */
 	u64 unplaced;			/* of these, nodes without a block; sem for writing */
@@ -324,6 +326,22 @@ int tree_skip(struct volume *vol, const struct tree_key *from, const struct tree
 /* Can the leaf be read where this key is, or would be?  That of the last item up to it?  0, -EIO, -ENOMEM. */
 int tree_look(struct volume *vol, const struct tree_key *key);
 int tree_look_before(struct volume *vol, const struct tree_key *at);
+/*
+ * For who makes a change that the commit cannot leave out, outside the delta in which he makes it.  As long as no node has left
+ * memory since the volume was opened, what was read at some time is there, and he counts on that.  Else he looks, and what he has
+ * looked at is in memory until the delta is committed.
+ *
+ * tree_look_begin: the delta for which to look; 0: there is no need to.  tree_look_holds: inside, in this delta.  false: nothing
+ * may be changed, he has to leave it and to look.  After true he changes something.
+ */
+u64 tree_look_begin(struct volume *vol);
+bool tree_look_holds(struct volume *vol, u64 looked, u64 delta);
+/* Can the leaves of these keys be read?  0, -EIO, -ENOMEM. */
+struct tree_look {
+	u64 delta;
+	bool goes;		/* an item may be deleted: the leaf before gets the range of one that loses its last */
+};
+int tree_look_for(struct volume *vol, const struct tree_key *first, const struct tree_key *last, const struct tree_look *look);
 
 /*
  * The last item with from <= key <= at: its key and data (up to size bytes).  Returns its length,

@@ -47,6 +47,7 @@ struct node_buffer *edit_split_leaf(struct tree_edit *edit, u32 pos)
 	struct node_buffer *right = edit_take(edit, 0);
 
 	node_move_tail(path_node(edit->path, 0), right->data, edit->vol->block_size, pos);
+	node_need(right, edit->path->node[0]->needed);
 	tree_count(&edit->vol->tree.splits);
 	return right;
 }
@@ -76,6 +77,7 @@ static void edit_grow_root(struct tree_edit *edit, struct node_buffer *right)
 	inner_insert(root->data, 0, &key, left);
 	key = split_key(edit, left->level, right);
 	inner_insert(root->data, 1, &key, right);
+	node_need(root, left->needed);
 	tree_set_root_buffer(edit->vol, root);
 }
 
@@ -91,6 +93,7 @@ static struct node_buffer *edit_split_inner(struct tree_edit *edit, u32 level, u
 	u32 count = node_count(node), cut = pos == count ? count - count / 16 : count / 2;
 
 	node_move_tail(node, right->data, edit->vol->block_size, cut);
+	node_need(right, edit->path->node[level]->needed);
 	if (pos <= cut)
 		inner_insert(node, pos, key, child);
 	else
@@ -263,6 +266,7 @@ static int edit_merge(struct tree_edit *edit, const struct tree_merge *merge)
 	}
 	edit->reshaped = true;
 	edit_redirect(edit, level);
+	node_need(edit->path->node[level], with->needed);
 	parent = path_node(edit->path, level + 1);
 	pos = edit->path->index[level + 1];
 	if (merge->right) {

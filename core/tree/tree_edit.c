@@ -142,6 +142,7 @@ void edit_redirect(struct tree_edit *edit, u32 bottom)
 		edit->moved = true;
 		new = edit_take(edit, level);
 		node_copy(new->data, old->data, vol->block_size);
+		node_need(new, old->needed);
 		atomic_inc(&new->refs);
 		path->node[level] = new;
 		if (level == path->top)

@@ -158,6 +158,13 @@ void node_move_tail(struct disk_node *node, struct disk_node *right, u32 block_s
 void node_append(struct disk_node *node, const struct disk_node *right, u32 block_size);
 void node_prepend(struct disk_node *node, const struct disk_node *left, u32 block_size);
 
+/* It is in memory until this delta is committed.  Who calls has a reference. */
+static inline void node_need(struct node_buffer *buffer, u64 delta)
+{
+	if (READ_ONCE(buffer->needed) < delta)
+		WRITE_ONCE(buffer->needed, delta);
+}
+
 /* ---- paths (tree.c) ---- */
 
 #define PATH_MISS 1

@@ -114,23 +114,30 @@ static const struct operation {
 	{ "set_many", "/xattrs", set_many, has_many },
 };
 
-/* fsync says whether it will be there after a crash, when all can be read again. */
-static void gets_bad(struct bed *bed, const struct operation *operation, u64 bad)
+/* fsync says whether it will be there after a crash, when all can be read again.  late: the leaf gets bad behind the operation. */
+static void gets_bad(struct bed *bed, const struct operation *operation, u64 bad, bool late)
 {
 	struct tux3_node *node, *other;
-	int err, told;
+	int err, err2, told;
 
 	bed_open(bed);
 	node = bed_find(bed, operation->path);
 	other = bed_find(bed, "/other");
 	cache_shrink(tux3_core(bed->volume), U64_MAX);
-	be_bad(bed, bad);
+	if (!late)
+		be_bad(bed, bad);
 	err = operation->fn(node);
-	assert_true(!err || err == -EIO);
+	assert_true(!err || (err == -EIO && !late));
+	if (late) {
+		while (cache_shrink(tux3_core(bed->volume), U64_MAX))
+			;
+		be_bad(bed, bad);
+	}
 	told = tux3_fsync(node, false);
 	assert_true(!told || told == -EIO);
 	assert_ok(tux3_fsync(node, false));
-	assert_int_equal(tux3_write(other, bad_data, BLOCK, 0), BLOCK);
+	err2 = bad_write(other, 0, 1);
+	assert_true(!err2 || (err2 == -EIO && bed->quota));	/* it is charged to the same user */
 	bad_sync(bed);
 	tux3_node_put(node, 1);
 	tux3_node_put(other, 1);
@@ -143,10 +150,10 @@ static void gets_bad(struct bed *bed, const struct operation *operation, u64 bad
 	bed_close(bed);
 }
 
-static void each_node(u32 fsync)
+static void each_node(u32 fsync, bool quota, bool late)
 {
 	const char *only = getenv("TUX3_TEST_OP");
-	struct bed bed = { .opts.fsync = fsync };
+	struct bed bed = { .opts.fsync = fsync, .quota = quota };
 	struct bad_nodes nodes = {};
 	u8 *bytes = bad_make(&bed, &nodes);
 	u32 i, k;
@@ -160,7 +167,7 @@ static void each_node(u32 fsync)
 				print_error("%s: node %u\n", operations[i].name, k);
 			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
 			be_bad(&bed, 0);
-			gets_bad(&bed, &operations[i], nodes.addr[k]);
+			gets_bad(&bed, &operations[i], nodes.addr[k], late);
 		}
 	}
 	env_set_log(NULL);
@@ -170,12 +177,23 @@ static void each_node(u32 fsync)
 
 static void test_in_use(void **state)
 {
-	each_node(TUX3_FSYNC_FULL);
+	each_node(TUX3_FSYNC_FULL, false, false);
 }
 
 static void test_in_use_with_intents(void **state)
 {
-	each_node(TUX3_FSYNC_AHEAD);
+	each_node(TUX3_FSYNC_AHEAD, false, false);
+}
+
+static void test_in_use_with_quotas(void **state)
+{
+	each_node(TUX3_FSYNC_FULL, true, false);
+}
+
+/* What usage needs was read when it was charged. */
+static void test_before_the_commit_with_quotas(void **state)
+{
+	each_node(TUX3_FSYNC_FULL, true, true);
 }
 
 int main(int argc, char **argv)
@@ -183,6 +201,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_in_use),
 		cmocka_unit_test(test_in_use_with_intents),
+		cmocka_unit_test(test_in_use_with_quotas),
+		cmocka_unit_test(test_before_the_commit_with_quotas),
 	};
 
 	if (argc > 1)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Names of inodes that are in use, when a leaf of the tree that their commit needs has got bad, and somebody has met it: what
- * cannot be committed is refused, and the volume goes on.
+ * Names of inodes that are in use, when a leaf of the tree that their commit needs has got bad after it was read: what cannot be
+ * committed is refused, and the volume goes on; whether somebody has met the leaf before or not.  What was not refused is
+ * committed, also if the leaf gets bad in between.
  *
  * TUX3_TEST_OP=name runs only that operation.
  */
@@ -15,6 +16,7 @@
 
 struct nodes {
 	struct tux3_node *big, *dir, *empty, *file, *xattrs, *f100;
+	struct tux3_node *nameless;	/* made by the operation */
 };
 
 static int do_create(struct bed *bed, struct nodes *in)
@@ -70,9 +72,34 @@ static int do_rename_dir(struct bed *bed, struct nodes *in)
 	return tux3_rename(bed->root, "dir", in->big, "dir", 0, NULL);
 }
 
+static int do_exchange(struct bed *bed, struct nodes *in)
+{
+	return tux3_rename(in->dir, "file", in->big, "f100", TUX3_RENAME_EXCHANGE, NULL);
+}
+
 static int do_link(struct bed *bed, struct nodes *in)
 {
 	return tux3_link(in->f100, NULL, in->dir, "linked");
+}
+
+static int do_tmpfile(struct bed *bed, struct nodes *in)
+{
+	return tux3_tmpfile(in->big, NULL, 0644, &in->nameless);
+}
+
+static int do_link_nameless(struct bed *bed, struct nodes *in)
+{
+	int err = do_tmpfile(bed, in);
+
+	return err ? err : tux3_link(in->nameless, NULL, in->dir, "linked");
+}
+
+/* One delta: the size of the file and the number of its names are in one item. */
+static int do_write_and_link(struct bed *bed, struct nodes *in)
+{
+	int err = tux3_link(in->f100, NULL, in->dir, "linked");
+
+	return err ? err : bad_write(in->f100, 0, 2);
 }
 
 static const struct operation {
@@ -88,7 +115,11 @@ static const struct operation {
 	{ "rename_away", do_rename_away },
 	{ "rename_over", do_rename_over },
 	{ "rename_dir", do_rename_dir },
+	{ "exchange", do_exchange },
 	{ "link", do_link },
+	{ "link_nameless", do_link_nameless },
+	{ "tmpfile", do_tmpfile },
+	{ "write_and_link", do_write_and_link },
 };
 
 static void open_all(struct bed *bed, struct nodes *in)
@@ -114,6 +145,8 @@ static void open_all(struct bed *bed, struct nodes *in)
 
 static void put_all(struct nodes *in)
 {
+	if (in->nameless)
+		tux3_node_put(in->nameless, 1);
 	tux3_node_put(in->big, 1);
 	tux3_node_put(in->dir, 1);
 	tux3_node_put(in->empty, 1);
@@ -154,19 +187,40 @@ static void meet_by_reads(struct bed *bed)
 	}
 }
 
-/* Returns whether it was refused. */
-static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad, void (*meet)(struct bed *bed))
+/* What may be, is not in memory any more. */
+static void forget_nodes(struct bed *bed)
 {
-	struct nodes in;
+	while (cache_shrink(tux3_core(bed->volume), U64_MAX))
+		;
+}
+
+/* When the leaf gets bad, and who meets it before the operation. */
+struct story {
+	void (*meet)(struct bed *bed);	/* NULL: nobody */
+	bool late;			/* it gets bad between the operation and its commit */
+	bool early;			/* and nodes have left memory before the operation, too */
+	bool quota;
+};
+
+/* Returns whether it was refused. */
+static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad, const struct story *story)
+{
+	struct nodes in = {};
 	int err;
 
 	open_all(bed, &in);
-	cache_shrink(tux3_core(bed->volume), U64_MAX);
-	be_bad(bed, bad);
-	meet(bed);
-	cache_shrink(tux3_core(bed->volume), U64_MAX);
+	if (!story->late || story->early)
+		forget_nodes(bed);
+	if (!story->late)
+		be_bad(bed, bad);
+	if (story->meet) {
+		story->meet(bed);
+		forget_nodes(bed);
+	}
 	err = operation->fn(bed, &in);
-	assert_true(!err || err == -EIO);
+	assert_true(!err || (err == -EIO && !story->late));
+	forget_nodes(bed);
+	be_bad(bed, bad);
 	assert_ok(tux3_sync(bed->volume));
 	put_all(&in);
 	bad_sync(bed);
@@ -178,11 +232,11 @@ static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad
 	return err;
 }
 
-static void each_node(void (*meet)(struct bed *bed))
+static void each_node(const struct story *story)
 {
 	const char *only = getenv("TUX3_TEST_OP");
+	struct bed bed = { .quota = story->quota };
 	struct bad_nodes nodes = {};
-	struct bed bed = {};
 	u8 *bytes = bad_make(&bed, &nodes);
 	u32 i, k, refused;
 
@@ -193,10 +247,11 @@ static void each_node(void (*meet)(struct bed *bed))
 		for (refused = 0, k = i % EACH_NODE; k < nodes.count; k += EACH_NODE) {
 			if (getenv("TUX3_TEST_VERBOSE"))
 				print_error("%s: node %u\n", operations[i].name, k);
-			memcpy(device_memory_bytes(bad_device(bed.dev)->below), bytes, BAD_BYTES);
-			be_bad(&bed, 0);
-			refused += gets_bad(&bed, &operations[i], nodes.addr[k], meet);
+			bad_anew(&bed, bytes, 0);
+			refused += gets_bad(&bed, &operations[i], nodes.addr[k], story);
 		}
+		if (getenv("TUX3_TEST_VERBOSE"))
+			print_error("%s: %u of %u refused\n", operations[i].name, refused, nodes.count);
 		assert_true(refused < nodes.count / 4);
 	}
 	env_set_log(NULL);
@@ -206,12 +261,37 @@ static void each_node(void (*meet)(struct bed *bed))
 
 static void test_met_by_reads(void **state)
 {
-	each_node(meet_by_reads);
+	each_node(&(struct story){ .meet = meet_by_reads });
 }
 
 static void test_met_by_scrub(void **state)
 {
-	each_node(meet_by_scrub);
+	each_node(&(struct story){ .meet = meet_by_scrub });
+}
+
+static void test_met_by_nobody(void **state)
+{
+	each_node(&(struct story){ .meet = NULL });
+}
+
+static void test_met_by_nobody_with_quotas(void **state)
+{
+	each_node(&(struct story){ .quota = true });
+}
+
+static void test_before_the_commit(void **state)
+{
+	each_node(&(struct story){ .late = true });
+}
+
+static void test_before_the_commit_after_others(void **state)
+{
+	each_node(&(struct story){ .late = true, .early = true });
+}
+
+static void test_before_the_commit_with_quotas(void **state)
+{
+	each_node(&(struct story){ .late = true, .early = true, .quota = true });
 }
 
 int main(int argc, char **argv)
@@ -219,6 +299,11 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_met_by_reads),
 		cmocka_unit_test(test_met_by_scrub),
+		cmocka_unit_test(test_met_by_nobody),
+		cmocka_unit_test(test_met_by_nobody_with_quotas),
+		cmocka_unit_test(test_before_the_commit),
+		cmocka_unit_test(test_before_the_commit_after_others),
+		cmocka_unit_test(test_before_the_commit_with_quotas),
 	};
 
 	if (argc > 1)
