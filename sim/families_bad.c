@@ -4,8 +4,8 @@
  * blocks of their data.  What is in memory is dropped now and then, so that they are met.  The large files are registers
  * (registers.c); all else is as in other families, and must not notice.
  *
- * No leaf is taken of which something else is changed: names and links of an inode whose leaf has turned bad stop the volume, if
- * nobody has met it before.  So a file is not removed either while the leaf of its attributes is bad.
+ * No leaf is taken of which something else is changed: what fails is only what is done with these files.  A file is removed also
+ * when the leaf of its attributes is bad: that is refused, or goes, whether somebody has met the leaf before or not.
  */
 #include <errno.h>
 #include <linux/falloc.h>
@@ -164,23 +164,6 @@ static void mend(struct bad_life *bad)
 	bad->bad_count = 0;
 }
 
-/* May it be removed?  Not if the leaf of its attributes is bad. */
-static bool may_remove(struct bad_life *bad, const char *path)
-{
-	const struct m_state *state = bad->life->run->state;
-	struct tree_key key;
-	int err;
-	u32 id = model_lookup(state, path, &err), i;
-
-	if (id == M_NONE)
-		return false;
-	key = tree_key(state->inodes[id]->ino, TUX3_ITEM_ATTR, 0);
-	for (i = 0; i < bad->bad_count; i++)
-		if (tree_key_compare(&bad->bad[i].low, &key) <= 0 && tree_key_compare(&key, &bad->bad[i].high) < 0)
-			return false;
-	return true;
-}
-
 /* ---- what is done ---- */
 
 static void bad_file(struct life *life, char *path)
@@ -223,9 +206,8 @@ static void bad_allocate(struct life *life, const char *path)
 	make_op(life, &op);
 }
 
-static void bad_change(struct bad_life *bad, const char *path)
+static void bad_change(struct life *life, const char *path)
 {
-	struct life *life = bad->life;
 	u64 len = sectors(life, rng_one_in(life->rng, 4) ? 300 : 24);
 
 	switch (rng_below(life->rng, 14)) {
@@ -237,7 +219,7 @@ static void bad_change(struct bad_life *bad, const char *path)
 		bad_allocate(life, path);
 		break;
 	case 3:
-		if (may_remove(bad, path) && !op_on(life, SIM_UNLINK, path, 0, 0) && rng_one_in(life->rng, 2))
+		if (!op_on(life, SIM_UNLINK, path, 0, 0) && rng_one_in(life->rng, 2))
 			break;
 		bad_make(life, path);
 		break;
@@ -300,7 +282,7 @@ static void bad_step(struct bad_life *bad, u32 number)
 		op_on(life, rng_one_in(life->rng, 2) ? SIM_FDATASYNC : SIM_FSYNC, path, 0, 0);
 		break;
 	default:
-		bad_change(bad, path);
+		bad_change(life, path);
 		if (rng_one_in(life->rng, 3))
 			op_on(life, rng_one_in(life->rng, 3) ? SIM_FDATASYNC : SIM_FSYNC, path, 0, 0);
 	}
