@@ -43,8 +43,7 @@ void range_list_exit(struct range_list *list)
 	range_list_init(list);
 }
 
-/* After this, one range_list_add() cannot fail. */
-static int range_list_reserve(struct range_list *list)
+int range_list_reserve(struct range_list *list)
 {
 	struct block_range *ranges;
 	u32 capacity;

@@ -40,6 +40,7 @@ struct range_list {
 void range_list_init(struct range_list *list);
 void range_list_exit(struct range_list *list);
 int range_list_add(struct range_list *list, u64 addr, u64 len);	/* merges with the last; -ENOMEM */
+int range_list_reserve(struct range_list *list);	/* after this, one range_list_add() cannot fail */
 void range_list_move(struct range_list *to, struct range_list *from);	/* to must be empty */
 /* By address, neighbours and what overlaps as one: how many there are then. */
 u64 block_ranges_unite(struct block_range *ranges, u64 count);

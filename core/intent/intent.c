@@ -395,8 +395,10 @@ int intent_keep(struct volume *vol, u64 addr, u32 count)
 	int err;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	err = range_list_add(&vol->intent.kept, addr, count);
-	return err ? err : balloc_take(vol, addr, count);
+	err = range_list_reserve(&vol->intent.kept);
+	if (!err)
+		err = balloc_take(vol, addr, count);
+	return err ? err : range_list_add(&vol->intent.kept, addr, count);
 }
 
 void intent_retire(struct volume *vol, u64 delta)
