@@ -74,7 +74,7 @@ COMMON := $(call objects,$(COMMON_SRC))
 UNIT := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(UNIT_SRC))
 # These start no thread (nothing calls pthread_create() in them), so ThreadSanitizer has nothing to see there.
 WITHOUT_THREADS := apply_map attr_damage bad_attribute bad_block bad_file bad_name bad_neighbour chain charges \
-	check cold commit_order core costs data_change early forged forged_large freemap groups lib_abort options \
+	check cold commit_order core costs data_change early estimate forged forged_large freemap groups lib_abort options \
 	prefetch promise quota_switch remap repair repair_cases repair_lost repair_random rows show sim tree_ahead \
 	tree_damage verify
 ifeq ($(VARIANT),tsan)
