@@ -25,8 +25,6 @@
 #define LARGE_SHARE	4u	/* a large file is copied only if others have changed no less than one of so many parts of it */
 #define EARLY_SHARE	4u	/* a run of less than one of so many parts of what is near is written again, nearer to its file */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
-#define ALONE_BYTES	(8u << 10)	/* of a file: more is too much to be written twice only for being a single write at first */
-#define ASIDE_BYTES	(4u << 10)	/* all else that waits is no more than who saves a file changes beside it */
 
 /* ---- ahead, or by a commit? ---- */
 
@@ -43,46 +41,15 @@ static bool commits_were_heavy(struct volume *vol)
 	return heavy_ns && ktime_get_ns() - heavy_ns < HEAVY_MEMORY_NS;
 }
 
-/*
- * Who syncs alone has no one to share a commit with, and a thread that makes it later.  An intent is one write where a commit is
- * two, and it takes less of the CPU.
- */
-static bool fsync_is_alone(struct volume *vol)
-{
-	return vol->delta.thread && atomic_read(&vol->intent.syncing) == 1;
-}
-
-static s64 front_load(struct volume *vol)
-{
-	return delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1);
-}
-
-/* What of so much in the front delta is not durable by intents of who was alone. */
-static s64 load_not_durable(const struct volume *vol, s64 load)
-{
-	const struct intent *intent = &vol->intent;
-
-	return READ_ONCE(intent->alone_delta) == READ_ONCE(vol->delta.front) ? load - (s64)READ_ONCE(intent->alone_bytes) : load;
-}
-
-static void note_alone(struct intent *intent, u64 delta, s64 load)
-{
-	WRITE_ONCE(intent->alone_bytes, load);
-	WRITE_ONCE(intent->alone_delta, delta);
-}
-
 /* Before the file is looked at. */
 static bool fsync_may_go_ahead(struct volume *vol)
 {
 	u32 mode = READ_ONCE(vol->opts.fsync);
-	s64 load;
 
 	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
 		return false;
-	if (mode == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) || commits_were_heavy(vol))
-		return true;
-	load = front_load(vol);
-	return load > DELTA_HEAVY_BYTES || (fsync_is_alone(vol) && load_not_durable(vol, load) <= ALONE_BYTES + ASIDE_BYTES);
+	return mode == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) || commits_were_heavy(vol) ||
+	       delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) > DELTA_HEAVY_BYTES;
 }
 
 /* Of others there is so much in the front delta, and in the commit under way: would that be little to wait for? */
@@ -107,10 +74,6 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front)
 		if (large_goes_with_commit(vol, blocks, front, others))
 			return false;
 		twice -= front;
-	}
-	if (own <= ALONE_BYTES && fsync_is_alone(vol) && load_not_durable(vol, others) <= ASIDE_BYTES) {
-		note_alone(&vol->intent, delta, others + ((s64)front << vol->block_shift));
-		return true;
 	}
 	if (commit_is_heavy(vol) || (heavy && own <= LITTLE_BYTES))
 		return true;
@@ -270,41 +233,27 @@ static bool inode_is_dirty(struct tux3_inode *inode)
 	return dirty;
 }
 
-/* What is dirty of it goes ahead, or with a commit. */
-static int fsync_dirty(struct tux3_inode *inode, bool wait)
-{
-	struct volume *vol = inode->vol;
-	int err;
-
-	if (!delta_is_mostly_of(inode)) {
-		pace_sync(vol, false);
-		delta_note_fsync(vol);
-	}
-	err = fsync_ahead(inode, wait);
-	if (!err) {
-		pace_sync(vol, false);
-		delta_pass_again(vol);
-	}
-	if (err && err != -EINTR)
-		err = err == -EMSGSIZE ? delta_commit_mostly(inode) : delta_commit_inode(inode);
-	return err;
-}
-
 int fsync_inode(struct tux3_inode *inode, bool wait)
 {
 	struct volume *vol = inode->vol;
-	int err;
+	int err = -EAGAIN;
 
 	WRITE_ONCE(inode->synced_s, ktime_get_ns() / NSEC_PER_SEC);
-	if (!volume_error(vol) && dir_is_ahead(inode))
-		return 0;
-	if (!volume_error(vol) && inode_is_dirty(inode)) {
-		atomic_inc(&vol->intent.syncing);
-		err = fsync_dirty(inode, wait);
-		atomic_dec(&vol->intent.syncing);
-	} else {
-		err = delta_commit_inode(inode);
+	if (!volume_error(vol) && dir_is_ahead(inode)) {
+		err = 0;
+	} else if (!volume_error(vol) && inode_is_dirty(inode)) {
+		if (!delta_is_mostly_of(inode)) {
+			pace_sync(vol, false);
+			delta_note_fsync(vol);
+		}
+		err = fsync_ahead(inode, wait);
+		if (!err) {
+			pace_sync(vol, false);
+			delta_pass_again(vol);
+		}
 	}
+	if (err && err != -EINTR)
+		err = err == -EMSGSIZE ? delta_commit_mostly(inode) : delta_commit_inode(inode);
 	if (likely(!err) || !volume_error(vol))
 		return err;
 	/* No commit has changed that since: what was being committed when it stopped stays dirty. */
