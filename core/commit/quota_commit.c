@@ -13,16 +13,11 @@
 /* Mostly it is who had the one before, too. */
 static int reach_ids(struct volume *vol, const u32 *id, u64 delta)
 {
-	struct tree_look look = { .delta = delta, .goes = true };
-	int i, err = 0;
+	int err;
 
 	if (vol->quota.reached_delta == delta && !memcmp(vol->quota.reached, id, sizeof(vol->quota.reached)))
 		return 0;
-	for (i = 0; i < QUOTA_KINDS && !err; i++) {
-		struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER + i, id[i]);
-
-		err = tree_look_for(vol, &key, &key, &look);
-	}
+	err = quota_look(vol, id, delta);
 	if (!err) {
 		memcpy(vol->quota.reached, id, sizeof(vol->quota.reached));
 		vol->quota.reached_delta = delta;

@@ -229,9 +229,7 @@ static bool delta_is_for_thread(struct volume *vol, u64 target, unsigned int fla
 		return false;
 	if (!(flags & COMMIT_SURELY) && delta_dirty_bytes_sum(delta, target & 1) >= LARGE_BYTES)
 		return true;
-	if (flags & COMMIT_THREAD)
-		return delta_has_changes(vol);
-	return vol->host->lacks_time && vol->host->lacks_time(vol) && delta_has_changes(vol);
+	return (flags & COMMIT_THREAD || (vol->host->lacks_time && vol->host->lacks_time(vol))) && delta_has_changes(vol);
 }
 
 /*

@@ -59,6 +59,19 @@ void inode_quota_detach(struct tux3_inode *inode)
 	inode->owner = NULL;
 }
 
+/* A reference to its owner; NULL: no quotas. */
+static struct quota_owner *owner_grab(struct tux3_inode *inode)
+{
+	struct quota_owner *owner;
+
+	spin_lock(&inode->lock);
+	owner = inode->owner;
+	if (owner)
+		atomic_inc(&owner->refs);
+	spin_unlock(&inode->lock);
+	return owner;
+}
+
 int inode_quota_read(struct tux3_inode *inode)
 {
 	struct quota_owner *owner;
@@ -66,11 +79,7 @@ int inode_quota_read(struct tux3_inode *inode)
 
 	if (likely(!READ_ONCE(inode->owner)))
 		return 0;
-	spin_lock(&inode->lock);
-	owner = inode->owner;
-	if (owner)
-		atomic_inc(&owner->refs);
-	spin_unlock(&inode->lock);
+	owner = owner_grab(inode);
 	for (i = 0; owner && i < QUOTA_KINDS && !err; i++)
 		if (READ_ONCE(owner->quota[i]->mode) == QUOTA_UNKNOWN)
 			err = quota_load(inode->vol, owner->quota[i]);
@@ -80,16 +89,11 @@ int inode_quota_read(struct tux3_inode *inode)
 
 static int owner_look(struct volume *vol, struct quota_owner *owner, u64 delta)
 {
-	struct tree_look look = { .delta = delta, .goes = true };
-	int i, err = 0;
+	int err;
 
 	if (READ_ONCE(owner->looked_delta) >= delta)
 		return 0;
-	for (i = 0; i < QUOTA_KINDS && !err; i++) {
-		struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER + i, owner->id[i]);
-
-		err = tree_look_for(vol, &key, &key, &look);
-	}
+	err = quota_look(vol, owner->id, delta);
 	if (!err)
 		WRITE_ONCE(owner->looked_delta, delta);
 	return err;
@@ -102,11 +106,7 @@ int inode_quota_look(struct tux3_inode *inode, u64 delta)
 
 	if (likely(!READ_ONCE(inode->owner)))
 		return 0;
-	spin_lock(&inode->lock);
-	owner = inode->owner;
-	if (owner)
-		atomic_inc(&owner->refs);
-	spin_unlock(&inode->lock);
+	owner = owner_grab(inode);
 	err = owner ? owner_look(inode->vol, owner, delta) : 0;
 	quota_owner_put(inode->vol, owner);
 	return err;
@@ -395,13 +395,8 @@ bool inode_quota_counts(struct tux3_inode *inode)
 
 struct quota_owner *inode_quota_delete(struct tux3_inode *inode)
 {
-	struct quota_owner *owner;
+	struct quota_owner *owner = owner_grab(inode);
 
-	spin_lock(&inode->lock);
-	owner = inode->owner;
-	if (owner)
-		atomic_inc(&owner->refs);
-	spin_unlock(&inode->lock);
 	quota_owner_deletes(owner, 1);
 	return owner;
 }

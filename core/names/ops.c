@@ -381,16 +381,17 @@ static bool project_fits(const struct tux3_inode *dir, const struct tux3_inode *
 	       READ_ONCE(dir->attr.projid) == READ_ONCE(inode->attr.projid);
 }
 
+/* goes: the name, else it comes. */
 static int link_look(struct name_looked *looked, struct tux3_inode *dir, const struct name_prepared *prep, const char *name,
-		     u32 len, struct tux3_inode *inode)
+		     u32 len, struct tux3_inode *inode, bool goes)
 {
 	int err;
 
 	name_look_begin(dir->vol, looked);
-	err = name_look_entry(looked, dir, name_prepared_hash(prep), false);
+	err = name_look_entry(looked, dir, name_prepared_hash(prep), goes);
 	if (!err)
-		err = name_look_inode(looked, inode, !READ_ONCE(inode->attr.nlink));
-	return err ? err : name_look_parent(looked, inode, dir->ino, name, len, false);
+		err = name_look_inode(looked, inode, goes ? is_only_name(inode) : !READ_ONCE(inode->attr.nlink));
+	return err ? err : name_look_parent(looked, inode, dir->ino, name, len, goes);
 }
 
 int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode)
@@ -414,7 +415,7 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	if (!err)
 		err = project_fits(dir, inode) ? -EAGAIN : -EXDEV;
 	while (err == -EAGAIN) {
-		err = link_look(&looked, dir, &prep, name, len, inode);
+		err = link_look(&looked, dir, &prep, name, len, inode, false);
 		if (!err)
 			err = enter_attr(&op, cost, 0, dir, inode, &looked);
 	}
@@ -431,18 +432,6 @@ int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct t
 	name_release(dir, &prep);
 	delta_leave(&op);
 	return 0;
-}
-
-static int remove_look(struct name_looked *looked, struct tux3_inode *dir, const struct name_prepared *prep, const char *name,
-		       u32 len, struct tux3_inode *inode)
-{
-	int err;
-
-	name_look_begin(dir->vol, looked);
-	err = name_look_entry(looked, dir, name_prepared_hash(prep), true);
-	if (!err)
-		err = name_look_inode(looked, inode, is_only_name(inode));
-	return err ? err : name_look_parent(looked, inode, dir->ino, name, len, true);
 }
 
 static int remove_name(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
@@ -466,7 +455,7 @@ static int remove_name(struct tux3_inode *dir, const char *name, unsigned int le
 	if (!err)
 		err = -EAGAIN;
 	while (err == -EAGAIN) {
-		err = remove_look(&looked, dir, &prep, name, len, inode);
+		err = link_look(&looked, dir, &prep, name, len, inode, true);
 		if (!err)
 			err = enter_attr(&op, cost, DELTA_FREES, dir, inode, &looked);
 	}

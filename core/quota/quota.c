@@ -289,6 +289,19 @@ static int quota_load_one(struct volume *vol, struct quota *quota)
 	return 0;
 }
 
+int quota_look(struct volume *vol, const u32 *id, u64 delta)
+{
+	struct tree_look look = { .delta = delta, .goes = true };
+	int i, err = 0;
+
+	for (i = 0; i < QUOTA_KINDS && !err; i++) {
+		struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER + i, id[i]);
+
+		err = tree_look_for(vol, &key, &key, &look);
+	}
+	return err;
+}
+
 int quota_load(struct volume *vol, struct quota *quota)
 {
 	int err = quota_load_one(vol, vol->quota.zero[quota->type]);

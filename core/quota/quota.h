@@ -105,6 +105,8 @@ void quota_owner_put(struct volume *vol, struct quota_owner *owner);
 
 /* Outside a delta: its mode becomes known.  0, -EIO. */
 int quota_load(struct volume *vol, struct quota *quota);
+/* Outside, or back end: can the items of these, one of each kind, be read?  Then they are in memory until delta is committed. */
+int quota_look(struct volume *vol, const u32 *id, u64 delta);
 /* The first id from *id on that has an item in the tree: 0, -ENOENT, -EIO. */
 int quota_next(struct volume *vol, u32 type, u32 *id);
 
