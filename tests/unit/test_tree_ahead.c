@@ -175,9 +175,11 @@ static u64 leaf_of(struct tree_fixture *fixture, u32 i)
 	u64 addr;
 
 	check(look_up(fixture, i) == LEN);
+	down_read(&fixture->vol.tree.sem);
 	check(!path_descend(&fixture->vol, &path, &packed, false));
 	addr = path.node[0]->addr;
 	tree_path_put(&fixture->vol, &path);
+	up_read(&fixture->vol.tree.sem);
 	return addr;
 }
 
