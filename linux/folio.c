@@ -445,6 +445,18 @@ u64 folio_dirty_mask(struct tux3_node *node, struct folio *folio, unsigned int s
 	return mask;
 }
 
+u64 folio_front_mask(struct tux3_node *node, struct folio *folio)
+{
+	struct folio_state *state;
+	u64 mask;
+
+	spin_lock(&node->data_lock);
+	state = folio_get_private(folio);
+	mask = state ? state->dirty[front_slot(node)] : 0;
+	spin_unlock(&node->data_lock);
+	return mask;
+}
+
 u64 folio_dirty_blocks(struct tux3_node *node)
 {
 	return READ_ONCE(node->dirty_blocks[0]) + READ_ONCE(node->dirty_blocks[1]);
@@ -688,7 +700,7 @@ const struct address_space_operations file_aops = {
 	.invalidate_folio = folio_state_invalidate,
 	.release_folio = folio_state_release,
 	.migrate_folio = filemap_migrate_folio,		/* of clean ones: a busy state's reference stops it */
-	.error_remove_folio = generic_error_remove_folio,
+	.error_remove_folio = file_memory_failed,
 	.swap_activate = file_swap_activate,
 	.swap_deactivate = file_swap_deactivate,
 };

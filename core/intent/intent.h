@@ -138,6 +138,12 @@ void intent_exit(struct volume *vol);
  */
 int fsync_inode(struct tux3_inode *inode, bool wait);
 
+/*
+ * Of a block that is lost before the commit of its delta, since its memory has failed: what the last fsync that went ahead has
+ * said of it.  1: data has it; 0: none has said anything, or that it is not there; -errno.  Reads all of the area.
+ */
+int intent_promised(struct tux3_inode *inode, u64 block, void *data);
+
 /* ---- the back end, commit_mutex held ---- */
 
 /* A commit begins: allocate what areas are wanted, or give one back.  *charged: plus what they take. */

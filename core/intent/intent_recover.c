@@ -43,6 +43,7 @@ struct batch_data {
 
 struct recovery {
 	struct volume *vol;
+	bool mounted;			/* nothing is carried out */
 	struct intent_place place;	/* of the next batch */
 	u32 *csum;			/* of each block of the area */
 	u8 *piece;			/* what is being read */
@@ -237,7 +238,7 @@ static bool batch_read_far(struct recovery *recovery, struct batch_data *data, u
 
 	for (at = 0; at < data->count; at += count) {
 		count = min(data->count - at, max(PIECE_BYTES >> vol->block_shift, 1u));
-		*err = balloc_is_free(vol, data->addr + at, count);
+		*err = recovery->mounted ? 1 : balloc_is_free(vol, data->addr + at, count);
 		if (*err <= 0)
 			return false;
 		*err = piece_read(recovery, data->addr + at, count, &last);
@@ -364,7 +365,7 @@ static int area_read(struct recovery *recovery)
 		if (!err && recovery->place.offset)
 			err = batch_read(recovery, 0);
 	} while (err > 0);
-	return err ? err : area_judge_end(recovery);
+	return err || recovery->mounted ? err : area_judge_end(recovery);
 }
 
 /* ---- carrying out ---- */
@@ -697,6 +698,68 @@ int intent_recover(struct volume *vol)
 	delta_unlock(vol);
 	recovery_free(&recovery);
 	return err;
+}
+
+/* ---- while it is mounted: what they say of a block ---- */
+
+/* Where the file's block is after this intent, with its checksum; *addr 0: nowhere, or where it was before all of them. */
+static void found_block(const struct intent_found *found, const struct volume *vol, u64 block, u64 *addr, __le32 *csum)
+{
+	const struct disk_intent *intent = found->intent;
+	const struct disk_intent_run *run = (const void *)(intent + 1);
+	u64 at = found->addr;
+	u32 i;
+
+	if (removes_all(intent) || block << vol->block_shift >= le64_to_cpu(intent->attr.size))
+		*addr = 0;
+	for (i = 0; i < le32_to_cpu(intent->runs); i++) {
+		u64 first = le64_to_cpu(run->block), count = le32_to_cpu(run->count);
+
+		if (block >= first && block - first < count) {
+			*addr = at + (block - first);
+			*csum = run->csum[block - first];
+		}
+		at += count;
+		run = intent_next_run(run);
+	}
+}
+
+static bool recovery_of_mounted(struct recovery *recovery, struct volume *vol)
+{
+	struct intent *intent = &vol->intent;
+
+	*recovery = (struct recovery){ .vol = vol, .mounted = true };
+	spin_lock(&intent->lock);
+	if (intent->first.count) {
+		recovery->place = intent->place;
+		recovery->place.seq = intent->first.batch[0].seq;
+		recovery->place.offset = intent->first.batch[0].offset;
+	}
+	spin_unlock(&intent->lock);
+	return recovery->place.addr;
+}
+
+int intent_promised(struct tux3_inode *inode, u64 block, void *data)
+{
+	struct volume *vol = inode->vol;
+	struct recovery recovery;
+	__le32 csum = 0;
+	u64 addr = 0;
+	int err;
+	u32 i;
+
+	if (!recovery_of_mounted(&recovery, vol))
+		return 0;
+	err = area_read(&recovery);
+	for (i = 0; i < recovery.count && !err; i++)
+		if (le64_to_cpu(recovery.found[i].intent->ino) == inode->ino)
+			found_block(&recovery.found[i], vol, block, &addr, &csum);
+	recovery_free(&recovery);
+	if (!err && addr)
+		err = device_read(vol->dev, addr, 1, data);
+	if (!err && addr)
+		err = data_verify(inode, block, addr, data, csum);
+	return err ? err : addr != 0;
 }
 
 /* What was replaced, but for blocks of the area, which an intent behind replaced: that goes as a whole. */

@@ -436,6 +436,69 @@ static void test_a_file_that_changes(void **state)
 	free(model);
 }
 
+/* value 0: none. */
+static void assert_promised(struct tux3_node *node, u64 block, u8 value)
+{
+	u8 data[BLOCK], wanted[BLOCK];
+	int got = intent_promised(&node->inode, block, data);
+
+	assert_int_equal(got, value != 0);
+	memset(wanted, value, BLOCK);
+	if (value)
+		assert_memory_equal(data, wanted, BLOCK);
+}
+
+/* What an fsync has said of a block can be found while its delta is not committed, whatever has become of the block in memory. */
+static void test_what_was_promised_is_found(void **state)
+{
+	struct tux3_node *node, *small;
+	struct bed bed = {};
+	u32 i;
+
+	make_large(&bed);
+	small = bed_file(&bed, "small");
+	fill(node = bed_file(&bed, "file"), 0, MIB, 1);
+	assert_promised(node, 0, 0);
+	assert_true(synced_ahead(&bed, node));
+	for (i = 0; i < 20; i++) {
+		fill(small, 0, 3 * BLOCK, 100 + i);
+		assert_true(synced_ahead(&bed, small));
+	}
+	assert_promised(node, 0, 1);
+	assert_promised(node, 255, 1);
+	assert_promised(node, 256, 0);
+	assert_promised(small, 2, 119);
+	/* It has changed, and is gone, but only in memory. */
+	fill(node, 10 * BLOCK, 20 * BLOCK, 2);
+	fill(small, 0, BLOCK, 2);
+	assert_ok(tux3_truncate(small, BLOCK));
+	assert_promised(node, 15, 1);
+	assert_promised(small, 0, 119);
+	assert_promised(small, 1, 119);
+	/* The next one says only that. */
+	assert_true(synced_ahead(&bed, node));
+	assert_promised(node, 15, 2);
+	assert_promised(node, 30, 1);
+	assert_ok(tux3_truncate(small, 0));
+	fill(small, 0, BLOCK, 3);
+	assert_true(synced_ahead(&bed, small));
+	assert_promised(small, 0, 3);
+	assert_promised(small, 1, 0);
+	assert_ok(tux3_truncate(node, 0));
+	fill(node, BLOCK, BLOCK, 4);
+	assert_true(synced_ahead(&bed, node));
+	assert_promised(node, 0, 0);
+	assert_promised(node, 1, 4);
+	assert_promised(node, 15, 0);
+	/* A commit has it: the tree has it. */
+	assert_ok(tux3_sync(bed.volume));
+	assert_promised(node, 1, 0);
+	assert_promised(small, 0, 0);
+	tux3_node_put(small, 1);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -448,6 +511,7 @@ int main(void)
 		cmocka_unit_test(test_a_mount_does_not_read_it),
 		cmocka_unit_test(test_one_that_is_rotten_is_all_that_is_lost),
 		cmocka_unit_test(test_a_file_that_changes),
+		cmocka_unit_test(test_what_was_promised_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
