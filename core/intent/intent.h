@@ -43,7 +43,7 @@ struct tux3_inode;
 
 enum tux3_fsync {
 	TUX3_FSYNC_DEFAULT,	/* auto */
-	TUX3_FSYNC_AUTO,	/* ahead, where that is less to write than the delta, or than the commit under way */
+	TUX3_FSYNC_AUTO,	/* ahead, where that is less to wait for than the delta, or than the commit under way */
 	TUX3_FSYNC_FULL,	/* every fsync is the end of a delta */
 	TUX3_FSYNC_AHEAD,	/* ahead, wherever it can be: for tests */
 };
@@ -95,6 +95,8 @@ struct intent {
 	atomic64_t captures;		/* their numbers: inode->told */
 	u32 said;			/* capture: likewise, for names */
 	atomic64_t large;		/* blocks of data of large requests that are not written yet, or are about to be captured */
+	atomic_t syncing;		/* so many are in fsync with something to write */
+	u64 alone_delta, alone_bytes;	/* of this delta so much was there, nearly all of it durable by intents: a hint */
 	u64 ahead_delta;		/* what intents of the front delta, this one, have written: a hint, set with capture ... */
 	u64 ahead_blocks, ahead_far;	/* ... in the area, and in the far one */
 	struct mutex write;		/* a batch is being written */

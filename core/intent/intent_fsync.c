@@ -25,6 +25,7 @@
 #define LARGE_SHARE	4u	/* a large file is copied only if others have changed no less than one of so many parts of it */
 #define EARLY_SHARE	4u	/* a run of less than one of so many parts of what is near is written again, nearer to its file */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
+#define ASIDE_BYTES	(4u << 10)	/* all else that waits is no more than who saves a file changes beside it */
 
 /* ---- ahead, or by a commit? ---- */
 
@@ -41,6 +42,15 @@ static bool commits_were_heavy(struct volume *vol)
 	return heavy_ns && ktime_get_ns() - heavy_ns < HEAVY_MEMORY_NS;
 }
 
+/*
+ * Who syncs alone has no one to share a commit with, and a thread that makes it later.  An intent is one write where a commit is
+ * two, and it takes less of the CPU.
+ */
+static bool fsync_is_alone(struct volume *vol)
+{
+	return vol->delta.thread && atomic_read(&vol->intent.syncing) == 1;
+}
+
 /* Before the file is looked at. */
 static bool fsync_may_go_ahead(struct volume *vol)
 {
@@ -48,8 +58,23 @@ static bool fsync_may_go_ahead(struct volume *vol)
 
 	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
 		return false;
-	return mode == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) || commits_were_heavy(vol) ||
+	return mode == TUX3_FSYNC_AHEAD || fsync_is_alone(vol) || commit_is_heavy(vol) || commits_were_heavy(vol) ||
 	       delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) > DELTA_HEAVY_BYTES;
+}
+
+/* Is all of the front delta durable, but for next to nothing beside this file?  Then the intent does what a commit would. */
+static bool nothing_else_waits(struct volume *vol, u64 delta, s64 others)
+{
+	struct intent *intent = &vol->intent;
+	s64 durable = READ_ONCE(intent->alone_delta) == delta ? (s64)READ_ONCE(intent->alone_bytes) : 0;
+
+	return others - durable <= ASIDE_BYTES;
+}
+
+static void note_alone(struct intent *intent, u64 delta, s64 load)
+{
+	WRITE_ONCE(intent->alone_bytes, load);
+	WRITE_ONCE(intent->alone_delta, delta);
 }
 
 /* Of others there is so much in the front delta, and in the commit under way: would that be little to wait for? */
@@ -74,6 +99,10 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front)
 		if (large_goes_with_commit(vol, blocks, front, others))
 			return false;
 		twice -= front;
+	}
+	if (own <= LITTLE_BYTES && fsync_is_alone(vol) && nothing_else_waits(vol, delta, others)) {
+		note_alone(&vol->intent, delta, others + ((s64)front << vol->block_shift));
+		return true;
 	}
 	if (commit_is_heavy(vol) || (heavy && own <= LITTLE_BYTES))
 		return true;
@@ -233,27 +262,41 @@ static bool inode_is_dirty(struct tux3_inode *inode)
 	return dirty;
 }
 
-int fsync_inode(struct tux3_inode *inode, bool wait)
+/* What is dirty of it goes ahead, or with a commit. */
+static int fsync_dirty(struct tux3_inode *inode, bool wait)
 {
 	struct volume *vol = inode->vol;
-	int err = -EAGAIN;
+	int err;
 
-	WRITE_ONCE(inode->synced_s, ktime_get_ns() / NSEC_PER_SEC);
-	if (!volume_error(vol) && dir_is_ahead(inode)) {
-		err = 0;
-	} else if (!volume_error(vol) && inode_is_dirty(inode)) {
-		if (!delta_is_mostly_of(inode)) {
-			pace_sync(vol, false);
-			delta_note_fsync(vol);
-		}
-		err = fsync_ahead(inode, wait);
-		if (!err) {
-			pace_sync(vol, false);
-			delta_pass_again(vol);
-		}
+	if (!delta_is_mostly_of(inode)) {
+		pace_sync(vol, false);
+		delta_note_fsync(vol);
+	}
+	err = fsync_ahead(inode, wait);
+	if (!err) {
+		pace_sync(vol, false);
+		delta_pass_again(vol);
 	}
 	if (err && err != -EINTR)
 		err = err == -EMSGSIZE ? delta_commit_mostly(inode) : delta_commit_inode(inode);
+	return err;
+}
+
+int fsync_inode(struct tux3_inode *inode, bool wait)
+{
+	struct volume *vol = inode->vol;
+	int err;
+
+	WRITE_ONCE(inode->synced_s, ktime_get_ns() / NSEC_PER_SEC);
+	if (!volume_error(vol) && dir_is_ahead(inode))
+		return 0;
+	if (!volume_error(vol) && inode_is_dirty(inode)) {
+		atomic_inc(&vol->intent.syncing);
+		err = fsync_dirty(inode, wait);
+		atomic_dec(&vol->intent.syncing);
+	} else {
+		err = delta_commit_inode(inode);
+	}
 	if (likely(!err) || !volume_error(vol))
 		return err;
 	/* No commit has changed that since: what was being committed when it stopped stays dirty. */

@@ -1182,7 +1182,7 @@ static void test_what_cpus_count_by_themselves(void **state)
 	other = bed_file(&bed, "other");
 	assert_ok(tux3_sync(bed.volume));
 	fill(log, 0, 8 * BLOCK, 1);
-	assert_false(synced_ahead(&bed, log));
+	assert_ok(tux3_sync(bed.volume));
 	delta = &tux3_core(bed.volume)->delta;
 	fill(other, 0, 60 * BLOCK, 1);
 	fill(log, 0, BLOCK, 2);
@@ -1195,6 +1195,59 @@ static void test_what_cpus_count_by_themselves(void **state)
 	assert_true(synced_ahead(&bed, log));
 	tux3_node_put(log, 1);
 	tux3_node_put(other, 1);
+	bed_free(&bed);
+}
+
+/* Who syncs alone, with next to nothing else to commit, goes ahead, again and again: a thread makes the commit later. */
+static void test_alone(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 1000000, .verify = true } };
+	struct tux3_node *log, *other, *new;
+	struct intent *intent;
+	u64 committed;
+	u32 i;
+
+	bed_make(&bed, BYTES, BLOCK);
+	intent = &tux3_core(bed.volume)->intent;
+	log = bed_file(&bed, "log");
+	other = bed_file(&bed, "other");
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < 20; i++) {
+		fill(log, i % 8 * BLOCK, BLOCK, 2);
+		assert_true(synced_ahead(&bed, log));
+		assert_ok(tux3_setattr(other, NULL, &(struct tux3_stat){ .mode = 0600 + i % 8 }, TUX3_SET_MODE));
+	}
+	new = bed_file(&bed, "new");
+	fill(new, 0, 2 * BLOCK, 4);
+	assert_true(synced_ahead(&bed, new));
+	/* Somebody else is in fsync: they share a commit. */
+	atomic_inc(&intent->syncing);
+	fill(log, 0, BLOCK, 3);
+	assert_false(synced_ahead(&bed, log));
+	atomic_dec(&intent->syncing);
+	fill(log, 0, BLOCK, 4);
+	assert_true(synced_ahead(&bed, log));
+	/* What others have changed goes to the disk before, if it is little ... */
+	fill(other, 0, 2 * BLOCK, 5);
+	fill(log, 0, BLOCK, 5);
+	committed = tux3_core(bed.volume)->delta.committed;
+	assert_false(synced_ahead(&bed, log));
+	assert_true(tux3_core(bed.volume)->delta.committed > committed);
+	/* ... and then there is nothing else again. */
+	fill(log, BLOCK, BLOCK, 6);
+	assert_true(synced_ahead(&bed, log));
+	fill(log, 0, 9 * BLOCK, 7);		/* too much to be written twice */
+	assert_false(synced_ahead(&bed, log));
+	fill(log, 0, BLOCK, 8);
+	assert_true(synced_ahead(&bed, log));
+	tux3_node_put(log, 1);
+	tux3_node_put(other, 1);
+	tux3_node_put(new, 1);
+	bed_crash(&bed);
+	log = bed_find(&bed, "log");
+	assert_filled(log, 0, BLOCK, 8);
+	assert_filled(log, BLOCK, 8 * BLOCK, 7);
+	tux3_node_put(log, 1);
 	bed_free(&bed);
 }
 
@@ -1360,6 +1413,7 @@ int main(void)
 		cmocka_unit_test(test_a_directory_that_changed_otherwise),
 		cmocka_unit_test(test_a_directory_that_was_read),
 		cmocka_unit_test(test_what_cpus_count_by_themselves),
+		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_a_log_and_its_checkpoints_are_written_once),
 		cmocka_unit_test(test_what_is_written_twice_is_bounded),
 		cmocka_unit_test(test_a_long_commit_is_not_waited_for),
