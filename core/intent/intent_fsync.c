@@ -25,6 +25,7 @@
 #define LARGE_SHARE	4u	/* a large file is copied only if others have changed no less than one of so many parts of it */
 #define EARLY_SHARE	4u	/* a run of less than one of so many parts of what is near is written again, nearer to its file */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
+#define ALONE_BYTES	(8u << 10)	/* of a file: more is too much to be written twice only for being a single write at first */
 #define ASIDE_BYTES	(4u << 10)	/* all else that waits is no more than who saves a file changes beside it */
 
 /* ---- ahead, or by a commit? ---- */
@@ -51,30 +52,37 @@ static bool fsync_is_alone(struct volume *vol)
 	return vol->delta.thread && atomic_read(&vol->intent.syncing) == 1;
 }
 
-/* Before the file is looked at. */
-static bool fsync_may_go_ahead(struct volume *vol)
+static s64 front_load(struct volume *vol)
 {
-	u32 mode = READ_ONCE(vol->opts.fsync);
-
-	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
-		return false;
-	return mode == TUX3_FSYNC_AHEAD || fsync_is_alone(vol) || commit_is_heavy(vol) || commits_were_heavy(vol) ||
-	       delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1) > DELTA_HEAVY_BYTES;
+	return delta_load(&vol->delta, READ_ONCE(vol->delta.front) & 1);
 }
 
-/* Is all of the front delta durable, but for next to nothing beside this file?  Then the intent does what a commit would. */
-static bool nothing_else_waits(struct volume *vol, u64 delta, s64 others)
+/* What of so much in the front delta is not durable by intents of who was alone. */
+static s64 load_not_durable(const struct volume *vol, s64 load)
 {
-	struct intent *intent = &vol->intent;
-	s64 durable = READ_ONCE(intent->alone_delta) == delta ? (s64)READ_ONCE(intent->alone_bytes) : 0;
+	const struct intent *intent = &vol->intent;
 
-	return others - durable <= ASIDE_BYTES;
+	return READ_ONCE(intent->alone_delta) == READ_ONCE(vol->delta.front) ? load - (s64)READ_ONCE(intent->alone_bytes) : load;
 }
 
 static void note_alone(struct intent *intent, u64 delta, s64 load)
 {
 	WRITE_ONCE(intent->alone_bytes, load);
 	WRITE_ONCE(intent->alone_delta, delta);
+}
+
+/* Before the file is looked at. */
+static bool fsync_may_go_ahead(struct volume *vol)
+{
+	u32 mode = READ_ONCE(vol->opts.fsync);
+	s64 load;
+
+	if (mode == TUX3_FSYNC_FULL || !vol->host->data_peek || READ_ONCE(vol->read_only))
+		return false;
+	if (mode == TUX3_FSYNC_AHEAD || commit_is_heavy(vol) || commits_were_heavy(vol))
+		return true;
+	load = front_load(vol);
+	return load > DELTA_HEAVY_BYTES || (fsync_is_alone(vol) && load_not_durable(vol, load) <= ALONE_BYTES + ASIDE_BYTES);
 }
 
 /* Of others there is so much in the front delta, and in the commit under way: would that be little to wait for? */
@@ -100,7 +108,7 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front)
 			return false;
 		twice -= front;
 	}
-	if (own <= LITTLE_BYTES && fsync_is_alone(vol) && nothing_else_waits(vol, delta, others)) {
+	if (own <= ALONE_BYTES && fsync_is_alone(vol) && load_not_durable(vol, others) <= ASIDE_BYTES) {
 		note_alone(&vol->intent, delta, others + ((s64)front << vol->block_shift));
 		return true;
 	}
