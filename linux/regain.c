@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Memory that fails takes along what was stored to it since the last commit.  An fsync may have made a part of that durable ahead of
- * its delta (core/intent/intent.h); but when the delta is committed its intents do not count any more.  So what they say of a lost
- * block is read, and written to the file once more, in the front delta: what was durable is there after the failure, as it would
- * be where an fsync writes to the file's own blocks.  What has been stored since is lost.
+ * Memory that fails takes along what was stored to it since the last commit.  An fsync may have made a part of that durable ahead
+ * of its delta (core/intent/intent.h); but when the delta is committed its intents do not count any more.  So what they say of a
+ * lost block is read, and written to the file once more, in the front delta: what was durable is there after the failure, as it
+ * would be where an fsync writes to the file's own blocks.  What has been stored since is lost.
  *
  * The folio is locked here, and a write wants the file's lock first, and then folios: so a worker writes it.  An fsync waits for
  * that.
@@ -89,7 +89,7 @@ static void regain(struct tux3_node *node, u64 block)
 int file_memory_failed(struct address_space *mapping, struct folio *folio)
 {
 	struct tux3_node *node = node_of(mapping->host);
-	u64 lost = READ_ONCE(node->core.told) ? folio_front_mask(node, folio) : 0, first = folio_block(node, folio);
+	u64 lost = folio_front_mask(node, folio), first = folio_block(node, folio);
 	int err = generic_error_remove_folio(mapping, folio);
 
 	for (; !err && lost; lost &= lost - 1)

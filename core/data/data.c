@@ -117,7 +117,10 @@ static void map_fill(struct data_extent *out, const struct disk_extent *extent, 
 		memcpy(csum, extent->csum + skip, min_t(u64, out->count, csum_max) * sizeof(__le32));
 }
 
-/* What the tree says, for up to out->count blocks from out->block on. */
+/*
+ * What the tree says, for up to out->count blocks from out->block on.  For a hole it is asked twice, and a commit that preallocates
+ * may come between: what is there now does not begin with a hole any more.
+ */
 int data_map_tree(struct tux3_inode *inode, struct data_extent *out, __le32 *csum, u32 csum_max)
 {
 	struct disk_extent *extent = kvmalloc(TUX3_ITEM_MAX(inode->vol->block_size), GFP_COMMIT);
@@ -127,14 +130,18 @@ int data_map_tree(struct tux3_inode *inode, struct data_extent *out, __le32 *csu
 
 	if (!extent)
 		return -ENOMEM;
-	err = extent_at(inode, out->block, extent, &start, false);
+	do {
+		next.found = false;
+		err = extent_at(inode, out->block, extent, &start, false);
+		if (!err)
+			err = extent_after(inode, out->block, out->count, &next);
+	} while (!err && next.found && next.block == out->block);
 	if (err == 1) {
 		map_fill(out, extent, start, csum, csum_max);
 		err = 0;
 	} else if (!err) {
 		out->kind = DATA_HOLE;
-		err = extent_after(inode, out->block, out->count, &next);
-		if (!err && next.found)
+		if (next.found)
 			out->count = min(out->count, next.block - out->block);
 	}
 	kvfree(extent);

@@ -549,6 +549,56 @@ static void test_unchecked(void **state)
 
 /* ---- full volumes ---- */
 
+/* ---- what a commit preallocates comes between two looks at the tree ---- */
+
+struct mapper {
+	struct tux3_node *node;
+	u64 looks, none;
+	int stop;
+};
+
+static void *map_on(void *arg)
+{
+	struct mapper *mapper = arg;
+
+	while (!__atomic_load_n(&mapper->stop, __ATOMIC_RELAXED)) {
+		struct data_extent extent;
+
+		down_read(&mapper->node->lock);
+		if (data_map(&mapper->node->inode, 1, 8, &extent, NULL, 0) || !extent.count)
+			mapper->none++;
+		up_read(&mapper->node->lock);
+		mapper->looks++;
+	}
+	return NULL;
+}
+
+/* Whoever asks is told of some blocks, never of none: he took what he had memory for as filled then, whatever was in it. */
+static void test_map_beside_commits(void **state)
+{
+	struct mapper mapper = {};
+	pthread_t thread;
+	struct bed bed = { .opts = { .age_ms = 60000 } };
+	int turn;
+
+	bed_make(&bed, 32 << 20, 4096);
+	mapper.node = bed_file(&bed, "/file");
+	assert_int_equal(tux3_write(mapper.node, "x", 1, 20 * 4096), 1);
+	assert_int_equal(pthread_create(&thread, NULL, map_on, &mapper), 0);
+	for (turn = 0; turn < FEWER(3000, 300) && !__atomic_load_n(&mapper.none, __ATOMIC_RELAXED); turn++) {
+		assert_ok(tux3_fallocate(mapper.node, FALLOC_FL_KEEP_SIZE, 4096, 3 * 4096));
+		assert_ok(tux3_sync(bed.volume));
+		assert_ok(tux3_fallocate(mapper.node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 3 * 4096));
+		assert_ok(tux3_sync(bed.volume));
+	}
+	__atomic_store_n(&mapper.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	print_message("%d turns, %llu looks\n", turn, mapper.looks);
+	assert_int_equal(mapper.none, 0);
+	tux3_node_put(mapper.node, 1);
+	bed_free(&bed);
+}
+
 static void test_full(void **state)
 {
 	struct bed bed = {};
@@ -719,6 +769,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_damaged_block),
 		cmocka_unit_test(test_unchecked),
 		cmocka_unit_test(test_map_now),
+		cmocka_unit_test(test_map_beside_commits),
 		cmocka_unit_test(test_full),
 	};
 
