@@ -7,6 +7,8 @@
  * commit are.  What they find in the tree is what capture saw to (intent_capture.c); anything else is damage.  Data stays where
  * it is: blocks of the area become blocks of the file.  The commit is written when the volume becomes writable, before
  * anything else is; until then a crash finds all as it was.
+ *
+ * While the volume is mounted the same is read to know what was promised of a block that is lost (intent_promised()).
  */
 #include "core/error.h"
 #include "core/volume.h"
