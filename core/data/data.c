@@ -257,17 +257,16 @@ static bool map_without_tree(struct tux3_inode *inode, u64 block, u64 max, struc
 }
 
 /*
- * A file that is stuck may have become longer, with zeros in the block where it ended.  These are lost, too, so behind its old end
- * the device has what was there before: that block cannot be read any more.
+ * A file that is stuck may have become longer, with zeros in the block where it ended, or been cut off there before.  That is lost,
+ * too, so from its old end on the device has what was there before: this cannot be read any more.
  */
 static int map_hide_end(struct tux3_inode *inode, struct data_extent *extent)
 {
 	u64 size = READ_ONCE(inode->tree_size), last = size >> inode->vol->block_shift;
 
-	if (likely(!READ_ONCE(inode->stuck)) || extent->kind != DATA_MAPPED || extent->block > last ||
-	    READ_ONCE(inode->attr.size) <= size || last << inode->vol->block_shift == size)
+	if (likely(!READ_ONCE(inode->stuck)) || extent->kind != DATA_MAPPED || READ_ONCE(inode->attr.size) <= size)
 		return 0;
-	if (extent->block == last)
+	if (extent->block >= last)
 		return -EIO;
 	extent->count = min(extent->count, last - extent->block);
 	return 0;

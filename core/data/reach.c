@@ -73,9 +73,37 @@ int reach_maps(struct tux3_inode *inode, u64 block, u64 count)
 	return err ? err : delete_look_items(inode->vol, &from, &to);
 }
 
+static int see_first(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	*(u64 *)ctx = key->offset;
+	return 1;
+}
+
+/* The leaf before that of block cannot be read.  Who begins behind the first item does not need it: so many blocks do. */
+static u64 need_before(struct tux3_inode *inode, u64 block, u64 count)
+{
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
+	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, block + count - 1), next;
+	u64 first = block + count - 1;
+	bool more;
+
+	tree_scan_leaf(inode->vol, &from, &to, see_first, &first, &more, &next);
+	return first + 1 - block;
+}
+
+/* Where the extent across end has its rest cannot be read.  So many blocks are before that extent. */
+static u64 before_rest(struct tux3_inode *inode, u64 block, u64 end)
+{
+	struct tree_key at = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1), first = tree_key(inode->ino, TUX3_ITEM_EXTENT, 0);
+	struct tree_key found;
+	int len = tree_lookup_before(inode->vol, &at, &first, &found, NULL, 0);
+
+	return len > 0 && found.offset > block ? found.offset - block : 0;
+}
+
 int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end)
 {
-	u64 end = *count > DATA_END - block ? DATA_END : block + *count, leaf_end;
+	u64 end = *count > DATA_END - block ? DATA_END : block + *count, leaf_end, part;
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block), to = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1);
 	struct tree_key next;
 	bool more;
@@ -87,10 +115,19 @@ int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end)
 		end = leaf_end;
 		*count = end - block;
 	}
-	if (!err)
+	if (!err) {
 		err = reach_before(inode, TUX3_ITEM_EXTENT, block);
-	if (!err && end != DATA_END)
+		if (err == -EIO && end != DATA_END)
+			*count = need_before(inode, block, *count);
+	}
+	if (!err && end != DATA_END) {
 		err = reach_rest(inode, end);
+		part = err == -EIO ? before_rest(inode, block, end) : 0;
+		if (part) {
+			*count = part;
+			err = 0;
+		}
+	}
 	return err ? err : reach_maps(inode, block, *count);
 }
 

@@ -215,6 +215,12 @@ out:
 
 /* ---- its data ---- */
 
+/* What is looked at now is for a capture in the delta that is open, or in the next one. */
+static u64 needed_until(struct volume *vol)
+{
+	return READ_ONCE(vol->delta.front) + 1;
+}
+
 /*
  * Is what intents have said of it all there is to say but for what is fresh?  Each intent on whose base the last one
  * does not count has it in that base.  But what was removed is said again, before the blocks; and where a base may
@@ -279,27 +285,54 @@ static int count_dirty(struct tux3_inode *inode, const struct span *span, u32 *b
 }
 
 /*
- * Can what these blocks change be read?  A commit would leave them out, and say so; an intent says that all is well, and is met by
- * the next mount.  Mostly the leaf is in memory.
+ * Can what this changes be read?  A commit would leave it out, and say so; an intent says that all is well, and is met by the next
+ * mount, or superseded by a commit.  So what has been read stays in memory until then: the device may not have it any more.
  */
+static int need(struct tux3_inode *inode, u8 type, u64 from, u64 to)
+{
+	struct tree_key first = tree_key(inode->ino, type, from), last = tree_key(inode->ino, type, to);
+
+	return tree_need(inode->vol, &first, &last, needed_until(inode->vol)) ? 0 : -EAGAIN;
+}
+
+static int item_can_be_read(struct tux3_inode *inode, u8 type)
+{
+	int err = reach_item(inode, type);
+
+	return err ? err : need(inode, type, 0, 0);
+}
+
+static int xattr_can_be_read(struct tux3_inode *inode, u64 hash)
+{
+	int err = reach_xattr(inode, hash);
+
+	return err ? err : need(inode, TUX3_ITEM_XATTR, hash, hash);
+}
+
+/* Mostly the leaf is in memory. */
 static int run_can_be_read(struct tux3_inode *inode, u64 block, u64 count)
 {
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
 	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, block + count);
 	struct node_key low;
 
-	if (tree_leaf_of(inode->vol, &from, &to, &low) && balloc_all_loaded(inode->vol))
-		return 0;
-	return reach_all(inode, block, count);
+	if (!tree_leaf_of(inode->vol, &from, &to, &low) || !balloc_all_loaded(inode->vol)) {
+		int err = reach_all(inode, block, count);
+
+		if (err)
+			return err;
+	}
+	return need(inode, TUX3_ITEM_EXTENT, block, count > DATA_END - block ? DATA_END : block + count);
 }
 
 /* Outside the delta.  -EAGAIN: that is for a commit to find out; so what will not fit is not looked at. */
-static int part_can_be_read(const struct intent_part *part)
+static int part_can_be_read(struct intent_part *part)
 {
 	struct tux3_inode *inode = part->inode;
 	u64 block = part->span.from, count;
 	int removed, err;
 
+	part->looked = needed_until(inode->vol);
 	if (!READ_ONCE(inode->in_tree))
 		return 0;
 	spin_lock(&inode->lock);
@@ -307,13 +340,13 @@ static int part_can_be_read(const struct intent_part *part)
 	spin_unlock(&inode->lock);
 	if (removed < 0 || READ_ONCE(inode->stuck))
 		return -EAGAIN;
-	err = reach_item(inode, TUX3_ITEM_ATTR);
+	err = item_can_be_read(inode, TUX3_ITEM_ATTR);
 	if (!err)
-		err = xattr_look(inode, reach_xattr);
+		err = xattr_look(inode, xattr_can_be_read);
 	if (!err && removed)
-		err = reach_all(inode, 0, DATA_END);
+		err = run_can_be_read(inode, 0, DATA_END);
 	if (!err && data_maybe_inline(inode->vol, READ_ONCE(inode->attr.flags), READ_ONCE(inode->attr.size)))
-		err = reach_item(inode, TUX3_ITEM_INLINE);
+		err = item_can_be_read(inode, TUX3_ITEM_INLINE);
 	while (!err && block < part->span.end && inode->vol->host->data_dirty(inode, block, part->span.end, &block, &count)) {
 		err = run_can_be_read(inode, block, count);
 		block += count;
@@ -624,7 +657,7 @@ static int capture_part(struct intent_part *part, u64 delta, struct intent_reque
 {
 	part->intent = (struct disk_intent *)(request->intents + request->len);
 	if (!part_is_dir(part))
-		return capture_file(part, delta, request);
+		return part->looked < delta ? -ESTALE : capture_file(part, delta, request);
 	return part->beside ? capture_new_dir(part, delta, request) : capture_listing(part, delta, request);
 }
 

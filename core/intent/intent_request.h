@@ -20,6 +20,7 @@ struct intent_part {
 	bool beside;			/* not the last one */
 	bool makes;			/* so, and it is not there yet */
 	struct span span;		/* of a file */
+	u64 looked;			/* what commits up to this delta need was in memory, and stays there */
 	u32 max;			/* blocks of data at most: so many were dirty */
 	u32 blocks;			/* of data */
 	u32 changes, names_seq;		/* of the inode: the intent has all of its changes, and its links */

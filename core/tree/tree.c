@@ -664,6 +664,27 @@ bool tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct 
 	return one;
 }
 
+bool tree_need(struct volume *vol, const struct tree_key *first, const struct tree_key *last, u64 delta)
+{
+	struct node_key key = node_key_pack(first), end = node_key_pack(last);
+	struct tree_path path;
+	bool there, more;
+
+	node_key_step_down(&key);
+	down_read(&vol->tree.sem);
+	do {
+		there = !path_descend(vol, &path, &key, false);
+		more = there && path.has_high && !node_key_less(&end, &path.high);
+		key = path.high;
+		if (there) {
+			path_need(&path, delta);
+			tree_path_put(vol, &path);
+		}
+	} while (more);
+	up_read(&vol->tree.sem);
+	return there;
+}
+
 int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,
 		   bool *more, struct tree_key *next)
 {

@@ -6,6 +6,7 @@
 #include "support_bad.h"
 #include "core/blocks/balloc.h"
 #include "core/data/data.h"
+#include "core/tree/tree_internal.h"
 #include "user/env/log.h"
 #include "user/lib/lib.h"
 
@@ -131,6 +132,106 @@ static void test_fsync_does_not_go_ahead(void **state)
 	free(bytes);
 }
 
+/* What became of the file is lost, and the leaf can be read again after a crash. */
+static void lost_and_readable(struct bed *bed, struct tux3_node *node)
+{
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	be_bad(bed, 0);
+	bed_crash(bed);
+}
+
+/* A leaf that an fsync has found, and that leaves memory and gets bad before the commit of what is durable already. */
+static void test_what_went_ahead_is_committed(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node;
+	u64 ahead, leaf;
+	char byte;
+	u32 i;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	assert_ok(tux3_fsync(node, false));	/* the first one makes the area */
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	leaf = bad_device(bed.dev)->bad[0];
+	be_bad(&bed, 0);
+	ahead = went_ahead(&bed);
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, 601, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(went_ahead(&bed), ahead + 1);
+	for (i = 0; i < 3; i++)
+		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	be_bad(&bed, leaf);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_fsync(node, false));
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/dir/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 601 * BLOCK), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* What is lost of a write that begins in a bad leaf is not more than what needs that leaf: behind it something is durable. */
+static void test_loss_ends_where_the_leaf_does(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node;
+	struct tree_key key;
+	struct node_key low;
+	char byte;
+	u64 first, ahead;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	assert_ok(tux3_fsync(node, false));	/* the first one makes the area */
+	assert_ok(tux3_sync(bed.volume));
+	key = tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 601);
+	assert_true(tree_leaf_of(tux3_core(bed.volume), &key, &key, &low));
+	first = low.low;			/* has an extent, and the block behind it has none */
+	assert_true(first && first % 2 == 0);
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, first - 2));
+	ahead = went_ahead(&bed);
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, first + 1, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(went_ahead(&bed), ahead + 1);
+	memset(bad_data, 'm', sizeof(bad_data));
+	assert_ok(bad_write(node, first - 2, 3));
+	assert_ok(bad_write(node, first + 1, 1));
+	bad_sync(&bed);
+	lost_and_readable(&bed, node);
+	node = bed_find(&bed, "/dir/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, (first + 1) * BLOCK), 1);
+	assert_int_equal(byte, 'm');
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+/* Nor does what was cut off come back while the file is in use, and is longer again. */
+static void test_cut_does_not_come_back(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	char byte = 0;
+	ssize_t got;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 600));
+	assert_ok(tux3_truncate(node, 300 * BLOCK));
+	assert_ok(bad_write(node, 900, 1));
+	bad_sync(&bed);
+	got = tux3_read(node, &byte, 1, 400 * BLOCK);
+	assert_true(got == -EIO || (got == 1 && !byte));
+	lost_and_readable(&bed, node);
+	bad_end(&bed);
+}
+
 /* What an fsync has said of the rest of a file holds when its end is cut off and that cannot be committed. */
 static void test_fsync_before_a_cut(void **state)
 {
@@ -159,15 +260,6 @@ static void test_fsync_before_a_cut(void **state)
 	assert_int_equal(byte, 'n');
 	tux3_node_put(node, 1);
 	bad_end(&bed);
-}
-
-/* What became of the file is lost, and the leaf can be read again after a crash. */
-static void lost_and_readable(struct bed *bed, struct tux3_node *node)
-{
-	assert_int_equal(tux3_fsync(node, false), -EIO);
-	tux3_node_put(node, 1);
-	be_bad(bed, 0);
-	bed_crash(bed);
 }
 
 /* It ends where it ended, and here, behind that, there is nothing. */
@@ -707,6 +799,9 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_write_is_told_once),
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
+		cmocka_unit_test(test_what_went_ahead_is_committed),
+		cmocka_unit_test(test_loss_ends_where_the_leaf_does),
+		cmocka_unit_test(test_cut_does_not_come_back),
 		cmocka_unit_test(test_fsync_before_a_cut),
 		cmocka_unit_test(test_growth_is_lost),
 		cmocka_unit_test(test_growth_is_lost_in_use),
