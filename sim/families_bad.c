@@ -149,7 +149,6 @@ static void turn_bad(struct bad_life *bad)
 	bad->node_count = registers_list(bad->life->run, bad->nodes, bad->ids, BAD_FILES);
 	if (!bad->node_count)
 		return;
-	registers_turn_bad(bad->life->run);
 	if (rng_one_in(bad->life->rng, 4))
 		turn_data_bad(bad);
 	else

@@ -3,8 +3,7 @@
  * What files may hold when blocks of the device turn bad.  Of what a commit meets there a part is dropped, leaf by leaf, and all
  * else of the delta is committed: so such a file is at no boundary of a delta.  Each sector of it, and its size, is a register
  * then.  It holds what was last written there or, as far as no fsync has promised more, anything that was written before.  What
- * an fsync promises is what was changed since an fsync told last of a loss; and where it went ahead of its delta, and a leaf turns
- * bad before that is committed, it is as with data on a block that turns bad later.
+ * an fsync promises is what was changed since an fsync told last of a loss.
  *
  * Only files of which something was lost are looked at like this; of others a crash shows a boundary, as always.  While the volume
  * is in use it knows all of them by their newest contents, but for those that were lost, and for EIO.
@@ -28,8 +27,7 @@ struct version {
 	u32 before;		/* index of the one that it took the place of, or ~0 */
 	u32 op;			/* that put it there */
 	u64 value;		/* seed of the pattern, 0: zeros; or the size */
-	u64 delta;		/* that or an older one */
-	u64 promised, until;	/* events, or DISK_NEVER */
+	u64 promised;		/* event, or DISK_NEVER */
 };
 
 struct file_register {
@@ -98,8 +96,7 @@ static void version_add(struct sim_run *run, struct file_register *file, u32 at,
 	if (!file->versions)
 		abort();
 	file->versions[file->count] = (struct version){
-		.before = file->newest[at], .op = run->op_index, .value = value, .promised = DISK_NEVER, .until = DISK_NEVER,
-		.delta = READ_ONCE(tux3_core(run->volume)->delta.front),
+		.before = file->newest[at], .op = run->op_index, .value = value, .promised = DISK_NEVER,
 	};
 	file->newest[at] = file->count++;
 }
@@ -136,20 +133,6 @@ static void register_promise(struct sim_run *run, struct file_register *file)
 	}
 }
 
-void registers_turn_bad(struct sim_run *run)
-{
-	u64 committed = tux3_committed(run->volume);
-	u32 i, n;
-
-	for (i = 0; i < run->registers->count; i++) {
-		struct file_register *file = run->registers->files[i];
-
-		for (n = 0; n < file->count; n++)
-			if (file->versions[n].promised != DISK_NEVER && file->versions[n].delta > committed)
-				file->versions[n].until = min(file->versions[n].until, run->disk->now);
-	}
-}
-
 static void register_add(struct sim_run *run, u32 id, const char *path)
 {
 	struct file_register *file = calloc(1, sizeof(*file));
@@ -164,7 +147,7 @@ static void register_add(struct sim_run *run, u32 id, const char *path)
 		sim_fail(run, "%s cannot be found", path);
 	register_note(run, file);
 	for (i = 0; i < file->count; i++)	/* nobody can lose that */
-		file->versions[i].promised = file->versions[i].delta = 0;
+		file->versions[i].promised = 0;
 }
 
 void registers_begin(struct sim_run *run, const char *dir)
@@ -315,7 +298,7 @@ struct register_look {
 
 static bool is_promised(const struct register_look *look, const struct version *version)
 {
-	return version->promised <= look->at && look->at < version->until;
+	return version->promised <= look->at;
 }
 
 /* Which one is it?  NULL: none that may be there. */

@@ -251,7 +251,6 @@ void registers_close(struct sim_run *run);	/* none is in use any more */
 /* An operation comes, or has returned this. */
 void registers_before(struct sim_run *run, const struct sim_op *op);
 void registers_after(struct sim_run *run, const struct sim_op *op, s64 result);
-void registers_turn_bad(struct sim_run *run);	/* something is going to, now */
 void registers_see_bad(struct sim_run *run);	/* something may have */
 bool registers_may_fail(const struct sim_run *run, const struct sim_op *op);	/* with EIO, and do nothing */
 int registers_tell(const struct sim_run *run, int err);	/* of a sync, a close: EIO may tell of a loss, and all else is durable */

@@ -14,8 +14,9 @@ struct volume;
 
 /*
  * Mapping or removing *count blocks of the inode from block on: the leaves, what is before them there, and the free maps of the
- * blocks that go.  *count becomes less: so many of them, since what is behind lies in another leaf, or needs less, or more.  0;
- * -EIO: of these something cannot be read; -ENOMEM.  *bad_end: with -EIO, where the range ends of a leaf that cannot be read; else block.
+ * blocks that go.  *count becomes less: so many of them, since what is behind lies in another leaf, or needs less, or more.
+ * 0; -EIO: of these something cannot be read; -ENOMEM.  *bad_end: with -EIO, where the range ends of a leaf that cannot be read;
+ * else block.
  * reach_all(): any of them; count DATA_END: to the end.
  */
 int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end);
