@@ -22,6 +22,7 @@
 #include "core/volume.h"
 #include "core/device/device.h"
 #include "core/tree/tree.h"
+#include "core/tree/tree_internal.h"
 
 #define CACHE_MIN_BUCKETS	16u
 #define CACHE_MAX_BUCKETS	(1u << 20)	/* in one shard */
@@ -639,7 +640,8 @@ int cache_init(struct volume *vol, u64 limit_bytes)
 		if (!shard->buckets)
 			goto fail;
 	}
-	return 0;
+	if (!looked_init(cache))
+		return 0;
 fail:
 	while (i--)
 		shard_exit(&cache->shards[i]);
@@ -670,6 +672,7 @@ void cache_exit(struct volume *vol)
 		}
 		shard_exit(shard);
 	}
+	looked_exit(cache);
 	if (WARN_ON_ONCE(referenced || unwritten || atomic64_read(&cache->bytes)))
 		volume_warn(vol, "on closing, %llu tree nodes were still in use, %llu not written and %lld bytes of nodes not freed",
 			    referenced, unwritten,

@@ -449,37 +449,57 @@ int tree_look_before(struct volume *vol, const struct tree_key *at)
 	return len == -ENOENT ? 0 : min(len, 0);
 }
 
-/*
- * With read_lock: no other leaf has to be read for an item here to go, for there is one before it, or the leaf before is in memory;
- * or there is none.  Others may go, too: so if that leaf is in memory it stays in any case.
- */
-static bool leaf_before_is_there(struct tree_read *read, const struct node_key *key)
+/* With read_lock: the leaf before stays, too, if it is in memory; or there is none. */
+static bool leaf_before_stays(struct tree_read *read)
 {
-	bool found, more = leaf_find(path_node(&read->path, 0), key, &found);
-	const struct tree_path *path = &read->path;
+	struct tree_path *path = &read->path, other;
+	struct node_key low = path->low;
 	struct node_buffer *before;
 	struct node_link link;
 
 	if (!path->has_low)
 		return true;
-	if (!path->index[1])
-		return more;
+	if (!path->index[1]) {		/* below another node */
+		if (!node_key_step_down(&low) || path_descend(read->vol, &other, &low, false))
+			return false;
+		path_need(&other, read->needed);
+		tree_path_put(read->vol, &other);
+		return true;
+	}
 	link = inner_link(path_node(path, 1), path->index[1] - 1);
 	before = cache_peek(read->vol, &link);
 	if (!before)
-		return more;
+		return false;
 	node_need(before, read->needed);
 	cache_put(read->vol, before);
 	return true;
 }
 
-/* The leaf of first, and the one before if an item goes.  *both: last is in the same leaf. */
+static int look_at(struct volume *vol, const struct node_key *key, u64 delta)
+{
+	struct tree_read read;
+	int err;
+
+	read_begin(&read, vol, false);
+	read.needed = delta;
+	err = read_leaf(&read, key);
+	if (err)
+		read_end(&read);
+	else
+		read_leaf_done(&read);
+	return err;
+}
+
+/*
+ * The leaf of first, and the one before, where that is in memory.  *both: last is in the same leaf.  An item that goes takes the
+ * leaf along if it is the only one; so if there is none before it the leaf before is read.
+ */
 static int look_leaf(struct volume *vol, const struct node_key *first, const struct node_key *last, const struct tree_look *look,
 		     bool *both)
 {
 	struct tree_read read;
-	struct node_key low;
-	bool before;
+	struct node_key low, high, before;
+	bool stays, found, only;
 	int err;
 
 	read_begin(&read, vol, false);
@@ -490,18 +510,17 @@ static int look_leaf(struct volume *vol, const struct node_key *first, const str
 		return err;
 	}
 	*both = path_leads(&read.path, last);
-	before = look->goes && !leaf_before_is_there(&read, first);
-	low = read.path.low;
+	stays = leaf_before_stays(&read);
+	only = !leaf_find(path_node(&read.path, 0), first, &found);
+	before = low = read.path.low;
+	high = read.path.high;
 	read_leaf_done(&read);
-	if (!before || !node_key_step_down(&low))
-		return 0;
-	read_begin(&read, vol, false);
-	read.needed = look->delta;
-	err = read_leaf(&read, &low);
-	if (err)
-		read_end(&read);
-	else
-		read_leaf_done(&read);
+	if (!stays && look->goes && only) {
+		err = node_key_step_down(&before) ? look_at(vol, &before, look->delta) : 0;
+		stays = !err;
+	}
+	if (stays)
+		looked_add(vol, look->delta, first, &low, &high);
 	return err;
 }
 
@@ -509,8 +528,14 @@ int tree_look_for(struct volume *vol, const struct tree_key *first, const struct
 {
 	struct node_key from = node_key_pack(first), to = node_key_pack(last);
 	bool both;
-	int err = look_leaf(vol, &from, &to, look, &both);
+	int err;
 
+	if (looked_has(vol, look->delta, &from)) {
+		both = node_key_equal(&from, &to) || looked_has(vol, look->delta, &to);
+		err = 0;
+	} else {
+		err = look_leaf(vol, &from, &to, look, &both);
+	}
 	return err || both ? err : look_leaf(vol, &to, &to, look, &both);
 }
 

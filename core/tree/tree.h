@@ -122,6 +122,7 @@ struct node_cache {
 	atomic_t hand;			/* shard that cache_shrink() came to */
 	u32 keep;			/* nodes that were kept when it was that are not evicted; by the back end */
 	bool keeping;			/* by the back end: nodes are, also those that others look up meanwhile */
+	struct tree_looked __percpu *looked;	/* tree_looked.c */
 };
 
 int cache_init(struct volume *vol, u64 limit_bytes);	/* 0: CACHE_DEFAULT_BYTES */

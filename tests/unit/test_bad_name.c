@@ -294,6 +294,47 @@ static void test_before_the_commit_with_quotas(void **state)
 	each_node(&(struct story){ .late = true, .early = true, .quota = true });
 }
 
+static u64 leaf_of_file(struct bed *bed, const char *path)
+{
+	struct bad_leaf leaf = { .key = tree_key(bed_file_ino(bed, path), TUX3_ITEM_ATTR, 0) };
+
+	assert_ok(tree_walk(tux3_core(bed->volume), bad_see_leaf, &leaf));
+	assert_true(leaf.addr);
+	return leaf.addr;
+}
+
+/* What one change of names has looked at is there for others in the same delta, which need not look; and for none in later ones. */
+static void test_looked_at_for_one_delta(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *big;
+	u64 leaf;
+
+	bad_begin(&bed);
+	big = bed_find(&bed, "/big");
+	forget_nodes(&bed);
+	assert_true(tux3_core(bed.volume)->tree.must_look);
+	leaf = leaf_of_file(&bed, "/big/f101");
+	assert_int_equal(leaf_of_file(&bed, "/big/f100"), leaf);
+	assert_int_equal(leaf_of_file(&bed, "/big/f102"), leaf);
+	assert_ok(tux3_unlink(big, NULL, "f100"));
+	forget_nodes(&bed);
+	be_bad(&bed, leaf);
+	assert_ok(tux3_unlink(big, NULL, "f101"));
+	assert_ok(tux3_sync(bed.volume));
+	/* It is written elsewhere. */
+	be_bad(&bed, 0);
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	tux3_node_put(bed_find(&bed, "/big/f102"), 1);
+	leaf = leaf_of_file(&bed, "/big/f102");
+	forget_nodes(&bed);
+	be_bad(&bed, leaf);
+	assert_int_equal(tux3_unlink(big, NULL, "f102"), -EIO);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(big, 1);
+	bad_end(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,6 +345,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_before_the_commit),
 		cmocka_unit_test(test_before_the_commit_after_others),
 		cmocka_unit_test(test_before_the_commit_with_quotas),
+		cmocka_unit_test(test_looked_at_for_one_delta),
 	};
 
 	if (argc > 1)
