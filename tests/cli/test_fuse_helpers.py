@@ -205,7 +205,7 @@ umount $M
 
 
 def test_sync(script):
-    """What the kernel leaves to the daemon, too: nothing waits after any operation."""
+    """What the kernel leaves to the daemon, too: nothing waits after any operation.  (What goes ahead of its delta counts as waiting.)"""
     script("""
 waits() { $B/tux3 stat $M dirty_changes | tr -dc 0-9; }
 deltas() { $B/tux3 stat $M deltas | tr -dc 0-9; }
@@ -224,7 +224,7 @@ names="mkdir $M/d; mknod $M/d/p p; : >$M/d/f; ln -s x $M/d/s; ln $M/d/f $M/d/l; 
 names=$(echo "$names" | tr ';' '\n')
 rest="chmod 600 $M/f; touch -d @7 $M/f; truncate -s 50000 $M/f; head -c 9000 /dev/zero >$M/f; fallocate -l 100000 $M/f"
 rest=$(echo "$rest; setfattr -n user.a -v b $M/f; setfattr -x user.a $M/f; chattr +d $M/f" | tr ';' '\n')
-mount -t fuse.tux3 -o sync,age=600 $V $M
+mount -t fuse.tux3 -o sync,fsync=full,age=600 $V $M
 all "$names"
 all "$rest"
 mount -o remount,async $M
@@ -234,7 +234,7 @@ rm $M/f
 all "$names"
 chmod 644 $M/f; [ "$(waits)" != 0 ]
 umount $M
-$B/tux3-fuse -o dirsync -o age=600 $V $M
+$B/tux3-fuse -o dirsync -o fsync=full -o age=600 $V $M
 rm $M/f
 all "$names"
 umount $M

@@ -286,9 +286,14 @@ group_remount() {
 	checked_umount "emergency: clean"
 }
 
+all_there_is() {
+	(cd "$MNT" && find . -mindepth 1 -printf '%P %M %U %G %n %s %T@\n' | sort && getfattr -R -d -m - . && lsattr -R . &&
+		find . -type f -print0 | sort -z | xargs -0r md5sum) 2>&1
+}
+
 # With -o sync every operation is durable when it returns.
 group_sync_option() {
-	local command
+	local command before
 	MOUNT_OPTIONS=sync,age=600
 	fresh || { failed "sync option" "no volume"; return; }
 	head -c 300000 /dev/urandom >/tmp/bytes
@@ -297,7 +302,9 @@ group_sync_option() {
 		"truncate -s 1000 $MNT/file" "truncate -s 50000 $MNT/file" "fallocate -l 100000 $MNT/file" \
 		"fallocate -p -l 4096 $MNT/file" "ln $MNT/file $MNT/dir/link" "mv $MNT/file $MNT/dir/moved" "rm $MNT/dir/link"; do
 		check "sync option: $command" $command
-		equal "sync option: durable after $command" "$(cat $SYS/dirty_changes)" 0
+		before=$(all_there_is)
+		crash
+		equal "sync option: durable after $command" "$(all_there_is)" "$before"
 	done
 	checked_umount "sync option: umount"
 	MOUNT_OPTIONS=
