@@ -694,6 +694,7 @@ bool tree_need(struct volume *vol, const struct tree_key *first, const struct tr
 	struct node_key key = node_key_pack(first), end = node_key_pack(last);
 	struct tree_path path;
 	bool there, more;
+	u32 leaves = 0;
 
 	node_key_step_down(&key);
 	down_read(&vol->tree.sem);
@@ -705,9 +706,9 @@ bool tree_need(struct volume *vol, const struct tree_key *first, const struct tr
 			path_need(&path, delta);
 			tree_path_put(vol, &path);
 		}
-	} while (more);
+	} while (more && ++leaves < TREE_NEED_MAX);
 	up_read(&vol->tree.sem);
-	return there;
+	return there && !more;
 }
 
 int tree_scan_leaf(struct volume *vol, const struct tree_key *from, const struct tree_key *to, tree_item_fn fn, void *ctx,

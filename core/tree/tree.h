@@ -300,8 +300,9 @@ int tree_scan(struct volume *vol, const struct tree_key *from, const struct tree
 bool tree_leaf_of(struct volume *vol, const struct tree_key *from, const struct tree_key *to, struct node_key *low);
 /*
  * What an edit of items from first to last meets, the leaf before them, too, is in memory, and stays there until this delta is
- * committed.  Nothing is read: false if it is not.
+ * committed.  Nothing is read: false if it is not, or is more than TREE_NEED_MAX leaves.
  */
+#define TREE_NEED_MAX 64u
 bool tree_need(struct volume *vol, const struct tree_key *first, const struct tree_key *last, u64 delta);
 /*
  * The same within one leaf, that of from: returns what fn did, or 0.  more: there are leaves behind it, and what is there begins
