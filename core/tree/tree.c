@@ -693,11 +693,17 @@ bool tree_need(struct volume *vol, const struct tree_key *first, const struct tr
 {
 	struct node_key key = node_key_pack(first), end = node_key_pack(last);
 	struct tree_path path;
-	bool there, more;
+	bool there, more, found;
 	u32 leaves = 0;
 
-	node_key_step_down(&key);
 	down_read(&vol->tree.sem);
+	there = !path_descend(vol, &path, &key, false);
+	if (there) {	/* what is before may be in another leaf though the range of this one begins earlier */
+		if (path.has_low && !leaf_find(path_node(&path, 0), &key, &found))
+			key = path.low;
+		tree_path_put(vol, &path);
+	}
+	node_key_step_down(&key);
 	do {
 		there = !path_descend(vol, &path, &key, false);
 		more = there && path.has_high && !node_key_less(&end, &path.high);

@@ -176,6 +176,46 @@ static void test_what_went_ahead_is_committed(void **state)
 	bad_end(&bed);
 }
 
+/* Before the first item of a leaf lies what was removed: so what is before it is in another leaf. */
+static void test_leaf_before_stays(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node;
+	struct node_key low;
+	struct tree_key key;
+	u64 ahead, leaf;
+	char byte;
+	u32 i;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	assert_ok(tux3_fsync(node, false));	/* the first one makes the area */
+	assert_ok(tux3_sync(bed.volume));
+	key = tree_key(node->inode.ino, TUX3_ITEM_EXTENT, 601);
+	assert_true(tree_leaf_of(tux3_core(bed.volume), &key, &key, &low));
+	assert_ok(tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low.low * BLOCK, BLOCK));
+	bad_item(&bed, tree_key(node->inode.ino, TUX3_ITEM_EXTENT, low.low - 2));
+	leaf = bad_device(bed.dev)->bad[0];
+	be_bad(&bed, 0);
+	ahead = went_ahead(&bed);
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, low.low + 2, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(went_ahead(&bed), ahead + 1);
+	for (i = 0; i < 3; i++)
+		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	be_bad(&bed, leaf);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/dir/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, (low.low + 2) * BLOCK), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
 /* What is lost of a write that begins in a bad leaf is not more than what needs that leaf: behind it something is durable. */
 static void test_loss_ends_where_the_leaf_does(void **state)
 {
@@ -800,6 +840,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_write_is_told_once),
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
 		cmocka_unit_test(test_what_went_ahead_is_committed),
+		cmocka_unit_test(test_leaf_before_stays),
 		cmocka_unit_test(test_loss_ends_where_the_leaf_does),
 		cmocka_unit_test(test_cut_does_not_come_back),
 		cmocka_unit_test(test_fsync_before_a_cut),
