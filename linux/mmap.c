@@ -28,6 +28,8 @@
 #include "core/data/data_change.h"
 #include "linux/folio.h"
 
+#define FAULT_COMMITS_MAX 4u		/* for want of memory */
+
 /* Blocks that are to be dirtied; what else that takes, and its price, are the core's (data_change.h). */
 struct make_dirty {
 	struct tux3_node *node;
@@ -267,9 +269,45 @@ static vm_fault_t file_page_mkwrite(struct vm_fault *vmf)
 	return vmf_fs_error(err);
 }
 
+/* Without the OOM killer. */
+static vm_fault_t fault_easily(struct vm_fault *vmf)
+{
+	struct vm_fault easy = {
+		.vma = vmf->vma,
+		.gfp_mask = vmf->gfp_mask | __GFP_NORETRY | __GFP_NOWARN,
+		.pgoff = vmf->pgoff,
+		.address = vmf->address,
+		.real_address = vmf->real_address,
+		.flags = vmf->flags,
+		.pmd = vmf->pmd,
+		.pud = vmf->pud,
+		.orig_pte = vmf->orig_pte,
+		.cow_page = vmf->cow_page,
+	};
+	vm_fault_t result = filemap_fault(&easy);
+
+	vmf->page = easy.page;
+	return result;
+}
+
+/*
+ * A memory cgroup that is full of our dirty pages, as for write_locked().  The kernel holds up who stores through mappings by
+ * statistics of the group that are up to some seconds old, which is all it takes to fill a small one.
+ */
 static vm_fault_t file_fault(struct vm_fault *vmf)
 {
-	note_userfaultfd(node_of(file_inode(vmf->vma->vm_file)), vmf->vma);
+	struct tux3_node *node = node_of(file_inode(vmf->vma->vm_file));
+	vm_fault_t result;
+	u32 commits;
+
+	note_userfaultfd(node, vmf->vma);
+	for (commits = 0; commits < FAULT_COMMITS_MAX; commits++) {
+		result = fault_easily(vmf);
+		if (!(result & VM_FAULT_OOM))
+			return result;
+		if (fatal_signal_pending(current) || delta_commit(node->core.vol))
+			break;
+	}
 	return filemap_fault(vmf);
 }
 
