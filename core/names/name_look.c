@@ -2,7 +2,7 @@
 /*
  * Looking whether a change of names can be committed: name_look.h.
  *
- * A leaf that loses its last item leaves its range to the one before, so that must be readable, too.
+ * A leaf that loses its last item leaves its range to one beside it, so that must be readable, too.
  */
 #include "core/volume.h"
 #include "core/format/name_hash.h"

@@ -449,30 +449,38 @@ int tree_look_before(struct volume *vol, const struct tree_key *at)
 	return len == -ENOENT ? 0 : min(len, 0);
 }
 
-/* With read_lock: the leaf before stays, too, if it is in memory; or there is none. */
-static bool leaf_before_stays(struct tree_read *read)
+static struct node_buffer *peek_needed(struct tree_read *read, const struct disk_node *parent, u32 pos)
+{
+	struct node_link link = inner_link(parent, pos);
+	struct node_buffer *buffer = cache_peek(read->vol, &link);
+
+	if (buffer)
+		node_need(buffer, read->needed);
+	return buffer;
+}
+
+/* With read_lock: the leaf behind this one, or before it, stays, too, if it is in memory; or there is none. */
+static bool neighbour_stays(struct tree_read *read, bool behind)
 {
 	struct tree_path *path = &read->path, other;
-	struct node_key low = path->low;
-	struct node_buffer *before;
-	struct node_link link;
+	struct node_key key = behind ? path->high : path->low;
+	struct node_buffer *buffer;
+	u32 pos;
 
-	if (!path->has_low)
+	if (behind ? !path->has_high : !path->has_low || !node_key_step_down(&key))
 		return true;
-	if (!path->index[1]) {		/* below another node */
-		if (!node_key_step_down(&low) || path_descend(read->vol, &other, &low, false))
+	pos = path->index[1];
+	if (behind ? pos + 1 == node_count(path_node(path, 1)) : !pos) {	/* below another node */
+		if (path_descend(read->vol, &other, &key, false))
 			return false;
 		path_need(&other, read->needed);
 		tree_path_put(read->vol, &other);
 		return true;
 	}
-	link = inner_link(path_node(path, 1), path->index[1] - 1);
-	before = cache_peek(read->vol, &link);
-	if (!before)
-		return false;
-	node_need(before, read->needed);
-	cache_put(read->vol, before);
-	return true;
+	buffer = peek_needed(read, path_node(path, 1), behind ? pos + 1 : pos - 1);
+	if (buffer)
+		cache_put(read->vol, buffer);
+	return buffer;
 }
 
 static int look_at(struct volume *vol, const struct node_key *key, u64 delta)
@@ -491,15 +499,17 @@ static int look_at(struct volume *vol, const struct node_key *key, u64 delta)
 }
 
 /*
- * The leaf of first, and the one before, where that is in memory.  *both: last is in the same leaf.  An item that goes takes the
- * leaf along if it is the only one; so if there is none before it the leaf before is read.
+ * The leaf of first, and those beside it, where they are in memory.  *both: last is in the same leaf.  An item that goes takes the
+ * leaf along if it is the only one; so if there is none before it the leaf is read that gets the range then: the one before, but
+ * behind the first one below a node the next one (inner_find()).
  */
 static int look_leaf(struct volume *vol, const struct node_key *first, const struct node_key *last, const struct tree_look *look,
 		     bool *both)
 {
+	bool before_stays, behind_stays, found, only = false, is_first;
+	const struct tree_path *path;
+	struct node_key key;
 	struct tree_read read;
-	struct node_key low, high, before;
-	bool stays, found, only;
 	int err;
 
 	read_begin(&read, vol, false);
@@ -509,18 +519,25 @@ static int look_leaf(struct volume *vol, const struct node_key *first, const str
 		read_end(&read);
 		return err;
 	}
-	*both = path_leads(&read.path, last);
-	stays = leaf_before_stays(&read);
-	only = !leaf_find(path_node(&read.path, 0), first, &found);
-	before = low = read.path.low;
-	high = read.path.high;
-	read_leaf_done(&read);
-	if (!stays && look->goes && only) {
-		err = node_key_step_down(&before) ? look_at(vol, &before, look->delta) : 0;
-		stays = !err;
+	path = &read.path;
+	*both = path_leads(path, last);
+	before_stays = neighbour_stays(&read, false);
+	behind_stays = neighbour_stays(&read, true);
+	if (look->goes && !(before_stays && behind_stays))
+		only = !leaf_find(path_node(path, 0), first, &found);
+	is_first = path->top && !path->index[1];
+	read_leaf_done(&read);		/* the ends of its range are still there */
+	key = path->low;
+	if (!before_stays && only && node_key_step_down(&key)) {
+		err = look_at(vol, &key, look->delta);
+		before_stays = !err;
 	}
-	if (stays)
-		looked_add(vol, look->delta, first, &low, &high);
+	if (!err && !behind_stays && only && is_first) {
+		err = look_at(vol, &path->high, look->delta);
+		behind_stays = !err;
+	}
+	if (before_stays && behind_stays)
+		looked_add(vol, look->delta, first, &path->low, &path->high);
 	return err;
 }
 

@@ -346,7 +346,7 @@ bool tree_look_holds(struct volume *vol, u64 looked, u64 delta);
 /* Can the leaves of these keys be read?  0, -EIO, -ENOMEM. */
 struct tree_look {
 	u64 delta;
-	bool goes;		/* an item may be deleted: the leaf before gets the range of one that loses its last */
+	bool goes;		/* an item may be deleted: one beside it gets the range of a leaf that loses its last */
 };
 int tree_look_for(struct volume *vol, const struct tree_key *first, const struct tree_key *last, const struct tree_look *look);
 

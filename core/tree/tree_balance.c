@@ -244,6 +244,17 @@ bool tree_next_merge(struct volume *vol, struct tree_merge *merge)
 	return found;
 }
 
+/* What was beside the leaf that was taken in is beside the other one now. */
+static void edit_need_beside_merged(struct tree_edit *edit)
+{
+	struct tree_path path;
+
+	if (path_descend(edit->vol, &path, &edit->key, false))
+		return;
+	edit_need_beside(edit->vol, &path);
+	tree_path_put(edit->vol, &path);
+}
+
 static int edit_merge(struct tree_edit *edit, const struct tree_merge *merge)
 {
 	u32 level = merge->level, block_size = edit->vol->block_size, pos;
@@ -281,6 +292,8 @@ static int edit_merge(struct tree_edit *edit, const struct tree_merge *merge)
 	cache_put(vol, with);
 	edit_note_underfull(edit, level + 1);
 	edit_shrink_root(edit, level);
+	if (!level)
+		edit_need_beside_merged(edit);
 	tree_count(&vol->tree.merges);
 	return 0;
 }

@@ -218,7 +218,7 @@ int looked_init(struct node_cache *cache);	/* -ENOMEM */
 void looked_exit(struct node_cache *cache);
 /* Is the key in the range of a leaf that this CPU has looked at for the delta? */
 bool looked_has(struct volume *vol, u64 delta, const struct node_key *key);
-/* The leaf of key, with keys from low on below high, and the one before it, stay until the delta is committed. */
+/* The leaf of key, with keys from low on below high, and those beside it, stay until the delta is committed. */
 void looked_add(struct volume *vol, u64 delta, const struct node_key *key, const struct node_key *low, const struct node_key *high);
 
 /* ---- ways kept from edit to edit (tree_way.c) ---- */
@@ -274,6 +274,11 @@ void edit_discard(struct tree_edit *edit, struct node_buffer *buffer);
 u32 edit_redirect_cost(const struct tree_edit *edit, u32 level);
 /* Make the path DIRTY, from the root down to this level. */
 void edit_redirect(struct tree_edit *edit, u32 bottom);
+/*
+ * The leaf goes, or has taken one in.  What is beside it gets its range, or is beside it now: so that is to stay in memory as long
+ * as the leaf was to.  Who changes names has seen to that where he has looked; who deletes data has looked only for himself.
+ */
+void edit_need_beside(struct volume *vol, const struct tree_path *path);
 
 /* How many nodes to reserve so that the full node at this level can be split; -EIO. */
 int edit_split_cost(struct tree_edit *edit, u32 level);

@@ -4,8 +4,8 @@
  * do nodes that edits make of it (node_need()), and stays in memory until that is committed.
  *
  * So a leaf need not be looked at twice for one delta: whatever has become of it, its range of keys leads to such nodes.  Each
- * CPU remembers the ranges of the last few leaves that were looked at there.  Only if the leaf before stays, too: it gets the range
- * should all items of a leaf go.
+ * CPU remembers the ranges of the last few leaves that were looked at there.  Only if the leaves beside it stay, too: one of them
+ * gets the range should all items of a leaf go.
  */
 #include "core/volume.h"
 #include "core/tree/tree.h"
