@@ -72,6 +72,7 @@ struct name_dir {
 	u32 pins;			/* lock: of all entries; counted only with CONFIG_PROVE_LOCKING */
 	struct list_head changed[2];	/* name_change, by delta & 1 */
 	u32 open[2];			/* lock: of these so many are not durable ahead of their delta */
+	u64 looked_delta;		/* the directory's attributes were looked at for it (name_look.c); no lock */
 	struct list_head link;		/* name_cache.dirs */
 };
 

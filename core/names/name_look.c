@@ -10,6 +10,7 @@
 #include "core/delta/delta.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
+#include "core/names/name_internal.h"
 #include "core/names/name_look.h"
 
 void name_look_begin(struct volume *vol, struct name_looked *looked)
@@ -35,16 +36,31 @@ static int look_mark(const struct name_looked *looked, struct tux3_inode *inode)
 	return look(looked, inode->vol, &mark, &mark, true);
 }
 
+/* The attributes of a directory are looked at with each name: once in a delta is enough. */
+static int look_dir(const struct name_looked *looked, struct tux3_inode *inode)
+{
+	struct tree_key attr = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	struct name_dir *dir = name_dir_of(inode);
+	int err;
+
+	if (likely(dir && READ_ONCE(dir->looked_delta) == looked->delta))
+		return 0;
+	err = look(looked, inode->vol, &attr, &attr, false);
+	if (!err && dir)
+		WRITE_ONCE(dir->looked_delta, looked->delta);
+	return err;
+}
+
 int name_look_entry(const struct name_looked *looked, struct tux3_inode *dir, u64 hash, bool goes)
 {
-	struct tree_key attr = tree_key(dir->ino, TUX3_ITEM_ATTR, 0), entry = tree_key(dir->ino, TUX3_ITEM_DIRENT, hash);
+	struct tree_key entry = tree_key(dir->ino, TUX3_ITEM_DIRENT, hash);
 	int err;
 
 	if (likely(!looked->delta))
 		return 0;
 	err = look(looked, dir->vol, &entry, &entry, goes);
 	if (!err)
-		err = look(looked, dir->vol, &attr, &attr, false);
+		err = look_dir(looked, dir);
 	return err ? err : inode_quota_look(dir, looked->delta);
 }
 
@@ -70,4 +86,40 @@ int name_look_parent(const struct name_looked *looked, struct tux3_inode *inode,
 		return 0;
 	parent.offset = name_hash(inode->vol, dir, TUX3_ITEM_PARENT, name, len);
 	return look(looked, inode->vol, &first, &parent, goes);
+}
+
+/* Mostly others have, in the same delta: then nobody goes down the tree. */
+static bool all_looked_at(const struct name_looked *looked, struct tux3_inode *dir, u64 hash, struct tux3_inode *inode,
+			  const struct name_taken *taken)
+{
+	struct tree_span spans[3];
+	struct name_dir *names = name_dir_of(dir);
+
+	if (!names || READ_ONCE(names->looked_delta) != looked->delta)
+		return false;
+	spans[0].first = spans[0].last = tree_key(dir->ino, TUX3_ITEM_DIRENT, hash);
+	spans[1].first = spans[1].last = tree_key(inode->ino, TUX3_ITEM_ATTR, 0);
+	if (taken->name)
+		spans[1].last = tree_key(inode->ino, TUX3_ITEM_PARENT, ~0ULL);
+	spans[2].first = spans[2].last = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, inode->ino);
+	return tree_looked_at(dir->vol, spans, taken->mark ? 3 : 2, looked->delta);
+}
+
+int name_look_all(const struct name_looked *looked, struct tux3_inode *dir, u64 hash, struct tux3_inode *inode,
+		  const struct name_taken *taken)
+{
+	int err;
+
+	if (likely(!looked->delta))
+		return 0;
+	if (likely(all_looked_at(looked, dir, hash, inode, taken))) {
+		err = inode_quota_look(dir, looked->delta);
+		return err ? err : inode_quota_look(inode, looked->delta);
+	}
+	err = name_look_entry(looked, dir, hash, taken->goes);
+	if (!err)
+		err = name_look_inode(looked, inode, taken->mark);
+	if (err || !taken->name)
+		return err;
+	return name_look_parent(looked, inode, dir->ino, taken->name, taken->len, taken->goes);
 }

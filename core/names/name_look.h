@@ -43,4 +43,13 @@ int name_look_entry(const struct name_looked *looked, struct tux3_inode *dir, u6
 int name_look_inode(const struct name_looked *looked, struct tux3_inode *inode, bool mark);
 int name_look_parent(const struct name_looked *looked, struct tux3_inode *inode, u64 dir, const char *name, u32 len, bool goes);
 
+/* All that a name of this hash in dir takes that an inode gets or loses. */
+struct name_taken {
+	const char *name;	/* NULL: the inode is new, so there is no place of its pointer yet */
+	u32 len;
+	bool goes, mark;
+};
+int name_look_all(const struct name_looked *looked, struct tux3_inode *dir, u64 hash, struct tux3_inode *inode,
+		  const struct name_taken *taken);
+
 #endif

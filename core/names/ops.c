@@ -282,11 +282,10 @@ static int create_enter(struct delta_op *op, u64 cost, const struct tux3_inode *
 static int create_look(struct name_looked *looked, struct tux3_inode *dir, const struct name_prepared *prep,
 		       struct tux3_inode *inode)
 {
-	int err;
+	struct name_taken taken = {};
 
 	name_look_begin(dir->vol, looked);
-	err = name_look_entry(looked, dir, name_prepared_hash(prep), false);
-	return err ? err : name_look_inode(looked, inode, false);
+	return name_look_all(looked, dir, name_prepared_hash(prep), inode, &taken);
 }
 
 int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode,
@@ -385,13 +384,13 @@ static bool project_fits(const struct tux3_inode *dir, const struct tux3_inode *
 static int link_look(struct name_looked *looked, struct tux3_inode *dir, const struct name_prepared *prep, const char *name,
 		     u32 len, struct tux3_inode *inode, bool goes)
 {
-	int err;
+	struct name_taken taken = {
+		.name = name, .len = len, .goes = goes,
+		.mark = goes ? is_only_name(inode) : !READ_ONCE(inode->attr.nlink),
+	};
 
 	name_look_begin(dir->vol, looked);
-	err = name_look_entry(looked, dir, name_prepared_hash(prep), goes);
-	if (!err)
-		err = name_look_inode(looked, inode, goes ? is_only_name(inode) : !READ_ONCE(inode->attr.nlink));
-	return err ? err : name_look_parent(looked, inode, dir->ino, name, len, goes);
+	return name_look_all(looked, dir, name_prepared_hash(prep), inode, &taken);
 }
 
 int op_link(struct tux3_inode *dir, const char *name, unsigned int len, struct tux3_inode *inode)

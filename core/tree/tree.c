@@ -483,6 +483,41 @@ static bool neighbour_stays(struct tree_read *read, bool behind)
 	return buffer;
 }
 
+#define LOOK_AHEAD 8u		/* leaves */
+
+/*
+ * With read_lock, for who goes from leaf to leaf; this one and those beside it stay.  So do those that come next, as far as they
+ * are in memory.  *high: where the last one ends that has the next one stay, too.
+ */
+static void look_ahead(struct tree_read *read, struct node_key *high)
+{
+	const struct disk_node *parent = path_node(&read->path, 1);
+	u32 pos = read->path.index[1] + 1, end = min(pos + LOOK_AHEAD, node_count(parent));
+	struct node_buffer *buffer = pos < end ? peek_needed(read, parent, pos) : NULL, *next;
+
+	for (; buffer; buffer = next, pos++) {
+		next = pos + 1 < end ? peek_needed(read, parent, pos + 1) : NULL;
+		if (next) {
+			struct node_key low = *high, after = inner_key(parent, pos + 1);
+
+			if (node_in_range(buffer->data, &low, &after)) {
+				*high = after;
+			} else {
+				cache_put(read->vol, next);
+				next = NULL;
+			}
+		}
+		cache_put(read->vol, buffer);
+	}
+}
+
+static bool was_looked_before(struct tree_read *read)
+{
+	struct node_key before = read->path.low;
+
+	return read->path.has_low && node_key_step_down(&before) && looked_has(read->vol, read->needed, &before);
+}
+
 static int look_at(struct volume *vol, const struct node_key *key, u64 delta)
 {
 	struct tree_read read;
@@ -508,7 +543,7 @@ static int look_leaf(struct volume *vol, const struct node_key *first, const str
 {
 	bool before_stays, behind_stays, found, only = false, is_first;
 	const struct tree_path *path;
-	struct node_key key;
+	struct node_key key, high;
 	struct tree_read read;
 	int err;
 
@@ -526,6 +561,9 @@ static int look_leaf(struct volume *vol, const struct node_key *first, const str
 	if (look->goes && !(before_stays && behind_stays))
 		only = !leaf_find(path_node(path, 0), first, &found);
 	is_first = path->top && !path->index[1];
+	high = path->high;
+	if (before_stays && behind_stays && was_looked_before(&read))
+		look_ahead(&read, &high);
 	read_leaf_done(&read);		/* the ends of its range are still there */
 	key = path->low;
 	if (!before_stays && only && node_key_step_down(&key)) {
@@ -537,23 +575,21 @@ static int look_leaf(struct volume *vol, const struct node_key *first, const str
 		behind_stays = !err;
 	}
 	if (before_stays && behind_stays)
-		looked_add(vol, look->delta, first, &path->low, &path->high);
+		looked_add(vol, look->delta, &path->low, &high);
 	return err;
 }
 
 int tree_look_for(struct volume *vol, const struct tree_key *first, const struct tree_key *last, const struct tree_look *look)
 {
 	struct node_key from = node_key_pack(first), to = node_key_pack(last);
-	bool both;
-	int err;
+	bool both = node_key_equal(&from, &to);
+	int err = 0;
 
-	if (looked_has(vol, look->delta, &from)) {
-		both = node_key_equal(&from, &to) || looked_has(vol, look->delta, &to);
-		err = 0;
-	} else {
+	if (!looked_has(vol, look->delta, &from))
 		err = look_leaf(vol, &from, &to, look, &both);
-	}
-	return err || both ? err : look_leaf(vol, &to, &to, look, &both);
+	if (!err && !both && !looked_has(vol, look->delta, &to))
+		err = look_leaf(vol, &to, &to, look, &both);
+	return err;
 }
 
 u64 tree_look_begin(struct volume *vol)

@@ -349,6 +349,11 @@ struct tree_look {
 	bool goes;		/* an item may be deleted: one beside it gets the range of a leaf that loses its last */
 };
 int tree_look_for(struct volume *vol, const struct tree_key *first, const struct tree_key *last, const struct tree_look *look);
+/* Was all from first to last of each span looked at for this delta, by whomever?  false also if that is not known here. */
+struct tree_span {
+	struct tree_key first, last;
+};
+bool tree_looked_at(struct volume *vol, const struct tree_span *spans, u32 count, u64 delta);
 
 /*
  * The last item with from <= key <= at: its key and data (up to size bytes).  Returns its length,

@@ -216,10 +216,10 @@ u32 ahead_fetch(struct volume *vol, const struct disk_node *node, u32 at);
 
 int looked_init(struct node_cache *cache);	/* -ENOMEM */
 void looked_exit(struct node_cache *cache);
-/* Is the key in the range of a leaf that this CPU has looked at for the delta? */
+/* Has this CPU looked at the leaf of key for the delta? */
 bool looked_has(struct volume *vol, u64 delta, const struct node_key *key);
-/* The leaf of key, with keys from low on below high, and those beside it, stay until the delta is committed. */
-void looked_add(struct volume *vol, u64 delta, const struct node_key *key, const struct node_key *low, const struct node_key *high);
+/* The leaf with keys from low on below high, and those beside it, stay until the delta is committed. */
+void looked_add(struct volume *vol, u64 delta, const struct node_key *low, const struct node_key *high);
 
 /* ---- ways kept from edit to edit (tree_way.c) ---- */
 

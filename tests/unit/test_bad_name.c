@@ -39,12 +39,17 @@ static int do_unlink(struct bed *bed, struct nodes *in)
 	return tux3_unlink(in->big, NULL, "f100");
 }
 
-static int do_unlink_link(struct bed *bed, struct nodes *in)
+static int unlink_link(struct bed *bed, u32 number)
 {
 	char name[200];
 
-	snprintf(name, sizeof(name), "link%u-%0100u", 60, 60);
+	snprintf(name, sizeof(name), "link%u-%0100u", number, number);
 	return tux3_unlink(bed->root, NULL, name);
+}
+
+static int do_unlink_link(struct bed *bed, struct nodes *in)
+{
+	return unlink_link(bed, 60);
 }
 
 static int do_rmdir(struct bed *bed, struct nodes *in)
@@ -200,7 +205,30 @@ struct story {
 	bool late;			/* it gets bad between the operation and its commit */
 	bool early;			/* and nodes have left memory before the operation, too */
 	bool quota;
+	bool after;			/* others have changed names beside it in the same delta */
 };
+
+/* Where that cannot be read they are refused. */
+static void change_others(struct bed *bed, struct nodes *in)
+{
+	static const char *const names[] = { "f99", "f101", "f98" };
+	struct tux3_node *node;
+	u32 i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		err = tux3_unlink(in->big, NULL, names[i]);
+		assert_true(!err || err == -EIO);
+		err = tux3_path(bed->volume, NULL, i ? "/big/other" : "/dir/other", TUX3_CREATE, 0644, &node);
+		assert_true(!err || err == -EIO);
+		if (!err)
+			tux3_node_put(node, 1);
+	}
+	err = tux3_link(in->file, NULL, in->big, "another");
+	assert_true(!err || err == -EIO);
+	err = unlink_link(bed, 10);
+	assert_true(!err || err == -EIO);
+}
 
 /* Returns whether it was refused. */
 static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad, const struct story *story)
@@ -217,6 +245,8 @@ static bool gets_bad(struct bed *bed, const struct operation *operation, u64 bad
 		story->meet(bed);
 		forget_nodes(bed);
 	}
+	if (story->after)
+		change_others(bed, &in);
 	err = operation->fn(bed, &in);
 	assert_true(!err || (err == -EIO && !story->late));
 	forget_nodes(bed);
@@ -294,13 +324,28 @@ static void test_before_the_commit_with_quotas(void **state)
 	each_node(&(struct story){ .late = true, .early = true, .quota = true });
 }
 
-static u64 leaf_of_file(struct bed *bed, const char *path)
+static void test_met_by_nobody_after_other_changes(void **state)
 {
-	struct bad_leaf leaf = { .key = tree_key(bed_file_ino(bed, path), TUX3_ITEM_ATTR, 0) };
+	each_node(&(struct story){ .after = true });
+}
+
+static void test_before_the_commit_after_other_changes(void **state)
+{
+	each_node(&(struct story){ .late = true, .early = true, .after = true });
+}
+
+static u64 leaf_of(struct bed *bed, struct tree_key key)
+{
+	struct bad_leaf leaf = { .key = key };
 
 	assert_ok(tree_walk(tux3_core(bed->volume), bad_see_leaf, &leaf));
 	assert_true(leaf.addr);
 	return leaf.addr;
+}
+
+static u64 leaf_of_file(struct bed *bed, const char *path)
+{
+	return leaf_of(bed, tree_key(bed_file_ino(bed, path), TUX3_ITEM_ATTR, 0));
 }
 
 /* What one change of names has looked at is there for others in the same delta, which need not look; and for none in later ones. */
@@ -308,7 +353,9 @@ static void test_looked_at_for_one_delta(void **state)
 {
 	struct bed bed = {};
 	struct tux3_node *big;
+	char name[20];
 	u64 leaf;
+	u32 i;
 
 	bad_begin(&bed);
 	big = bed_find(&bed, "/big");
@@ -331,6 +378,22 @@ static void test_looked_at_for_one_delta(void **state)
 	be_bad(&bed, leaf);
 	assert_int_equal(tux3_unlink(big, NULL, "f102"), -EIO);
 	assert_ok(tux3_sync(bed.volume));
+	/* Likewise what is looked at once in a delta for each directory. */
+	be_bad(&bed, 0);
+	tux3_node_put(bed_file(&bed, "/more"), 1);
+	assert_ok(delta_commit_unify(tux3_core(bed.volume)));
+	for (i = 120; i < BAD_FILES; i++) {
+		snprintf(name, sizeof(name), "/big/f%u", i);
+		tux3_node_put(bed_find(&bed, name), 1);
+	}
+	leaf = leaf_of(&bed, tree_key(tux3_node_ino(big), TUX3_ITEM_ATTR, 0));
+	forget_nodes(&bed);
+	be_bad(&bed, leaf);
+	for (i = 120; i < BAD_FILES; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		assert_int_equal(tux3_unlink(big, NULL, name), -EIO);
+	}
+	assert_ok(tux3_sync(bed.volume));
 	tux3_node_put(big, 1);
 	bad_end(&bed);
 }
@@ -345,6 +408,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_before_the_commit),
 		cmocka_unit_test(test_before_the_commit_after_others),
 		cmocka_unit_test(test_before_the_commit_with_quotas),
+		cmocka_unit_test(test_met_by_nobody_after_other_changes),
+		cmocka_unit_test(test_before_the_commit_after_other_changes),
 		cmocka_unit_test(test_looked_at_for_one_delta),
 	};
 
