@@ -536,12 +536,14 @@ static int look_at(struct volume *vol, const struct node_key *key, u64 delta)
 /*
  * The leaf of first, and those beside it, where they are in memory.  *both: last is in the same leaf.  An item that goes takes the
  * leaf along if it is the only one; so if there is none before it the leaf is read that gets the range then: the one before, but
- * behind the first one below a node the next one (inner_find()).
+ * behind the first one below a node the next one (inner_find()).  The root directory's attributes do not go: in a small tree all
+ * that is of the volume is before them, in the same leaf.
  */
 static int look_leaf(struct volume *vol, const struct node_key *first, const struct node_key *last, const struct tree_look *look,
 		     bool *both)
 {
 	bool before_stays, behind_stays, found, only = false, is_first;
+	struct node_key root = node_key_pack(&(struct tree_key){ TUX3_INO_ROOT, TUX3_ITEM_ATTR, 0 });
 	const struct tree_path *path;
 	struct node_key key, high;
 	struct tree_read read;
@@ -559,7 +561,7 @@ static int look_leaf(struct volume *vol, const struct node_key *first, const str
 	before_stays = neighbour_stays(&read, false);
 	behind_stays = neighbour_stays(&read, true);
 	if (look->goes && !(before_stays && behind_stays))
-		only = !leaf_find(path_node(path, 0), first, &found);
+		only = !leaf_find(path_node(path, 0), first, &found) && !path_leads(path, &root);
 	is_first = path->top && !path->index[1];
 	high = path->high;
 	if (before_stays && behind_stays && was_looked_before(&read))

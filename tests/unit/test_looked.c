@@ -17,9 +17,13 @@
 #define KEYS	1500u
 #define LEN	112u
 
+#define MARKS	20u		/* so the root directory is not in the first leaf */
+
 static struct tree_key key_of(u32 i)
 {
-	return tree_key(TUX3_INO_FIRST + i, TUX3_ITEM_ATTR, 0);
+	if (i < MARKS)
+		return tree_key(TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, TUX3_INO_FIRST + i);
+	return tree_key(i == MARKS ? TUX3_INO_ROOT : TUX3_INO_FIRST + i, TUX3_ITEM_ATTR, 0);
 }
 
 static struct tree_fixture *cold_tree(void)
@@ -99,6 +103,35 @@ static void set_items(struct tree_fixture *fixture, const struct leaf *leaf)
 		check(!fixture_set(fixture, &leaf->keys[i], LEN));
 }
 
+static bool has_root(const struct leaf *leaf)
+{
+	u32 i;
+
+	for (i = 0; i < leaf->count && leaf->keys[i].ino != TUX3_INO_ROOT; i++)
+		;
+	return i < leaf->count;
+}
+
+/* The root directory's attributes do not go. */
+static void test_the_leaf_of_the_root_directory_stays(void **state)
+{
+	struct tree_fixture *fixture = cold_tree();
+	struct leaf leaf;
+	u32 number = 0, i;
+	u64 reads;
+
+	while (find_leaf(fixture, number, &leaf) && !has_root(&leaf))
+		number++;
+	check(leaf.count);
+	forget_nodes(fixture);
+	tree_prefetch(&fixture->vol, &leaf.keys[0]);
+	reads = reads_of(fixture);
+	for (i = 0; i < leaf.count; i++)
+		look(fixture, leaf.keys[i], 1, true);
+	check(reads_of(fixture) == reads);
+	fixture_close(fixture);
+}
+
 /* All items of a leaf go, in any order, then one comes again: the leaf that has the range now is there. */
 static void all_items_of_each_leaf(bool backward)
 {
@@ -110,6 +143,8 @@ static void all_items_of_each_leaf(bool backward)
 	for (number = 0; find_leaf(fixture, number, &leaf); number++) {
 		u64 delta = number + 1, reads;
 
+		if (has_root(&leaf))
+			continue;
 		forget_nodes(fixture);
 		for (i = 0; i < leaf.count; i++)
 			look(fixture, leaf.keys[backward ? leaf.count - 1 - i : i], delta, true);
@@ -377,6 +412,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {		/* threads first: later ones stay on one CPU */
 		cmocka_unit_test_setup(test_what_others_write_meanwhile_is_not_believed, setup),
+		cmocka_unit_test_setup(test_the_leaf_of_the_root_directory_stays, setup),
 		cmocka_unit_test_setup(test_a_leaf_that_goes_leaves_its_range_to_one_in_memory, setup),
 		cmocka_unit_test_setup(test_leaves_beside_it_that_go_leave_it_what_is_beside_them, setup),
 		cmocka_unit_test_setup(test_who_goes_on_looks_ahead, setup),
