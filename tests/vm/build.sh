@@ -6,11 +6,12 @@
 cd "$(dirname "$0")/../.." || exit 1
 series=${1:-}
 vm/fetch ${series:+--series $series} || exit
-out=build/module-${series:-test}
+# vm/run goes on with it, unless it has one of its own already.
+out=build/module${series:+-$series}
+[ -n "$series" ] || [ ! -e $out ] || out=build/module-test
 rm -rf "$out"
 make --no-print-directory -j"$(nproc)" module SERIES="$series" MODULE_OUT="$out" >"$out.log" 2>&1
 status=$?
 cat "$out.log"
-# vm/run goes on with that of a series.
-[ -n "$series" ] || rm -rf "$out"
+[ $out != build/module-test ] || rm -rf $out
 [ $status = 0 ] && ! grep -q "warning:" "$out.log"
