@@ -84,6 +84,8 @@ static void ahead_punch(struct life *life, struct sim_op *op)
 	op->offset = rng_below(life->rng, 30000);
 	op->len = 1 + rng_below(life->rng, 30000);
 	make_op(life, op);
+	if (!op->mode && rng_one_in(life->rng, 2))
+		op_on(life, SIM_WRITE, op->a, round_down(op->offset, 4096), op->len + op->offset % 4096);
 }
 
 /* More than attributes and data; and what an fsync of the file cannot put ahead, or what makes the file another one. */
@@ -982,6 +984,8 @@ static void early_allocate(struct life *life, const char *path)
 	snprintf(op.a, sizeof(op.a), "%s", path);
 	early_range(life, path, &op.offset, &op.len, rng_one_in(life->rng, 2));
 	make_op(life, &op);
+	if (!(op.mode & ~FALLOC_FL_KEEP_SIZE) && rng_one_in(life->rng, 2))
+		op_on(life, SIM_WRITE, path, op.offset, op.len);
 }
 
 static void early_names(struct life *life, const char *path, u32 number)

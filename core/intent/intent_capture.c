@@ -33,6 +33,7 @@
 #include "core/intent/intent_internal.h"
 #include "core/intent/intent_request.h"
 
+#define PREALLOC_MAX	16u		/* ranges of one delta that are looked at */
 #define PUNCHES_MAX	2u		/* all of the file, in the front delta and in the back one */
 #define PUNCH_BYTES	(sizeof(struct disk_record) + sizeof(struct record_extent))
 #define XATTR_BYTES	2048u
@@ -69,7 +70,39 @@ void intent_request_free(struct intent_request *request)
 static bool slot_fits(const struct inode_slot *slot)
 {
 	return !(slot->dirty & ~(INODE_DIRTY_ATTR | INODE_DIRTY_DATA | INODE_DIRTY_ATIME | INODE_DIRTY_XATTRS)) &&
-	       RB_EMPTY_ROOT(&slot->prealloc) && slot->cut == DATA_END && !slot->unchecked_end;
+	       slot->cut == DATA_END && !slot->unchecked_end;
+}
+
+static bool blocks_are_dirty(struct tux3_inode *inode, u64 block, u64 end)
+{
+	u64 found, count;
+
+	while (block < end && inode->vol->host->data_dirty(inode, block, end, &found, &count) && found == block)
+		block += count;
+	return block >= end;
+}
+
+/*
+ * With the lock of the file.  An intent cannot say that blocks are preallocated: so each must have its data by now.  Who saves a
+ * file mostly writes all that he has asked for.  (A commit that is done meanwhile leaves clean blocks: then there is none to say.)
+ */
+static bool prealloc_is_written(struct tux3_inode *inode)
+{
+	u64 block, here;
+	u32 i, ranges;
+	bool in;
+
+	for (i = 0; i < 2; i++) {
+		for (block = 0, ranges = 0; block < DATA_END; block += here) {
+			spin_lock(&inode->lock);
+			in = file_ranges_find(&inode->slot[i].prealloc, block, &here);
+			spin_unlock(&inode->lock);
+			here = min(here, DATA_END - block);
+			if (in && (++ranges > PREALLOC_MAX || !blocks_are_dirty(inode, block, block + here)))
+				return false;
+		}
+	}
+	return true;
 }
 
 /* New, with the one name that it was made with; and its delta is not being released. */
@@ -338,7 +371,7 @@ static int part_can_be_read(struct intent_part *part)
 	spin_lock(&inode->lock);
 	removed = slot_fits(&inode->slot[0]) && slot_fits(&inode->slot[1]) ? capture_removed(inode, NULL) : -EAGAIN;
 	spin_unlock(&inode->lock);
-	if (removed < 0 || READ_ONCE(inode->stuck))
+	if (removed < 0 || READ_ONCE(inode->stuck) || !prealloc_is_written(inode))
 		return -EAGAIN;
 	err = item_can_be_read(inode, TUX3_ITEM_ATTR);
 	if (!err)
@@ -512,6 +545,8 @@ static int capture_file(struct intent_part *part, u64 delta, struct intent_reque
 		return 0;
 	}
 	note_changes(part);
+	if (!prealloc_is_written(inode))
+		return -EAGAIN;
 	err = capture_data(part, delta, request, &at);
 	if (!err)
 		err = capture_records(part, delta, request, &at, name);

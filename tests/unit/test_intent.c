@@ -599,6 +599,52 @@ static void test_what_goes_the_long_way(void **state)
 	bed_free(&bed);
 }
 
+/* Blocks that are preallocated and written before the fsync need no commit, unlike those that are not written. */
+static void test_what_is_preallocated_and_written(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node;
+	u32 i;
+
+	make(&bed, BLOCK);
+	node = bed_file(&bed, "dir/file");
+	fill(node, 0, BLOCK, 1);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_fallocate(node, 0, BLOCK, 8 * BLOCK));
+	fill(node, BLOCK, 7 * BLOCK, 2);
+	assert_false(synced_ahead(&bed, node));
+	assert_ok(tux3_fallocate(node, 0, 9 * BLOCK, 9 * BLOCK));
+	fill(node, 9 * BLOCK, 9 * BLOCK, 3);
+	assert_true(synced_ahead(&bed, node));
+	fill(node, 10 * BLOCK, BLOCK, 4);
+	assert_true(synced_ahead(&bed, node));
+	assert_ok(tux3_fallocate(node, FALLOC_FL_KEEP_SIZE, 30 * BLOCK, BLOCK));	/* behind the end */
+	assert_false(synced_ahead(&bed, node));
+	for (i = 0; i < 16; i++) {
+		assert_ok(tux3_fallocate(node, 0, (40 + 2 * i) * BLOCK, BLOCK));
+		fill(node, (40 + 2 * i) * BLOCK, BLOCK, i);
+	}
+	assert_true(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	node = bed_find(&bed, "dir/file");
+	assert_int_equal(size_of(node), 71 * BLOCK);
+	assert_filled(node, BLOCK, 7 * BLOCK, 2);
+	assert_filled(node, 9 * BLOCK, BLOCK, 3);
+	assert_filled(node, 10 * BLOCK, BLOCK, 4);
+	assert_filled(node, 11 * BLOCK, 7 * BLOCK, 3);
+	for (i = 0; i < 16; i++)
+		assert_filled(node, (40 + 2 * i) * BLOCK, BLOCK, i);
+	/* One more delta with as many as that is not looked through. */
+	for (i = 0; i < 40; i++) {
+		assert_ok(tux3_fallocate(node, 0, (100 + 2 * i) * BLOCK, BLOCK));
+		fill(node, (100 + 2 * i) * BLOCK, BLOCK, i);
+	}
+	assert_false(synced_ahead(&bed, node));
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* Inline data, written or not since it is inline. */
 static void test_small_files(void **state)
 {
@@ -1400,6 +1446,7 @@ int main(void)
 		cmocka_unit_test(test_small_files_are_told_whole),
 		cmocka_unit_test(test_xattrs_go_ahead),
 		cmocka_unit_test(test_what_goes_the_long_way),
+		cmocka_unit_test(test_what_is_preallocated_and_written),
 		cmocka_unit_test(test_small_files),
 		cmocka_unit_test(test_blocks_of_64_kib),
 		cmocka_unit_test(test_a_full_volume_takes_the_area),
