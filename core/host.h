@@ -66,8 +66,9 @@ struct tux3_host_ops {
 	bool (*data_stores_known)(struct tux3_inode *inode, u64 delta, u32 max);
 
 	/*
-	 * The inode has no name (nlink 0): is it also out of use, but for the pins of deltas?  If so, mark it
-	 * dead, so that no lookup by number finds it, and return true.  Its cached data may go.
+	 * The inode had no name (nlink 0) a moment ago: is it also out of use, but for the pins of deltas?  If so, and it has no
+	 * name then, mark it dead, so that no lookup by number finds it, and return true.  Its cached data may go.  (Whoever used
+	 * it may have given it a name in that moment: linkat of an O_TMPFILE.)
 	 */
 	bool (*inode_kill)(struct tux3_inode *inode);
 

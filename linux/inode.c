@@ -373,13 +373,20 @@ void node_put_later(struct tux3_node *node)
 		queue_put(node);
 }
 
+/* Of an unused one, i_lock held: who gave it a name (linkat of an O_TMPFILE) had a reference then, and its dentry until now. */
+static bool got_name(struct tux3_node *node)
+{
+	smp_rmb();	/* the name is older than the end of these references */
+	return READ_ONCE(node->core.attr.nlink);
+}
+
 bool host_inode_kill(struct tux3_inode *core)
 {
 	struct tux3_node *node = core_node(core);
 	bool dead;
 
 	spin_lock(&node->vfs.i_lock);
-	dead = test_bit(NODE_IS_DEAD, &node->flags) || unused(node);
+	dead = test_bit(NODE_IS_DEAD, &node->flags) || (unused(node) && !got_name(node));
 	if (dead)
 		set_bit(NODE_IS_DEAD, &node->flags);
 	else

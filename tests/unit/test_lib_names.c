@@ -3,6 +3,7 @@
  * Names, attributes, permissions, ACLs and paths in libtux3.
  */
 #include "support_lib.h"
+#include "core/delta/delta.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -178,6 +179,53 @@ static void test_unlinked_open(void **state)
 	assert_ok(tux3_sync(bed.volume));
 	assert_ok(tux3_statfs(bed.volume, &after));
 	assert_int_equal(after.inodes, before.inodes);
+	bed_free(&bed);
+}
+
+/* A file gets its first name, and its last user leaves it, when the back end has found it without one and is about to kill it. */
+static struct {
+	const struct tux3_host_ops *inner;
+	struct bed *bed;
+	struct tux3_node *node;
+} late;
+
+static bool kill_named(struct tux3_inode *inode)
+{
+	if (late.node && inode->ino == tux3_node_ino(late.node)) {
+		assert_ok(tux3_link(late.node, NULL, late.bed->root, "late"));
+		tux3_node_put(late.node, 1);
+		late.node = NULL;
+	}
+	return late.inner->inode_kill(inode);
+}
+
+static void test_named_while_killed(void **state)
+{
+	struct bed bed = {};
+	struct tux3_host_ops host;
+	struct volume *vol;
+
+	bed_make(&bed, 32 << 20, 4096);
+	vol = tux3_core(bed.volume);
+	late.inner = vol->host;
+	late.bed = &bed;
+	host = *late.inner;
+	host.inode_kill = kill_named;
+	tux3_node_put(bed_file(&bed, "/other"), 1);	/* the directory's names are in memory */
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_tmpfile(bed.root, NULL, 0600, &late.node));
+	assert_int_equal(tux3_write(late.node, "tmp", 3, 0), 3);
+	delta_lock(vol);
+	vol->host = &host;
+	delta_unlock(vol);
+	assert_ok(tux3_sync(bed.volume));
+	assert_null(late.node);
+	delta_lock(vol);
+	vol->host = late.inner;
+	delta_unlock(vol);
+	assert_int_equal(stat_of(&bed, "/late").size, 3);
+	bed_check(&bed);
+	assert_int_equal(stat_of(&bed, "/late").size, 3);
 	bed_free(&bed);
 }
 
@@ -832,6 +880,7 @@ int main(void)
 		cmocka_unit_test(test_make_and_remove),
 		cmocka_unit_test(test_vanishing_names),
 		cmocka_unit_test(test_unlinked_open),
+		cmocka_unit_test(test_named_while_killed),
 		cmocka_unit_test(test_readdir),
 		cmocka_unit_test(test_rename_matrix),
 		cmocka_unit_test(test_rename_special),

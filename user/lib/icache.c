@@ -14,9 +14,9 @@
  *
  * Deleting an inode without a name: whoever takes the last user reference calls data_forget(), which
  * makes the inode dirty in a delta.  When that delta commits, the back end asks icache_kill().  If
- * there are users again by then (a file handle was looked up) the answer is no, and the next last
- * user calls data_forget() again.  `forgotten` says that an answer is due, so that data_forget() is called
- * once for each answer.
+ * there are users again by then (a file handle was looked up), or there were and they gave it a name (linkat), the answer is
+ * no, and the next last user of one without a name calls data_forget() again.  `forgotten` says that an answer is due, so
+ * that data_forget() is called once for each answer.
  *
  * Invariants, all under the shard's lock:
  *  1. users > 0 or pins > 0 or forgetting > 0, or the node is on the LRU list, or a thread is freeing it
@@ -436,7 +436,8 @@ bool icache_kill(struct tux3_node *node)
 	bool dead;
 
 	spin_lock(&shard->lock);
-	dead = !node->users;
+	/* Who gave it a name since the back end looked had a reference: that is gone, so the name is seen. */
+	dead = !node->users && !READ_ONCE(node->inode.attr.nlink);
 	node->forgotten = false;
 	if (dead)
 		atomic_set(&node->state, ICACHE_DEAD);
