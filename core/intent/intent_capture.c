@@ -20,6 +20,7 @@
 #include "core/inode/early.h"
 #include "core/inode/file_range.h"
 #include "core/inode/inode.h"
+#include "core/inode/inode_quota.h"
 #include "core/inode/xattr.h"
 #include "core/log/apply.h"
 #include "core/names/name_change.h"
@@ -366,6 +367,8 @@ static int part_can_be_read(struct intent_part *part)
 	int removed, err;
 
 	part->looked = needed_until(inode->vol);
+	if (inode_quota_look(inode, part->looked))
+		return -EAGAIN;
 	if (!READ_ONCE(inode->in_tree))
 		return 0;
 	spin_lock(&inode->lock);

@@ -576,7 +576,8 @@ static int look_leaf(struct volume *vol, const struct node_key *first, const str
 		err = look_at(vol, &path->high, look->delta);
 		behind_stays = !err;
 	}
-	if (before_stays && behind_stays)
+	/* Who looks for the next delta, too, as an fsync does, would have others forget what they know of this one. */
+	if (before_stays && behind_stays && look->delta <= READ_ONCE(vol->delta.front))
 		looked_add(vol, look->delta, &path->low, &high);
 	return err;
 }

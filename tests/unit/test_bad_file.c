@@ -216,6 +216,53 @@ static void test_leaf_before_stays(void **state)
 	bad_end(&bed);
 }
 
+/* A commit counts for quotas what was written: so their usage must be readable, too, and stays. */
+static void usage_is_bad(bool before)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD, .quota = true };
+	struct tux3_node *node;
+	u64 ahead, leaf;
+	char byte;
+	u32 i;
+
+	bad_begin(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	assert_ok(tux3_fsync(node, false));	/* the first one makes the area */
+	assert_ok(tux3_sync(bed.volume));
+	ahead = went_ahead(&bed);
+	bad_item(&bed, tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, 0));
+	leaf = bad_device(bed.dev)->bad[0];
+	if (!before)
+		be_bad(&bed, 0);
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, 601, 1));
+	assert_int_equal(tux3_fsync(node, false), before ? -EIO : 0);
+	assert_int_equal(went_ahead(&bed), ahead + !before);
+	for (i = 0; i < 3; i++)
+		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	be_bad(&bed, leaf);
+	assert_int_equal(tux3_sync(bed.volume), before ? -EIO : 0);	/* tells of it, too */
+	assert_ok(tux3_fsync(node, false));
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/dir/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 601 * BLOCK), 1);
+	assert_int_equal(byte, before ? 0 : 'n');
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+static void test_usage_stays(void **state)
+{
+	usage_is_bad(false);
+}
+
+static void test_fsync_looks_at_usage(void **state)
+{
+	usage_is_bad(true);
+}
+
 /* What is lost of a write that begins in a bad leaf is not more than what needs that leaf: behind it something is durable. */
 static void test_loss_ends_where_the_leaf_does(void **state)
 {
@@ -841,6 +888,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fsync_does_not_go_ahead),
 		cmocka_unit_test(test_what_went_ahead_is_committed),
 		cmocka_unit_test(test_leaf_before_stays),
+		cmocka_unit_test(test_usage_stays),
+		cmocka_unit_test(test_fsync_looks_at_usage),
 		cmocka_unit_test(test_loss_ends_where_the_leaf_does),
 		cmocka_unit_test(test_cut_does_not_come_back),
 		cmocka_unit_test(test_fsync_before_a_cut),

@@ -239,6 +239,7 @@ static void ahead_run(u64 *random)
 		u64 delta = number + 1, reads;
 		bool all = test_below(random, 2);
 
+		vol->delta.front = delta;
 		for (i = 0; i < 12; i++)
 			check(find_leaf(fixture, number + i, &leaves[i]));
 		forget_nodes(fixture);
