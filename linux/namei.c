@@ -153,43 +153,71 @@ static int dir_link(struct dentry *old, struct inode *dir, struct dentry *dentry
 
 /* ---- removing ---- */
 
-static int removed(struct inode *dir, struct inode *inode)
+/*
+ * What was removed or renamed is, also if that could not be synced, or who waited for it was killed.  The VFS takes any error for
+ * nothing done: so the dentry cache is told here, and that nothing is made any more in a directory that is gone (i_rwsem held).
+ */
+static void inode_is_gone(struct inode *inode)
 {
+	if (S_ISDIR(inode->i_mode))
+		inode->i_flags |= S_DEAD;
+}
+
+static int removed(struct inode *dir, struct dentry *dentry)
+{
+	struct inode *inode = d_inode(dentry);
+	int err;
+
 	node_pull(inode);
 	node_pull(dir);
 	node_unnamed(inode);
-	return synced(dir, NULL);
+	err = synced(dir, NULL);
+	if (unlikely(err)) {
+		inode_is_gone(inode);
+		d_drop(dentry);
+	}
+	return err;
 }
 
 static int dir_unlink(struct inode *dir, struct dentry *dentry)
 {
-	struct inode *inode = d_inode(dentry);
-	int err = op_unlink(core_of(dir), dentry->d_name.name, dentry->d_name.len, core_of(inode));
+	int err = op_unlink(core_of(dir), dentry->d_name.name, dentry->d_name.len, core_of(d_inode(dentry)));
 
-	return err ? err : removed(dir, inode);
+	return err ? err : removed(dir, dentry);
 }
 
 static int dir_rmdir(struct inode *dir, struct dentry *dentry)
 {
-	struct inode *inode = d_inode(dentry);
-	int err = op_rmdir(core_of(dir), dentry->d_name.name, dentry->d_name.len, core_of(inode));
+	int err = op_rmdir(core_of(dir), dentry->d_name.name, dentry->d_name.len, core_of(d_inode(dentry)));
 
-	return err ? err : removed(dir, inode);
+	return err ? err : removed(dir, dentry);
 }
 
 /* ---- rename ---- */
 
-static int renamed(struct inode *old_dir, struct inode *new_dir, struct inode *inode, struct inode *target)
+static int renamed(struct inode *old_dir, struct dentry *old, struct inode *new_dir, struct dentry *new, unsigned int flags)
 {
+	struct inode *target = d_inode(new);
+	int err;
+
 	node_pull(old_dir);
 	if (new_dir != old_dir)
 		node_pull(new_dir);
-	node_pull(inode);
+	node_pull(d_inode(old));
 	if (target) {
 		node_pull(target);
 		node_unnamed(target);
 	}
-	return synced(IS_DIRSYNC(new_dir) ? new_dir : old_dir, NULL);
+	err = synced(IS_DIRSYNC(new_dir) ? new_dir : old_dir, NULL);
+	if (unlikely(err) && flags & RENAME_EXCHANGE) {		/* both are looked up anew: d_exchange() is not for modules */
+		d_drop(old);
+		d_drop(new);
+	} else if (unlikely(err)) {
+		if (target)
+			inode_is_gone(target);
+		d_move(old, new);
+	}
+	return err;
 }
 
 static int dir_rename(struct mnt_idmap *idmap, struct inode *old_dir, struct dentry *old, struct inode *new_dir,
@@ -220,7 +248,7 @@ static int dir_rename(struct mnt_idmap *idmap, struct inode *old_dir, struct den
 		unlock_new_inode(whiteout);
 		iput(whiteout);
 	}
-	return err ? err : renamed(old_dir, new_dir, d_inode(old), target);
+	return err ? err : renamed(old_dir, old, new_dir, new, flags);
 }
 
 /* ---- symlinks ---- */
