@@ -433,19 +433,39 @@ static int move_locked(struct charging *charging, struct tux3_inode *inode, stru
 	return 0;
 }
 
+/*
+ * The commit takes away from who had it what the new one gets.  If it has to do with names, too, it cannot leave that out: so the
+ * usage of both can be read, and stays in memory.
+ */
+static int move_enter(struct tux3_inode *inode, struct quota_owner *owner, struct delta_op *op, u64 cost, unsigned int flags)
+{
+	struct volume *vol = inode->vol;
+	u64 looked;
+	int err;
+
+	for (;;) {
+		looked = tree_look_begin(vol);
+		err = looked ? owner_look(vol, owner, looked) : 0;
+		if (!err && looked)
+			err = inode_quota_look(inode, looked);
+		if (!err)
+			err = delta_enter(vol, op, cost, flags);
+		if (err || tree_look_holds(vol, looked, op->delta))
+			return err;
+		delta_refund(op, cost, 0);
+		delta_leave(op);
+	}
+}
+
 int inode_quota_move(struct tux3_inode *inode, const u32 *id, struct delta_op *op, u64 cost, unsigned int flags)
 {
 	struct charging charging = charging_of(inode->vol, op);
 	struct quota_owner *owner = quota_owner_get(inode->vol, id);
-	u64 looked = tree_look_begin(inode->vol);
 	struct quota_charge charge = {};
 	int err = owner ? inode_refresh_blocks(inode) : -ENOMEM;
 
-	/* Of one that is new the commit can leave out nothing; else it looks itself. */
-	if (!err && looked)
-		err = owner_look(inode->vol, owner, looked);
 	while (!err) {
-		err = delta_enter(inode->vol, op, cost, flags);
+		err = move_enter(inode, owner, op, cost, flags);
 		if (err)
 			break;
 		err = move_locked(&charging, inode, &owner, &charge);

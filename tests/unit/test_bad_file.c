@@ -263,6 +263,75 @@ static void test_fsync_looks_at_usage(void **state)
 	usage_is_bad(true);
 }
 
+#define USERS	200u	/* with usage, so that it is in several leaves */
+
+static int chown_to(struct tux3_node *node, u32 uid)
+{
+	struct tux3_stat stat = { .uid = uid };
+
+	return tux3_setattr(node, NULL, &stat, TUX3_SET_UID);
+}
+
+static void make_users(struct bed *bed)
+{
+	struct tux3_node *node;
+	char name[32];
+	u32 i;
+
+	for (i = 0; i < USERS; i++) {
+		snprintf(name, sizeof(name), "/dir/user%u", i);
+		node = bed_file(bed, name);
+		assert_ok(chown_to(node, 1000 + i));
+		tux3_node_put(node, 1);
+	}
+}
+
+/*
+ * A commit takes from who had a file, too, what a new owner gets: that usage stays, where an fsync has said that all is well, and
+ * where names were changed, which cannot be left out.
+ */
+static void old_usage_is_bad(bool renamed)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD, .quota = true };
+	struct tux3_node *node;
+	u64 ahead, leaf;
+	u32 i;
+
+	bad_begin(&bed);
+	make_users(&bed);
+	node = bad_new_pieces(&bed, "/dir/pieces");
+	assert_ok(chown_to(node, 1000 + USERS / 2));
+	assert_ok(tux3_fsync(node, false));	/* the first one makes the area */
+	bad_item(&bed, tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, 1000 + USERS / 2));
+	leaf = bad_device(bed.dev)->bad[0];
+	be_bad(&bed, 0);
+	ahead = went_ahead(&bed);
+	assert_ok(chown_to(node, 1000));
+	if (!renamed) {
+		assert_ok(tux3_fsync(node, false));
+		assert_int_equal(went_ahead(&bed), ahead + 1);
+	}
+	for (i = 0; i < 3; i++)
+		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	if (renamed)
+		assert_ok(tux3_path_rename(bed.volume, NULL, "/dir/pieces", "/dir/moved", 0));
+	be_bad(&bed, leaf);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, renamed ? "/dir/moved" : "/dir/pieces");
+	assert_int_equal(node->inode.attr.uid, 1000);
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
+static void test_old_usage_stays(void **state)
+{
+	old_usage_is_bad(false);
+	old_usage_is_bad(true);
+}
+
 /* What is lost of a write that begins in a bad leaf is not more than what needs that leaf: behind it something is durable. */
 static void test_loss_ends_where_the_leaf_does(void **state)
 {
@@ -890,6 +959,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_leaf_before_stays),
 		cmocka_unit_test(test_usage_stays),
 		cmocka_unit_test(test_fsync_looks_at_usage),
+		cmocka_unit_test(test_old_usage_stays),
 		cmocka_unit_test(test_loss_ends_where_the_leaf_does),
 		cmocka_unit_test(test_cut_does_not_come_back),
 		cmocka_unit_test(test_fsync_before_a_cut),
