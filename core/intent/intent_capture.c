@@ -369,8 +369,11 @@ static int part_can_be_read(struct intent_part *part)
 	part->looked = needed_until(inode->vol);
 	if (inode_quota_look(inode, part->looked))
 		return -EAGAIN;
-	if (!READ_ONCE(inode->in_tree))
+	/* Made in the delta that is open: its commit finds the place that was looked at then; the next one, what that has made. */
+	if (!READ_ONCE(inode->in_tree) && READ_ONCE(inode->born_delta) == part->looked - 1) {
+		part->looked--;
 		return 0;
+	}
 	spin_lock(&inode->lock);
 	removed = slot_fits(&inode->slot[0]) && slot_fits(&inode->slot[1]) ? capture_removed(inode, NULL) : -EAGAIN;
 	spin_unlock(&inode->lock);

@@ -332,6 +332,66 @@ static void test_old_usage_stays(void **state)
 	old_usage_is_bad(true);
 }
 
+/* While a commit is under way that has the file for the first time. */
+static void write_beside(void *ctx)
+{
+	struct tux3_node *node = ctx;
+
+	assert_false(node->inode.in_tree);
+
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, 1, 1));
+	assert_ok(tux3_fsync(node, false));
+}
+
+/* The leaf that this makes stays, too, if an fsync beside it counts on its being there for the next one. */
+static void test_leaf_of_new_file_stays(void **state)
+{
+	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
+	struct tux3_node *node, *first;
+	struct bad_leaf leaf = {};
+	struct volume *vol;
+	u64 ahead;
+	char byte;
+	u32 i;
+
+	bad_begin(&bed);
+	vol = tux3_core(bed.volume);
+	first = bed_find(&bed, "/file");
+	for (i = 0; i < 2; i++) {		/* the first one makes the area */
+		assert_ok(bad_write(first, 0, 3));
+		assert_ok(tux3_fsync(first, false));
+	}
+	cache_shrink(vol, U64_MAX);
+	node = bed_file(&bed, "/dir/new");
+	assert_ok(bad_write(node, 0, 3));
+	assert_true(first->inode.ino < node->inode.ino);
+	assert_ok(bad_write(first, 0, 3));
+	ahead = went_ahead(&bed);
+	bad_device(bed.dev)->beside = write_beside;
+	bad_device(bed.dev)->ctx = node;
+	assert_ok(delta_commit(vol));
+	delta_lock(vol);
+	assert_ok(delta_unify_committed(vol));	/* so that nodes can leave memory */
+	delta_unlock(vol);
+	assert_int_equal(went_ahead(&bed), ahead + 1);
+	leaf.key = tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0);
+	assert_ok(tree_walk(vol, bad_see_leaf, &leaf));
+	for (i = 0; i < 3; i++)
+		cache_shrink(vol, U64_MAX);
+	be_bad(&bed, leaf.addr);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	tux3_node_put(first, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/dir/new");
+	assert_int_equal(tux3_read(node, &byte, 1, 1 * BLOCK), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bad_end(&bed);
+}
+
 /* What is lost of a write that begins in a bad leaf is not more than what needs that leaf: behind it something is durable. */
 static void test_loss_ends_where_the_leaf_does(void **state)
 {
@@ -960,6 +1020,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_usage_stays),
 		cmocka_unit_test(test_fsync_looks_at_usage),
 		cmocka_unit_test(test_old_usage_stays),
+		cmocka_unit_test(test_leaf_of_new_file_stays),
 		cmocka_unit_test(test_loss_ends_where_the_leaf_does),
 		cmocka_unit_test(test_cut_does_not_come_back),
 		cmocka_unit_test(test_fsync_before_a_cut),
