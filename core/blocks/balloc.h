@@ -188,6 +188,10 @@ u32 balloc_prefetch_limit(struct volume *vol);
 void balloc_prefetch(struct volume *vol, u64 *groups, u32 count);
 /* Are the maps of all groups in memory?  Without the lock: an answer of a moment ago. */
 bool balloc_all_loaded(struct volume *vol);
+/* The maps of these blocks are read, and stay in memory until this delta is committed.  0, -EIO, -ENOMEM; -EAGAIN: too many do. */
+int balloc_need(struct volume *vol, u64 addr, u64 len, u64 delta);
+/* No map that is in memory ever leaves it: there are not so many. */
+bool balloc_all_stay(struct volume *vol);
 /*
  * What would a mount after a crash have to hold of groups, as the log that leads here does?  How many it reads, and what those
  * take that it can neither drop nor has just used.  Without the lock.

@@ -581,15 +581,43 @@ static u32 groups_kept(struct volume *vol)
 void group_evict(struct volume *vol)
 {
 	struct balloc *balloc = &vol->balloc;
+	struct balloc_group *group, *next;
 	u64 keep = groups_kept(vol);
 
 	lockdep_assert_held(&vol->balloc.lock);
-	while (!list_empty(&balloc->clean) && list_first_entry(&balloc->clean, struct balloc_group, link)->packed)
-		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
-	/* However many cannot be dropped: what was read ahead stays until it is used. */
-	while (balloc->loaded - balloc->packed > keep && balloc->clean_count > keep / 2)
-		group_destroy(balloc, list_first_entry(&balloc->clean, struct balloc_group, link));
+	list_for_each_entry_safe(group, next, &balloc->clean, link) {
+		/* However many cannot be dropped: what was read ahead stays until it is used. */
+		if (!group->packed && (balloc->loaded - balloc->packed <= keep || balloc->clean_count <= keep / 2))
+			break;
+		if (group->needed <= READ_ONCE(vol->delta.committed))
+			group_destroy(balloc, group);
+	}
 	group_pack_cold(vol, keep);
+}
+
+bool balloc_all_stay(struct volume *vol)
+{
+	return vol->balloc.group_count <= groups_kept(vol);
+}
+
+int balloc_need(struct volume *vol, u64 addr, u64 len, u64 delta)
+{
+	struct balloc *balloc = &vol->balloc;
+	u64 index = addr / vol->group_blocks, last = (addr + len - 1) / vol->group_blocks;
+	u64 most = groups_kept(vol) / 4 * 3;		/* there is room for others, too */
+	struct balloc_group *group;
+	int err = 0;
+
+	if (!len || addr >= vol->total_blocks || len > vol->total_blocks - addr)
+		return -EIO;
+	mutex_lock(&balloc->lock);
+	for (; index <= last && !err; index++) {
+		err = balloc->clean_count > most ? -EAGAIN : group_get(vol, index, &group);
+		if (!err)
+			group->needed = max(group->needed, delta);
+	}
+	mutex_unlock(&balloc->lock);
+	return err;
 }
 
 /* Bits are read: take the group into the books. */

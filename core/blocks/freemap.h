@@ -67,6 +67,7 @@ struct balloc_group {
 	u32 blocks;			/* fewer in the last group */
 	u32 extra;			/* blocks busy and not in disk */
 	u64 slot_delta;			/* of the current slot */
+	u64 needed;			/* stays in memory until this delta is committed */
 	u8 on;				/* enum group_list: which list link is in */
 	bool changed;			/* to be in the next snapshot */
 	bool writing;			/* in a snapshot that is not done */

@@ -154,6 +154,8 @@ int group_unpack(struct volume *vol, struct balloc_group *group)
 	group_forget_packed(&vol->balloc, group);
 	if (group->on != GROUP_ON_CLEAN)
 		list_add_tail(&group->hot_link, &vol->balloc.hot);
+	else			/* it was the next to go */
+		list_move_tail(&group->link, &vol->balloc.clean);
 	return 0;
 }
 
@@ -163,7 +165,8 @@ void group_pack_cold(struct volume *vol, u64 keep)
 	struct balloc *balloc = &vol->balloc;
 
 	lockdep_assert_held(&vol->balloc.lock);
-	while (balloc->loaded - balloc->packed > keep && !list_empty(&balloc->hot))
+	/* Others may have to stay as they are, but the one that was used last does, too. */
+	while (balloc->loaded - balloc->packed > keep && !list_empty(&balloc->hot) && !list_is_singular(&balloc->hot))
 		if (!group_pack(vol, list_first_entry(&balloc->hot, struct balloc_group, hot_link)))
 			return;
 }

@@ -136,7 +136,8 @@ static int look_item(void *ctx, const struct tree_key *key, const void *data, u3
 	return 0;
 }
 
-int delete_look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
+/* delta: until this one is committed free maps stay; 0: they need not. */
+static int look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to, u64 delta)
 {
 	struct look look = { .vol = vol, .next = *from };
 	int more, err = 0;
@@ -146,9 +147,20 @@ int delete_look_items(struct volume *vol, const struct tree_key *from, const str
 		look.count = 0;
 		more = tree_scan(vol, &look.next, to, look_item, &look);
 		for (i = 0; i < look.count && !err; i++)
-			err = delete_look_blocks(vol, look.addr[i], look.len[i]);
+			err = delta ? balloc_need(vol, look.addr[i], look.len[i], delta) :
+				      delete_look_blocks(vol, look.addr[i], look.len[i]);
 	} while (more > 0 && !err);
 	return more < 0 ? more : err;
+}
+
+int delete_look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to)
+{
+	return look_items(vol, from, to, 0);
+}
+
+int delete_need_maps(struct volume *vol, const struct tree_key *from, const struct tree_key *to, u64 delta)
+{
+	return balloc_all_stay(vol) ? 0 : look_items(vol, from, to, delta);
 }
 
 static int look_key(struct volume *vol, u64 ino, u8 type, u64 offset)

@@ -30,6 +30,8 @@ int delete_look(struct tux3_inode *inode, u64 block, u64 count);
 /* The same of blocks on the disk alone, whose free maps are changed; and of items: leaves, and free maps of what goes with them. */
 int delete_look_blocks(struct volume *vol, u64 addr, u64 count);
 int delete_look_items(struct volume *vol, const struct tree_key *from, const struct tree_key *to);
+/* The free maps of what goes with these items, which have been looked at, stay in memory until this delta is committed; -EAGAIN. */
+int delete_need_maps(struct volume *vol, const struct tree_key *from, const struct tree_key *to, u64 delta);
 bool delete_cut_failed(struct volume *vol, u64 ino);	/* that of this inode was put off: any context */
 int delete_cut(struct tux3_inode *inode, u64 block);	/* all extents from block on, in slices */
 bool delete_under_way(struct volume *vol);	/* or as a hint */

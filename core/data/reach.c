@@ -73,6 +73,21 @@ int reach_maps(struct tux3_inode *inode, u64 block, u64 count)
 	return err ? err : delete_look_items(inode->vol, &from, &to);
 }
 
+int reach_need_maps(struct tux3_inode *inode, u64 block, u64 count, u64 delta)
+{
+	u64 end = count > DATA_END - block ? DATA_END : block + count;
+	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block), to = tree_key(inode->ino, TUX3_ITEM_EXTENT, end - 1);
+	u64 addr, there;
+	int err;
+
+	if (balloc_all_stay(inode->vol))
+		return 0;
+	err = extent_across(inode, block, &addr, &there);
+	if (err > 0)
+		err = balloc_need(inode->vol, addr, min(there, end - block), delta);
+	return err ? err : delete_need_maps(inode->vol, &from, &to, delta);
+}
+
 static int see_first(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
 	*(u64 *)ctx = key->offset;

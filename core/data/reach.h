@@ -23,6 +23,8 @@ int reach_blocks(struct tux3_inode *inode, u64 block, u64 *count, u64 *bad_end);
 int reach_all(struct tux3_inode *inode, u64 block, u64 count);
 /* The free maps alone, when the leaves are known to be in memory. */
 int reach_maps(struct tux3_inode *inode, u64 block, u64 count);
+/* These stay in memory, when they have been looked at, until this delta is committed.  -EAGAIN: too many do. */
+int reach_need_maps(struct tux3_inode *inode, u64 block, u64 count, u64 delta);
 /* Setting or deleting its item of this type, offset 0. */
 int reach_item(struct tux3_inode *inode, u8 type);
 /* Its extended attributes with this hash, with the free maps of the blocks that they have. */

@@ -29,6 +29,7 @@
 #include "core/tree/tree.h"
 #include "core/data/data.h"
 #include "core/data/data_change.h"
+#include "core/data/delete.h"
 #include "core/data/reach.h"
 #include "core/intent/intent.h"
 #include "core/intent/intent_internal.h"
@@ -338,8 +339,11 @@ static int item_can_be_read(struct tux3_inode *inode, u8 type)
 
 static int xattr_can_be_read(struct tux3_inode *inode, u64 hash)
 {
+	struct tree_key key = tree_key(inode->ino, TUX3_ITEM_XATTR, hash);
 	int err = reach_xattr(inode, hash);
 
+	if (!err)
+		err = delete_need_maps(inode->vol, &key, &key, needed_until(inode->vol));
 	return err ? err : need(inode, TUX3_ITEM_XATTR, hash, hash);
 }
 
@@ -349,14 +353,14 @@ static int run_can_be_read(struct tux3_inode *inode, u64 block, u64 count)
 	struct tree_key from = tree_key(inode->ino, TUX3_ITEM_EXTENT, block);
 	struct tree_key to = tree_key(inode->ino, TUX3_ITEM_EXTENT, block + count);
 	struct node_key low;
+	int err = 0;
 
-	if (!tree_leaf_of(inode->vol, &from, &to, &low) || !balloc_all_loaded(inode->vol)) {
-		int err = reach_all(inode, block, count);
-
-		if (err)
-			return err;
-	}
-	return need(inode, TUX3_ITEM_EXTENT, block, count > DATA_END - block ? DATA_END : block + count);
+	if (!tree_leaf_of(inode->vol, &from, &to, &low) || !balloc_all_loaded(inode->vol))
+		err = reach_all(inode, block, count);
+	if (err)
+		return err;
+	err = reach_need_maps(inode, block, count, needed_until(inode->vol));
+	return err ? err : need(inode, TUX3_ITEM_EXTENT, block, count > DATA_END - block ? DATA_END : block + count);
 }
 
 /* Outside the delta.  -EAGAIN: that is for a commit to find out; so what will not fit is not looked at. */

@@ -719,6 +719,75 @@ static void test_bad_map(void **state)
 	bad_map(1);
 }
 
+/* Others take the place in memory that the free map of this block had, and it gets bad. */
+static void map_gets_bad(struct bed *bed, u64 addr)
+{
+	struct volume *vol = tux3_core(bed->volume);
+	u64 group = addr / vol->group_blocks, i;
+
+	for (i = 0; i < vol->group_count; i++)
+		if (i != group)
+			assert_true(balloc_test(vol, i * vol->group_blocks + 100, 1) >= 0);
+	bad_device(bed->dev)->bad[0] = balloc_slot_addr(vol, group, 0);
+	bad_device(bed->dev)->bad[1] = balloc_slot_addr(vol, group, 1);
+}
+
+static u64 place_of(struct tux3_node *node)
+{
+	struct data_extent extent;
+
+	assert_ok(data_map(&node->inode, 0, 1, &extent, NULL, 0));
+	assert_int_equal(extent.kind, DATA_MAPPED);
+	return extent.addr;
+}
+
+/* A free map that an fsync has found, where the commit of what is durable already frees something. */
+static void test_map_stays(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .fsync = TUX3_FSYNC_AHEAD, .groups_kept = 4 } };
+	struct tux3_node *node, *other;
+	u64 ahead, addr;
+	char byte;
+	u32 i;
+
+	bed_make(&bed, 3 * (u64)GROUPS_BYTES, BLOCK);
+	node = bed_file(&bed, "/large");
+	assert_ok(tux3_fallocate(node, 0, 0, 300u << 20));
+	tux3_node_put(node, 1);
+	bad_make_pieces(&bed, "/pieces", 50);
+	tux3_node_put(bed_file(&bed, "/other"), 1);
+	bed_close(&bed);
+	bad_wrap(&bed);
+	env_set_log(bad_message);
+	assert_true(bad_open(&bed));
+	node = bed_find(&bed, "/pieces");
+	other = bed_find(&bed, "/other");
+	addr = place_of(node);
+	assert_true(addr / tux3_core(bed.volume)->group_blocks > 1);
+	for (i = 0; i < 2; i++) {		/* the first one makes the area */
+		assert_ok(bad_write(other, 0, 1));
+		assert_ok(tux3_fsync(other, false));
+	}
+	assert_ok(tux3_sync(bed.volume));
+	ahead = went_ahead(&bed);
+	memset(bad_data, 'n', sizeof(bad_data));
+	assert_ok(bad_write(node, 0, 1));
+	assert_ok(tux3_fsync(node, false));
+	assert_int_equal(went_ahead(&bed), ahead + 1);
+	map_gets_bad(&bed, addr);
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	tux3_node_put(other, 1);
+	be_bad(&bed, 0);
+	bed_crash(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+	env_set_log(NULL);
+}
+
 /* A file without a name, which the tree knows, is written to. */
 static void test_nameless_is_written(void **state)
 {
@@ -1031,6 +1100,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_inline_is_cut_behind),
 		cmocka_unit_test(test_growth_is_lost_before_a_cut),
 		cmocka_unit_test(test_bad_map),
+		cmocka_unit_test(test_map_stays),
 		cmocka_unit_test(test_nameless_is_written),
 		cmocka_unit_test(test_bad_leaf_is_read_once),
 		cmocka_unit_test(test_memory_is_reclaimed_in_a_commit),

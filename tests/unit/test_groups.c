@@ -203,6 +203,34 @@ static void test_memory_is_missing_to_free_blocks(void **state)
 	assert_true(run_out_of_memory(delta_commit_unify) > 0);
 }
 
+/* What somebody needs stays; and when nobody does it is the next to go, but not while it is looked at. */
+static void test_needed_maps_stay(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .groups_kept = KEPT, .replay_nodes = 100000, .dirty_nodes = 50000 } };
+	struct tux3_node *node;
+	struct volume *vol;
+	u64 i;
+
+	bed_make(&bed, GROUPS * GROUP_BYTES, BLOCK);
+	vol = tux3_core(bed.volume);
+	node = make_large(&bed);
+	assert_ok(tux3_sync(bed.volume));
+	for (i = 0; i < FILLED / 2; i++)
+		assert_ok(balloc_need(vol, i * vol->group_blocks + 100, 1, vol->delta.front + 1));
+	assert_ok(delta_commit_unify(vol));
+	assert_true(balloc(&bed)->loaded >= FILLED / 2);
+	assert_true(unpacked(&bed) <= 2 * KEPT);
+	for (i = 0; i < 2; i++) {
+		assert_ok(tux3_truncate(node, FILLED * GROUP_BYTES + 1 + i));
+		assert_ok(delta_commit(vol));
+	}
+	for (i = FILLED / 2; i-- > FILLED / 4;)
+		assert_int_equal(balloc_test(vol, i * vol->group_blocks + 100, 1), 1);
+	assert_true(balloc(&bed)->loaded < FILLED / 2);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +238,7 @@ int main(void)
 		cmocka_unit_test(test_a_unify_of_all_groups_goes_in_parts),
 		cmocka_unit_test(test_a_log_names_a_bounded_number_of_groups),
 		cmocka_unit_test(test_memory_is_missing_to_free_blocks),
+		cmocka_unit_test(test_needed_maps_stay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
