@@ -155,7 +155,10 @@ int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len);
  * before the commit is over.
  */
 int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, struct range_list *list);
-/* A node's block: at once if it was never in a snapshot, else via node_frees, or kept for a hold (held.h). */
+/*
+ * A node's block: at once if it was never in a snapshot, else via node_frees, or kept for a hold (held.h); where the free map
+ * cannot be read it stays in use until that is repaired.
+ */
 int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapshot);
 /* What waited may be allocated now; empties the list. */
 int balloc_release(struct volume *vol, struct range_list *list);

@@ -662,6 +662,7 @@ static void group_give_up(struct volume *vol, u64 index, struct balloc_info *inf
 		balloc->bad_groups++;
 		info->longest = 0;
 	}
+	info->given_up = true;
 	volume_warn(vol, "free map of group %llu cannot be used: %s; no block of the group is allocated or freed until it is repaired",
 		    (unsigned long long)index, why);
 }
@@ -686,6 +687,7 @@ static int group_load(struct volume *vol, u64 index, struct balloc_info *info, c
 			group_give_up(vol, index, info, why);
 		return err;
 	}
+	info->given_up = false;
 	group_evict(vol);
 	WRITE_ONCE(balloc->loaded, balloc->loaded + 1);
 	atomic64_inc(&balloc->group_loads);
@@ -736,6 +738,7 @@ int group_renew(struct volume *vol, u64 index, struct balloc_group **group)
 	if (info->state == GROUP_KNOWN)		/* it was, and cannot be read again */
 		balloc->bad_groups++;
 	info->state = GROUP_BAD;
+	info->given_up = false;
 	group_adopt(vol, *group, MAP_NONE, why, sizeof(why));
 	WRITE_ONCE(balloc->loaded, balloc->loaded + 1);
 	group_mark_changed(balloc, *group);

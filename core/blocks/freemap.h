@@ -47,6 +47,7 @@ struct balloc_info {
 	u32 longest;			/* KNOWN: no run of free blocks is longer */
 	u8 state;			/* enum group_state */
 	u8 slot;			/* KNOWN: the current slot, or MAP_NONE */
+	bool given_up;			/* its map could not be read, the last time that was tried */
 	bool in_log;			/* named by the log that was replayed: see balloc_note_in_log() */
 };
 

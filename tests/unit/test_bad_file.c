@@ -6,6 +6,7 @@
 #include "support_bad.h"
 #include "core/blocks/balloc.h"
 #include "core/data/data.h"
+#include "core/repair/repair.h"
 #include "core/tree/tree_internal.h"
 #include "user/env/log.h"
 #include "user/lib/lib.h"
@@ -788,6 +789,62 @@ static void test_map_stays(void **state)
 	env_set_log(NULL);
 }
 
+/* The free map of a group with nodes, which a commit puts elsewhere: their blocks are lost until it is repaired, and no more. */
+static void map_of_nodes_is_bad(bool unifies)
+{
+	struct bed bed = { .opts = { .manual = true, .groups_kept = 4 } };
+	struct repair_options opts = {};
+	struct repair_result result;
+	struct bad_nodes nodes = {};
+	struct tux3_node *node;
+	struct volume *vol;
+	char why[300], byte;
+	u32 i;
+
+	bed_make(&bed, 3 * (u64)GROUPS_BYTES, BLOCK);
+	node = bed_file(&bed, "/large");
+	assert_ok(tux3_fallocate(node, 0, 0, 1350u << 20));
+	tux3_node_put(node, 1);
+	bad_make_pieces(&bed, "/pieces", 1500);
+	bed_reopen(&bed);
+	assert_ok(bad_unlink(&bed, "/large"));
+	bed_reopen(&bed);
+	tux3_node_put(bed_file(&bed, "/other"), 1);
+	bed_close(&bed);
+	bad_wrap(&bed);
+	env_set_log(bad_message);
+	assert_true(bad_open(&bed));
+	vol = tux3_core(bed.volume);
+	assert_ok(tree_walk(vol, bad_see_node, &nodes));
+	node = bed_find(&bed, "/pieces");
+	map_gets_bad(&bed, nodes.addr[nodes.count - 1]);
+	memset(bad_data, 'n', sizeof(bad_data));
+	for (i = 1; i < 3000; i += 200)
+		assert_ok(bad_write(node, i, 1));
+	assert_ok(tux3_sync(bed.volume));
+	assert_true(bad_device(bed.dev)->failed);
+	if (unifies)
+		assert_ok(delta_commit_unify(vol));
+	tux3_node_put(node, 1);
+	tux3_abandon(bed.volume);
+	if (unifies)
+		assert_ok(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
+	be_bad(&bed, 0);
+	bed_open(&bed);
+	node = bed_find(&bed, "/pieces");
+	assert_int_equal(tux3_read(node, &byte, 1, BLOCK), 1);
+	assert_int_equal(byte, 'n');
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+	env_set_log(NULL);
+}
+
+static void test_map_of_nodes_is_bad(void **state)
+{
+	map_of_nodes_is_bad(false);
+	map_of_nodes_is_bad(true);
+}
+
 /* A file without a name, which the tree knows, is written to. */
 static void test_nameless_is_written(void **state)
 {
@@ -1101,6 +1158,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_growth_is_lost_before_a_cut),
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_map_stays),
+		cmocka_unit_test(test_map_of_nodes_is_bad),
 		cmocka_unit_test(test_nameless_is_written),
 		cmocka_unit_test(test_bad_leaf_is_read_once),
 		cmocka_unit_test(test_memory_is_reclaimed_in_a_commit),
