@@ -91,6 +91,16 @@ static void test_write_is_told_once(void **state)
 	free(bytes);
 }
 
+static void assert_begins(struct bed *bed, const char *path, u64 block, char with)
+{
+	struct tux3_node *node = bed_find(bed, path);
+	char byte;
+
+	assert_int_equal(tux3_read(node, &byte, 1, block * BLOCK), 1);
+	assert_int_equal(byte, with);
+	tux3_node_put(node, 1);
+}
+
 static u64 went_ahead(struct bed *bed)
 {
 	return delta_counter(tux3_core(bed->volume), TUX3_COUNT_FSYNCS_AHEAD);
@@ -148,7 +158,6 @@ static void test_what_went_ahead_is_committed(void **state)
 	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
 	struct tux3_node *node;
 	u64 ahead, leaf;
-	char byte;
 	u32 i;
 
 	bad_begin(&bed);
@@ -170,10 +179,7 @@ static void test_what_went_ahead_is_committed(void **state)
 	tux3_node_put(node, 1);
 	be_bad(&bed, 0);
 	bed_crash(&bed);
-	node = bed_find(&bed, "/dir/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, 601 * BLOCK), 1);
-	assert_int_equal(byte, 'n');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/dir/pieces", 601, 'n');
 	bad_end(&bed);
 }
 
@@ -185,7 +191,6 @@ static void test_leaf_before_stays(void **state)
 	struct node_key low;
 	struct tree_key key;
 	u64 ahead, leaf;
-	char byte;
 	u32 i;
 
 	bad_begin(&bed);
@@ -210,10 +215,7 @@ static void test_leaf_before_stays(void **state)
 	tux3_node_put(node, 1);
 	be_bad(&bed, 0);
 	bed_crash(&bed);
-	node = bed_find(&bed, "/dir/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, (low.low + 2) * BLOCK), 1);
-	assert_int_equal(byte, 'n');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/dir/pieces", low.low + 2, 'n');
 	bad_end(&bed);
 }
 
@@ -223,7 +225,6 @@ static void usage_is_bad(bool before)
 	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD, .quota = true };
 	struct tux3_node *node;
 	u64 ahead, leaf;
-	char byte;
 	u32 i;
 
 	bad_begin(&bed);
@@ -247,10 +248,7 @@ static void usage_is_bad(bool before)
 	tux3_node_put(node, 1);
 	be_bad(&bed, 0);
 	bed_crash(&bed);
-	node = bed_find(&bed, "/dir/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, 601 * BLOCK), 1);
-	assert_int_equal(byte, before ? 0 : 'n');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/dir/pieces", 601, before ? 0 : 'n');
 	bad_end(&bed);
 }
 
@@ -353,7 +351,6 @@ static void test_leaf_of_new_file_stays(void **state)
 	struct bad_leaf leaf = {};
 	struct volume *vol;
 	u64 ahead;
-	char byte;
 	u32 i;
 
 	bad_begin(&bed);
@@ -386,10 +383,7 @@ static void test_leaf_of_new_file_stays(void **state)
 	tux3_node_put(first, 1);
 	be_bad(&bed, 0);
 	bed_crash(&bed);
-	node = bed_find(&bed, "/dir/new");
-	assert_int_equal(tux3_read(node, &byte, 1, 1 * BLOCK), 1);
-	assert_int_equal(byte, 'n');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/dir/new", 1, 'n');
 	bad_end(&bed);
 }
 
@@ -400,7 +394,6 @@ static void test_loss_ends_where_the_leaf_does(void **state)
 	struct tux3_node *node;
 	struct tree_key key;
 	struct node_key low;
-	char byte;
 	u64 first, ahead;
 
 	bad_begin(&bed);
@@ -422,10 +415,7 @@ static void test_loss_ends_where_the_leaf_does(void **state)
 	assert_ok(bad_write(node, first + 1, 1));
 	bad_sync(&bed);
 	lost_and_readable(&bed, node);
-	node = bed_find(&bed, "/dir/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, (first + 1) * BLOCK), 1);
-	assert_int_equal(byte, 'm');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/dir/pieces", first + 1, 'm');
 	bad_end(&bed);
 }
 
@@ -454,7 +444,6 @@ static void test_fsync_before_a_cut(void **state)
 {
 	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
 	struct tux3_node *node;
-	char byte = 0;
 	u64 ahead;
 
 	bad_begin(&bed);
@@ -472,10 +461,7 @@ static void test_fsync_before_a_cut(void **state)
 	tux3_node_put(node, 1);
 	tux3_abandon(bed.volume);
 	assert_true(bad_open(&bed));
-	node = bed_find(&bed, "/dir/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
-	assert_int_equal(byte, 'n');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/dir/pieces", 0, 'n');
 	bad_end(&bed);
 }
 
@@ -594,7 +580,7 @@ static void test_inline_is_cut_behind(void **state)
 {
 	struct bed bed = {};
 	struct tux3_node *node;
-	char name[32], byte = 0;
+	char name[32];
 	u32 i;
 
 	bad_begin(&bed);
@@ -615,10 +601,7 @@ static void test_inline_is_cut_behind(void **state)
 	bad_sync(&bed);
 	be_bad(&bed, 0);
 	bed_check(&bed);
-	node = bed_find(&bed, "/dir/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
-	assert_int_equal(byte, 'x');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/dir/pieces", 0, 'x');
 	bad_end(&bed);
 }
 
@@ -748,7 +731,6 @@ static void test_map_stays(void **state)
 	struct bed bed = { .opts = { .manual = true, .fsync = TUX3_FSYNC_AHEAD, .groups_kept = 4 } };
 	struct tux3_node *node, *other;
 	u64 ahead, addr;
-	char byte;
 	u32 i;
 
 	bed_make(&bed, 3 * (u64)GROUPS_BYTES, BLOCK);
@@ -781,10 +763,7 @@ static void test_map_stays(void **state)
 	tux3_node_put(other, 1);
 	be_bad(&bed, 0);
 	bed_crash(&bed);
-	node = bed_find(&bed, "/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, 0), 1);
-	assert_int_equal(byte, 'n');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/pieces", 0, 'n');
 	bed_free(&bed);
 	env_set_log(NULL);
 }
@@ -798,7 +777,7 @@ static void map_of_nodes_is_bad(bool unifies)
 	struct bad_nodes nodes = {};
 	struct tux3_node *node;
 	struct volume *vol;
-	char why[300], byte;
+	char why[300];
 	u32 i;
 
 	bed_make(&bed, 3 * (u64)GROUPS_BYTES, BLOCK);
@@ -831,10 +810,7 @@ static void map_of_nodes_is_bad(bool unifies)
 		assert_ok(volume_repair(bed.dev, &opts, &result, why, sizeof(why)));
 	be_bad(&bed, 0);
 	bed_open(&bed);
-	node = bed_find(&bed, "/pieces");
-	assert_int_equal(tux3_read(node, &byte, 1, BLOCK), 1);
-	assert_int_equal(byte, 'n');
-	tux3_node_put(node, 1);
+	assert_begins(&bed, "/pieces", 1, 'n');
 	bed_free(&bed);
 	env_set_log(NULL);
 }
