@@ -521,32 +521,28 @@ int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, s
 	return err;
 }
 
-/* Can the map of its group not be read?  That was told: nothing is freed there.  One that was given up is not tried again. */
-static bool map_is_bad(struct volume *vol, u64 addr)
+/* Of its group it is known that the map cannot be read: that was told, nothing is freed there, and it is not tried again. */
+static bool map_given_up(struct volume *vol, u64 addr)
 {
-	struct balloc_group *group;
-	struct balloc_info *info;
-	bool bad;
+	const struct balloc_info *info = addr < vol->total_blocks ? group_info(vol, addr / vol->group_blocks) : NULL;
 
-	if (addr >= vol->total_blocks)
-		return false;
-	mutex_lock(&vol->balloc.lock);
-	info = group_info(vol, addr / vol->group_blocks);
-	bad = info && !info->group && info->given_up;
-	if (!bad)
-		bad = group_get(vol, addr / vol->group_blocks, &group) == -EIO;
-	mutex_unlock(&vol->balloc.lock);
-	return bad;
+	return info && !info->group && info->given_up;
 }
 
 /* Nobody could look before whether a commit redirects it.  So a map that cannot be read loses a block, and stops no volume. */
 int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapshot)
 {
-	if (was_in_snapshot && unlikely(map_is_bad(vol, addr)))
-		return 0;
-	if (was_in_snapshot)
-		return balloc_defer(vol, BALLOC_NODE, addr, 1, held_list(vol, birth));
-	return balloc_free(vol, BALLOC_NODE, addr, 1);
+	int err = 0;
+
+	if (!was_in_snapshot)
+		return balloc_free(vol, BALLOC_NODE, addr, 1);
+	mutex_lock(&vol->balloc.lock);
+	if (likely(!map_given_up(vol, addr)))
+		err = range_defer(vol, BALLOC_NODE, addr, 1, held_list(vol, birth));
+	if (unlikely(err == -EIO) && map_given_up(vol, addr))
+		err = 0;
+	mutex_unlock(&vol->balloc.lock);
+	return err;
 }
 
 /*

@@ -253,6 +253,17 @@ static void path_need(struct tree_path *path, u64 delta)
 		node_need(path->node[level], delta);
 }
 
+bool path_need_leaf(struct volume *vol, const struct node_key *key, u64 delta)
+{
+	struct tree_path path;
+
+	if (path_descend(vol, &path, key, false))
+		return false;
+	path_need(&path, delta);
+	tree_path_put(vol, &path);
+	return true;
+}
+
 /* With read_lock.  0, PATH_MISS (then read_fetch), -errno. */
 static int read_descend(struct tree_read *read, const struct node_key *key)
 {
@@ -462,7 +473,7 @@ static struct node_buffer *peek_needed(struct tree_read *read, const struct disk
 /* With read_lock: the leaf behind this one, or before it, stays, too, if it is in memory; or there is none. */
 static bool neighbour_stays(struct tree_read *read, bool behind)
 {
-	struct tree_path *path = &read->path, other;
+	struct tree_path *path = &read->path;
 	struct node_key key = behind ? path->high : path->low;
 	struct node_buffer *buffer;
 	u32 pos;
@@ -470,13 +481,8 @@ static bool neighbour_stays(struct tree_read *read, bool behind)
 	if (behind ? !path->has_high : !path->has_low || !node_key_step_down(&key))
 		return true;
 	pos = path->index[1];
-	if (behind ? pos + 1 == node_count(path_node(path, 1)) : !pos) {	/* below another node */
-		if (path_descend(read->vol, &other, &key, false))
-			return false;
-		path_need(&other, read->needed);
-		tree_path_put(read->vol, &other);
-		return true;
-	}
+	if (behind ? pos + 1 == node_count(path_node(path, 1)) : !pos)		/* below another node */
+		return path_need_leaf(read->vol, &key, read->needed);
 	buffer = peek_needed(read, path_node(path, 1), behind ? pos + 1 : pos - 1);
 	if (buffer)
 		cache_put(read->vol, buffer);

@@ -155,19 +155,6 @@ void edit_redirect(struct tree_edit *edit, u32 bottom)
 	}
 }
 
-/* If the leaf of this key is in memory it stays there until the delta is committed. */
-static void need_leaf(struct volume *vol, const struct node_key *key, u64 delta)
-{
-	struct tree_path path;
-	u32 level;
-
-	if (path_descend(vol, &path, key, false))
-		return;
-	for (level = 0; level <= path.top; level++)
-		node_need(path.node[level], delta);
-	tree_path_put(vol, &path);
-}
-
 void edit_need_beside(struct volume *vol, const struct tree_path *path)
 {
 	u64 needed = READ_ONCE(path->node[0]->needed);
@@ -176,9 +163,9 @@ void edit_need_beside(struct volume *vol, const struct tree_path *path)
 	if (needed <= READ_ONCE(vol->delta.committed))
 		return;
 	if (path->has_low && node_key_step_down(&key))
-		need_leaf(vol, &key, needed);
+		path_need_leaf(vol, &key, needed);
 	if (path->has_high)
-		need_leaf(vol, &path->high, needed);
+		path_need_leaf(vol, &path->high, needed);
 }
 
 /* ---- setting an item ---- */

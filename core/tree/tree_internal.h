@@ -181,6 +181,8 @@ static inline struct disk_node *path_node(const struct tree_path *path, u32 leve
 int path_descend(struct volume *vol, struct tree_path *path, const struct node_key *key, bool read);
 /* The same, no further than this level; index[level] is for the user. */
 int path_descend_to(struct volume *vol, struct tree_path *path, const struct node_key *key, u32 level, bool read);
+/* With sem: if the leaf of this key is in memory it stays there until this delta is committed. */
+bool path_need_leaf(struct volume *vol, const struct node_key *key, u64 delta);
 void tree_path_put(struct volume *vol, struct tree_path *path);
 /* Does the key lead to the same leaf?  Of a path that was put, the answer may be old. */
 static inline bool path_leads(const struct tree_path *path, const struct node_key *key)
