@@ -286,3 +286,18 @@ int bad_unlink(struct bed *bed, const char *path)
 {
 	return tux3_path_unlink(bed->volume, NULL, path);
 }
+
+int bad_chown(struct tux3_node *node, u32 uid)
+{
+	struct tux3_stat stat = { .uid = uid };
+
+	return tux3_setattr(node, NULL, &stat, TUX3_SET_UID);
+}
+
+void bad_forget_nodes(struct bed *bed)
+{
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		cache_shrink(tux3_core(bed->volume), U64_MAX);
+}

@@ -73,5 +73,7 @@ void bad_make_pieces(struct bed *bed, const char *path, u32 pieces);
 struct tux3_node *bad_new_pieces(struct bed *bed, const char *path);
 int bad_write(struct tux3_node *node, u64 block, u32 blocks);	/* 0 or -errno */
 int bad_unlink(struct bed *bed, const char *path);
+int bad_chown(struct tux3_node *node, u32 uid);
+void bad_forget_nodes(struct bed *bed);		/* all that need not stay: what was used lately goes in a later turn */
 
 #endif

@@ -591,13 +591,6 @@ static void test_repair_frees_what_was_put_off(void **state)
 
 #define USERS	300u
 
-static int chown_to(struct tux3_node *node, u32 uid)
-{
-	struct tux3_stat stat = { .uid = uid };
-
-	return tux3_setattr(node, NULL, &stat, TUX3_SET_UID);
-}
-
 /* Each user has a file of a block; so usage is in several leaves. */
 static void make_users(struct bed *bed)
 {
@@ -610,7 +603,7 @@ static void make_users(struct bed *bed)
 	for (i = 0; i < USERS; i++) {
 		snprintf(name, sizeof(name), "/dir/u%u", i);
 		node = bed_file(bed, name);
-		assert_ok(chown_to(node, 1000 + i));
+		assert_ok(bad_chown(node, 1000 + i));
 		assert_int_equal(tux3_write(node, bad_data, BLOCK, 0), BLOCK);
 		tux3_node_put(node, 1);
 	}
@@ -633,13 +626,13 @@ static int user_set_xattr(struct bed *bed, struct tux3_node *node)
 
 static int user_chown_away(struct bed *bed, struct tux3_node *node)
 {
-	return chown_to(node, 0);
+	return bad_chown(node, 0);
 }
 
 static int user_chown_here(struct bed *bed, struct tux3_node *node)
 {
 	struct tux3_node *new = bed_file(bed, "/new");
-	int err = chown_to(new, 1000 + USERS / 2);
+	int err = bad_chown(new, 1000 + USERS / 2);
 
 	tux3_node_put(new, 1);
 	return err;

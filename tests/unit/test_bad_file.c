@@ -158,7 +158,6 @@ static void test_what_went_ahead_is_committed(void **state)
 	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD };
 	struct tux3_node *node;
 	u64 ahead, leaf;
-	u32 i;
 
 	bad_begin(&bed);
 	node = bad_new_pieces(&bed, "/dir/pieces");
@@ -171,8 +170,7 @@ static void test_what_went_ahead_is_committed(void **state)
 	assert_ok(bad_write(node, 601, 1));
 	assert_ok(tux3_fsync(node, false));
 	assert_int_equal(went_ahead(&bed), ahead + 1);
-	for (i = 0; i < 3; i++)
-		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	bad_forget_nodes(&bed);
 	be_bad(&bed, leaf);
 	assert_ok(tux3_sync(bed.volume));
 	assert_ok(tux3_fsync(node, false));
@@ -191,7 +189,6 @@ static void test_leaf_before_stays(void **state)
 	struct node_key low;
 	struct tree_key key;
 	u64 ahead, leaf;
-	u32 i;
 
 	bad_begin(&bed);
 	node = bad_new_pieces(&bed, "/dir/pieces");
@@ -208,8 +205,7 @@ static void test_leaf_before_stays(void **state)
 	assert_ok(bad_write(node, low.low + 2, 1));
 	assert_ok(tux3_fsync(node, false));
 	assert_int_equal(went_ahead(&bed), ahead + 1);
-	for (i = 0; i < 3; i++)
-		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	bad_forget_nodes(&bed);
 	be_bad(&bed, leaf);
 	assert_ok(tux3_sync(bed.volume));
 	tux3_node_put(node, 1);
@@ -225,7 +221,6 @@ static void usage_is_bad(bool before)
 	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD, .quota = true };
 	struct tux3_node *node;
 	u64 ahead, leaf;
-	u32 i;
 
 	bad_begin(&bed);
 	node = bad_new_pieces(&bed, "/dir/pieces");
@@ -240,8 +235,7 @@ static void usage_is_bad(bool before)
 	assert_ok(bad_write(node, 601, 1));
 	assert_int_equal(tux3_fsync(node, false), before ? -EIO : 0);
 	assert_int_equal(went_ahead(&bed), ahead + !before);
-	for (i = 0; i < 3; i++)
-		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	bad_forget_nodes(&bed);
 	be_bad(&bed, leaf);
 	assert_int_equal(tux3_sync(bed.volume), before ? -EIO : 0);	/* tells of it, too */
 	assert_ok(tux3_fsync(node, false));
@@ -264,13 +258,6 @@ static void test_fsync_looks_at_usage(void **state)
 
 #define USERS	200u	/* with usage, so that it is in several leaves */
 
-static int chown_to(struct tux3_node *node, u32 uid)
-{
-	struct tux3_stat stat = { .uid = uid };
-
-	return tux3_setattr(node, NULL, &stat, TUX3_SET_UID);
-}
-
 static void make_users(struct bed *bed)
 {
 	struct tux3_node *node;
@@ -280,7 +267,7 @@ static void make_users(struct bed *bed)
 	for (i = 0; i < USERS; i++) {
 		snprintf(name, sizeof(name), "/dir/user%u", i);
 		node = bed_file(bed, name);
-		assert_ok(chown_to(node, 1000 + i));
+		assert_ok(bad_chown(node, 1000 + i));
 		tux3_node_put(node, 1);
 	}
 }
@@ -294,24 +281,22 @@ static void old_usage_is_bad(bool renamed)
 	struct bed bed = { .opts.fsync = TUX3_FSYNC_AHEAD, .quota = true };
 	struct tux3_node *node;
 	u64 ahead, leaf;
-	u32 i;
 
 	bad_begin(&bed);
 	make_users(&bed);
 	node = bad_new_pieces(&bed, "/dir/pieces");
-	assert_ok(chown_to(node, 1000 + USERS / 2));
+	assert_ok(bad_chown(node, 1000 + USERS / 2));
 	assert_ok(tux3_fsync(node, false));	/* the first one makes the area */
 	bad_item(&bed, tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, 1000 + USERS / 2));
 	leaf = bad_device(bed.dev)->bad[0];
 	be_bad(&bed, 0);
 	ahead = went_ahead(&bed);
-	assert_ok(chown_to(node, 1000));
+	assert_ok(bad_chown(node, 1000));
 	if (!renamed) {
 		assert_ok(tux3_fsync(node, false));
 		assert_int_equal(went_ahead(&bed), ahead + 1);
 	}
-	for (i = 0; i < 3; i++)
-		cache_shrink(tux3_core(bed.volume), U64_MAX);
+	bad_forget_nodes(&bed);
 	if (renamed)
 		assert_ok(tux3_path_rename(bed.volume, NULL, "/dir/pieces", "/dir/moved", 0));
 	be_bad(&bed, leaf);
@@ -337,7 +322,6 @@ static void write_beside(void *ctx)
 	struct tux3_node *node = ctx;
 
 	assert_false(node->inode.in_tree);
-
 	memset(bad_data, 'n', sizeof(bad_data));
 	assert_ok(bad_write(node, 1, 1));
 	assert_ok(tux3_fsync(node, false));
@@ -375,8 +359,7 @@ static void test_leaf_of_new_file_stays(void **state)
 	assert_int_equal(went_ahead(&bed), ahead + 1);
 	leaf.key = tree_key(node->inode.ino, TUX3_ITEM_ATTR, 0);
 	assert_ok(tree_walk(vol, bad_see_leaf, &leaf));
-	for (i = 0; i < 3; i++)
-		cache_shrink(vol, U64_MAX);
+	bad_forget_nodes(&bed);
 	be_bad(&bed, leaf.addr);
 	assert_ok(tux3_sync(bed.volume));
 	tux3_node_put(node, 1);

@@ -599,6 +599,17 @@ static void test_what_goes_the_long_way(void **state)
 	bed_free(&bed);
 }
 
+/* Every other block from this one on, preallocated and written. */
+static void allocate_and_fill(struct tux3_node *node, u64 block, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		assert_ok(tux3_fallocate(node, 0, (block + 2 * i) * BLOCK, BLOCK));
+		fill(node, (block + 2 * i) * BLOCK, BLOCK, i);
+	}
+}
+
 /* Blocks that are preallocated and written before the fsync need no commit, unlike those that are not written. */
 static void test_what_is_preallocated_and_written(void **state)
 {
@@ -620,10 +631,7 @@ static void test_what_is_preallocated_and_written(void **state)
 	assert_true(synced_ahead(&bed, node));
 	assert_ok(tux3_fallocate(node, FALLOC_FL_KEEP_SIZE, 30 * BLOCK, BLOCK));	/* behind the end */
 	assert_false(synced_ahead(&bed, node));
-	for (i = 0; i < 16; i++) {
-		assert_ok(tux3_fallocate(node, 0, (40 + 2 * i) * BLOCK, BLOCK));
-		fill(node, (40 + 2 * i) * BLOCK, BLOCK, i);
-	}
+	allocate_and_fill(node, 40, 16);
 	assert_true(synced_ahead(&bed, node));
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
@@ -636,10 +644,7 @@ static void test_what_is_preallocated_and_written(void **state)
 	for (i = 0; i < 16; i++)
 		assert_filled(node, (40 + 2 * i) * BLOCK, BLOCK, i);
 	/* One more delta with as many as that is not looked through. */
-	for (i = 0; i < 40; i++) {
-		assert_ok(tux3_fallocate(node, 0, (100 + 2 * i) * BLOCK, BLOCK));
-		fill(node, (100 + 2 * i) * BLOCK, BLOCK, i);
-	}
+	allocate_and_fill(node, 100, 40);
 	assert_false(synced_ahead(&bed, node));
 	tux3_node_put(node, 1);
 	bed_free(&bed);
