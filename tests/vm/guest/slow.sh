@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # A slow disk: an fsync beside a streaming writer waits for little; and one that stands still: who waits for it can be killed,
-# and the kernel does not take anybody for stuck.  In the machine:
+# the kernel does not take anybody for stuck, and names are found as they were made.  In the machine:
 #	vm/run --disk 1G --throttle 20M -- tests/vm/guest/slow.sh
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
 DISK=$DEVICE
@@ -93,7 +93,7 @@ write_fsync() {	# FILE
 
 # More than a task may change at once in a full delta, of which next to nothing adds to that.
 many_renames() {	# FILE OTHER LAST
-	exec python3 - "$@" <<-'END'
+	exec nice python3 - "$@" <<-'END'
 		import os, sys
 		old, other, last = sys.argv[1:]
 		for _ in range(50):
@@ -156,6 +156,31 @@ state_becomes() {	# PID STATE
 		sleep 0.1
 	done
 	return 1
+}
+
+# With -o sync, in a folder of its own each: what is done before the wait for the disk.  Who is nice leaves the commit to the
+# thread: who makes it cannot be killed while the disk stands still.
+change_name() {	# DO OLD [NEW]
+	exec nice python3 - "$@" <<-'END'
+		import ctypes, os, sys
+		do, *paths = sys.argv[1:]
+		if do == "exchange":
+		    ctypes.CDLL(None).renameat2(-100, paths[0].encode(), -100, paths[1].encode(), 2)
+		else:
+		    getattr(os, do)(*paths)
+	END
+}
+
+has() {	# FOLDER TEXT: the name "new" leads to a file with this text, and there is no "old"
+	[ ! -e "$1/old" ] && [ "$(cat "$1/new")" = "$2" ]
+}
+
+changed_places() {	# FOLDER: the folder "old" and the file "new"
+	[ "$(cat "$1/old")" = new ] && [ -d "$1/new" ] && touch "$1/new/in" && [ -e "$1/new/in" ]
+}
+
+nothing_made_in() {	# DESCRIPTOR of a folder that was removed
+	! touch "/proc/self/fd/$1/in" 2>/dev/null
 }
 
 modprobe dm-mod
@@ -225,6 +250,38 @@ few_looks
 check "what is dirty is found at once ($looks looks)" [ "$looks" -lt 1000 ]
 dmsetup resume slow
 wait $syncer
+
+names=$MNT/names
+mkdir -p "$names"/{rename,over,unlink,rmdir/old,overdir/{old,new},exchange/old}
+for n in rename over unlink; do
+	echo old >"$names/$n/old"
+done
+echo new | tee "$names/over/new" >"$names/exchange/new"
+sync -f "$MNT"
+mount -o remount,sync,fsync=full "$MNT"
+check "a name is absent" [ ! -e "$names/rename/new" ]
+exec 8<"$names/rmdir/old" 9<"$names/overdir/new"
+dmsetup suspend --nolockfs --noflush slow
+pids=()
+for n in "rename $names/rename/old $names/rename/new" "rename $names/over/old $names/over/new" "unlink $names/unlink/old" \
+	 "rmdir $names/rmdir/old" "rename $names/overdir/old $names/overdir/new" "exchange $names/exchange/old $names/exchange/new"; do
+	change_name $n &
+	pids+=($!)
+	check "who waits with -o sync: ${n%% *}" state_becomes $! D
+done
+kill -9 "${pids[@]}"
+check "they can be killed" gone "${pids[@]}"
+wait "${pids[@]}" 2>/dev/null
+dmsetup resume slow
+check "renamed all the same" has "$names/rename" old
+check "renamed over another" has "$names/over" old
+check "unlinked" [ ! -e "$names/unlink/old" ]
+check "a folder removed" [ ! -e "$names/rmdir/old" ]
+check "in which nothing is made" nothing_made_in 8
+check "a folder renamed over another" [ -d "$names/overdir/new" -a ! -e "$names/overdir/old" ]
+check "in which nothing is made" nothing_made_in 9
+check "exchanged" changed_places "$names/exchange"
+exec 8<&- 9<&-
 checked_umount "clean"
 dmsetup remove slow
 summary
