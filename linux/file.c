@@ -41,7 +41,6 @@ int file_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 	struct tux3_node *node = node_of(file_inode(file));
 	int err, seen;
 
-	file_regain_wait(node);
 	while ((err = file_redirty_strays(node)) == -EBUSY) {
 		sb_start_intwrite(node->vfs.i_sb);	/* the thaw */
 		sb_end_intwrite(node->vfs.i_sb);

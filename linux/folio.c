@@ -445,18 +445,6 @@ u64 folio_dirty_mask(struct tux3_node *node, struct folio *folio, unsigned int s
 	return mask;
 }
 
-u64 folio_front_mask(struct tux3_node *node, struct folio *folio)
-{
-	struct folio_state *state;
-	u64 mask;
-
-	spin_lock(&node->data_lock);
-	state = folio_get_private(folio);
-	mask = state ? state->dirty[front_slot(node)] : 0;
-	spin_unlock(&node->data_lock);
-	return mask;
-}
-
 u64 folio_dirty_blocks(struct tux3_node *node)
 {
 	return READ_ONCE(node->dirty_blocks[0]) + READ_ONCE(node->dirty_blocks[1]);
@@ -610,7 +598,8 @@ bool folio_block_dirty(struct tux3_node *node, u64 block)
 /*
  * The folio leaves the page cache, or a part of it gets zeroed.  What the back delta has there it keeps: parts that
  * get zeroed were copied by folio_keep_old(), and for the whole folio the state goes on, detached.  The front delta's
- * bits are dropped: a truncate has taken them back itself, and others (memory that failed) cannot have them written.
+ * bits are dropped: a truncate has taken them back itself, and others (memory that failed, with nothing to take its
+ * place: regain.c) cannot have them written.
  *
  * The front delta may end at this very moment.  Its list is ours all the same while data_lock is held and the back
  * end has not begun with it (node->sorted).  If the back end has begun with a list, it is the other one, and no

@@ -58,7 +58,7 @@ struct folio_copy {
  */
 struct folio_state {
 	struct tux3_node *node;
-	struct folio *folio;		/* constant while on a list */
+	struct folio *folio;		/* changes with its lock and data_lock, if its memory fails (regain.c) */
 	u64 block;			/* file block of the folio's first */
 	u32 blocks;
 	atomic_t writes;		/* taken blocks not written yet, and one while held: writeback ends at 0 */
@@ -141,9 +141,8 @@ int folio_keep_old(struct delta_op *op, struct tux3_node *node, struct folio_par
 /* Inside the delta: blocks [from, from + count) (DATA_END: to the end) will not be written. Tells delta_add_dirty_bytes. */
 void folio_forget_dirty(struct delta_op *op, struct tux3_node *node, u64 from, u64 count);
 
-/* Of the folio's blocks, those dirty in the delta of this slot; in the front delta. */
+/* Of the folio's blocks, those dirty in the delta of this slot. */
 u64 folio_dirty_mask(struct tux3_node *node, struct folio *folio, unsigned int slot);
-u64 folio_front_mask(struct tux3_node *node, struct folio *folio);
 /* Blocks dirty in any delta, for stat. */
 u64 folio_dirty_blocks(struct tux3_node *node);
 /* The first run of blocks in [from, end) that are dirty in any delta; false: none.  And is this block? */
@@ -181,16 +180,9 @@ void file_readahead(struct readahead_control *rac);
  */
 int folio_fill(struct tux3_node *node, struct folio *folio, u64 skip);
 
-/* ---- write.c ---- */
-
-/* With i_rwsem: what the kernel has, with all that a write does but attributes of the file that it takes away. */
-ssize_t write_kernel(struct tux3_node *node, struct iov_iter *from, u64 offset);
-
 /* ---- regain.c ---- */
 
 int file_memory_failed(struct address_space *mapping, struct folio *folio);		/* ->error_remove_folio */
-/* What was durable, and in memory that has failed, is in the file again. */
-void file_regain_wait(struct tux3_node *node);
 
 /* ---- direct.c ---- */
 

@@ -628,7 +628,6 @@ void node_close_puts(struct tux3_sb *sbi)
 	WRITE_ONCE(sbi->puts_closed, true);
 	/* node_drop() is called with a spinlock held, and the VFS acts on its answer before it drops it. */
 	synchronize_rcu();
-	flush_workqueue(sbi->workqueue);	/* what memory that failed has lost (regain.c) */
 	node_flush_puts(sbi);
 }
 

@@ -12,7 +12,7 @@
  *	direct.c	direct reads, into the caller's memory
  *	mmap.c		faults that make a page writable			size.c	   truncate, fallocate
  *	swap.c		files that are swapped to
- *	regain.c	what was durable, and in memory that has failed
+ *	regain.c	other memory for blocks whose memory has failed
  *	file.c		the rest of file operations: fsync, seek, fiemap ...	xattr.c, acl.c
  *	ioctl.c		file attributes, trim, shutdown, label			export.c   NFS handles
  *	ioctl_parents.c	parents, and paths					ioctl_inodes.c  bulkstat
@@ -121,7 +121,6 @@ struct tux3_node {
 	bool sorting;			/* it is just being put in order: nobody may look at it */
 	atomic_t cleaning;		/* so many take PG_dirty from folios that are dirty in no delta */
 	atomic_t redirtying;		/* so many make strays dirty that NODE_STRAYS does not tell of any more */
-	atomic_t regaining;		/* so many blocks are being written that were in memory that failed */
 	struct folio_state *cursor;	/* back end: where data_next() or data_write() was */
 	struct folio_state *unsettled;	/* back end: from here to the cursor the last data_write() has sent blocks */
 

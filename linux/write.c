@@ -643,11 +643,6 @@ static ssize_t write_locked(struct tux3_node *node, struct iov_iter *from, u64 o
 
 /* ---- the ways in ---- */
 
-ssize_t write_kernel(struct tux3_node *node, struct iov_iter *from, u64 offset)
-{
-	return write_locked(node, from, offset, 0);
-}
-
 static int lock_for_write(struct kiocb *iocb, struct inode *inode)
 {
 	if (!(iocb->ki_flags & IOCB_NOWAIT)) {

@@ -411,10 +411,40 @@ static bool state_is_taken(struct folio_state *state, unsigned int slot)
 	return state->detached || !pending;
 }
 
+/* Lock its folio, which is another one when the memory of that has failed meanwhile; NULL: somebody has it locked. */
+static struct folio *state_trylock(struct folio_state *state)
+{
+	struct folio *folio;
+
+	spin_lock(&state->node->data_lock);
+	folio = folio_trylock(state->folio) ? state->folio : NULL;
+	spin_unlock(&state->node->data_lock);
+	return folio;
+}
+
+static struct folio *state_lock(struct folio_state *state)
+{
+	struct folio *folio;
+	bool same;
+
+	do {
+		spin_lock(&state->node->data_lock);
+		folio = state->folio;
+		folio_get(folio);
+		spin_unlock(&state->node->data_lock);
+		folio_lock(folio);
+		same = READ_ONCE(state->folio) == folio;
+		if (!same)
+			folio_unlock(folio);
+		folio_put(folio);
+	} while (!same);
+	return folio;
+}
+
 static void state_take(struct data_run *run, struct folio_state *state)
 {
 	struct tux3_node *node = run->node;
-	struct folio *folio = state->folio;
+	struct folio *folio;
 	bool taken;
 
 	spin_lock(&node->data_lock);
@@ -422,9 +452,10 @@ static void state_take(struct data_run *run, struct folio_state *state)
 	spin_unlock(&node->data_lock);
 	if (taken)
 		return;
-	if (!folio_trylock(folio)) {
+	folio = state_trylock(state);
+	if (!folio) {
 		run_submit(run);
-		folio_lock(folio);
+		folio = state_lock(state);
 	}
 	/* It may have been truncated meanwhile.  With the lock held it stays attached, or detached. */
 	spin_lock(&node->data_lock);
@@ -600,10 +631,10 @@ int host_data_copy(struct tux3_inode *inode, u64 delta, u64 block, void *data, u
 	if (WARN_ON_ONCE(!state || block < state->block || !(state->dirty[slot] >> (block - state->block) & 1)))
 		return -EIO;
 	index = block - state->block;
-	folio = state->folio;
-	if (!folio_trylock(folio)) {
+	folio = state_trylock(state);
+	if (!folio) {
 		bdev_bio_kick(node->core.vol->dev);
-		folio_lock(folio);
+		folio = state_lock(state);
 	}
 	if (folio->mapping)
 		folio_mkclean(folio);
@@ -667,13 +698,15 @@ static void folio_try_clean(struct tux3_node *node, struct folio *folio)
 
 static void state_done(struct tux3_node *node, struct folio_state *state, unsigned int slot)
 {
-	struct folio *folio = state->folio;
-	struct folio *snapshot = state->snapshot;
-	struct folio_copy *copies = state->copies;
-	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	struct folio_copy *copies;
+	struct folio *folio, *snapshot;
 	bool busy, detached, drop;
+	pgoff_t first, last;
 
 	spin_lock(&node->data_lock);
+	folio = state->folio;
+	snapshot = state->snapshot;
+	copies = state->copies;
 	node->dirty_blocks[slot] -= hweight64(state->dirty[slot]);
 	state->dirty[slot] = state->sent = state->copied = state->left = 0;
 	state->copies = NULL;
@@ -688,6 +721,8 @@ static void state_done(struct tux3_node *node, struct folio_state *state, unsign
 	if (busy)
 		return;
 	/* From here on the state is ours only if it is detached; the reference to its folio is. */
+	first = folio->index;
+	last = first + folio_nr_pages(folio) - 1;
 	if (detached)
 		folio_state_free(state);
 	else if (folio_test_dirty(folio))
@@ -719,9 +754,12 @@ static void data_release(struct tux3_node *node, unsigned int slot)
  */
 static void state_abort(struct folio_state *state)
 {
-	struct folio *folio = state->folio;
+	struct folio *folio;
 
-	if (state->detached || !folio_test_dirty(folio) || !folio_trylock(folio))
+	if (state->detached)
+		return;
+	folio = state_trylock(state);
+	if (!folio)
 		return;
 	if (!state->detached && !folio_test_writeback(folio) && folio_clear_dirty_for_io(folio)) {
 		folio_start_writeback(folio);
@@ -787,15 +825,19 @@ static bool host_data_stores_known(struct tux3_inode *inode, u64 delta, u32 max)
 	struct tux3_node *node = core_node(inode);
 	unsigned int slot = delta & 1;
 	struct folio_state *state;
+	struct folio *folio;
 	u32 count = 0;
 
 	spin_lock(&node->data_lock);
 	spin_unlock(&node->data_lock);
 	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
-		if (test_bit(NODE_UNTOLD, &node->flags) || ++count > max || !folio_trylock(state->folio))
+		if (test_bit(NODE_UNTOLD, &node->flags) || ++count > max)
 			return false;
-		folio_find_strays(node, state->folio);
-		folio_unlock(state->folio);
+		folio = state_trylock(state);
+		if (!folio)
+			return false;
+		folio_find_strays(node, folio);
+		folio_unlock(folio);
 	}
 	return !test_bit(NODE_UNTOLD, &node->flags);
 }

@@ -142,9 +142,10 @@ int fsync_inode(struct tux3_inode *inode, bool wait);
 
 /*
  * Of a block that is lost before the commit of its delta, since its memory has failed: what the last fsync that went ahead has
- * said of it.  1: data has it; 0: none has said anything, or that it is not there; -errno.  Reads all of the area.
+ * said of it, if that was in this delta or a later one.  1: data has it; 0: none has said anything, or that it is not there;
+ * -errno.  Reads all of the area.
  */
-int intent_promised(struct tux3_inode *inode, u64 block, void *data);
+int intent_promised(struct tux3_inode *inode, u64 block, u64 delta, void *data);
 
 /* ---- the back end, commit_mutex held ---- */
 

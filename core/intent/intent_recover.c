@@ -741,7 +741,7 @@ static bool recovery_of_mounted(struct recovery *recovery, struct volume *vol)
 	return recovery->place.addr;
 }
 
-int intent_promised(struct tux3_inode *inode, u64 block, void *data)
+int intent_promised(struct tux3_inode *inode, u64 block, u64 delta, void *data)
 {
 	struct volume *vol = inode->vol;
 	struct recovery recovery;
@@ -754,7 +754,8 @@ int intent_promised(struct tux3_inode *inode, u64 block, void *data)
 		return 0;
 	err = area_read(&recovery);
 	for (i = 0; i < recovery.count && !err; i++)
-		if (le64_to_cpu(recovery.found[i].intent->ino) == inode->ino)
+		if (le64_to_cpu(recovery.found[i].intent->ino) == inode->ino &&
+		    le64_to_cpu(recovery.found[i].intent->delta) >= delta)
 			found_block(&recovery.found[i], vol, block, &addr, &csum);
 	recovery_free(&recovery);
 	if (!err && addr)

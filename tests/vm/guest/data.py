@@ -548,6 +548,50 @@ def failed_memory(folder):
             assert os.pread(fd, BLOCK, 0) == found[:5] + b"new" + found[8:], turn
 
 
+def beside_failing_memory(fd, how, turn):
+    """What the parent does while the child's memory fails.  False: it found something else than what was durable."""
+    kept, count = True, 0
+    child = os.fork()
+    if not child:
+        at = libc.mmap(0, BLOCK, 3, mmap.MAP_SHARED, fd, 0)
+        ctypes.memset(at, 77, 1)
+        os._exit(libc.madvise(at, BLOCK, 100) != 0)		# MADV_HWPOISON
+    if how == "commit":
+        time.sleep(turn * 0.02)
+        os.sync()
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        count += 1
+        if how == "append":
+            os.pwrite(fd, b"r" * 8, 8 * count)
+        elif how == "look":
+            kept = kept and os.pread(fd, BLOCK, 0)[1:] == b"o" * (BLOCK - 1)
+    return kept
+
+
+def failed_memory_beside(folder):
+    """
+    What an fsync has made durable is there at any moment while memory fails: for who reads the block, who writes a part of it, and
+    for a commit.
+    """
+    for how in ("append", "look", "commit"):
+        lost = 0
+        for turn in range(6):
+            with open(f"{folder}/failed-beside-{how}-{turn}", "wb+", buffering=0) as file:
+                fd = file.fileno()
+                file.write(b"o" * BLOCK)
+                os.fsync(fd)
+                kept = beside_failing_memory(fd, how, turn)
+                try:
+                    os.fsync(fd)
+                except OSError as error:
+                    assert error.errno == errno.EIO
+                os.fsync(fd)
+                found = os.pread(fd, BLOCK, 0)
+                drop_caches()
+                lost += not kept or bytes(1) in found or os.pread(fd, BLOCK, 0) != found
+        assert not lost, f"{how}: {lost} of 6"
+
+
 NEIGHBOURS = 64 * BLOCK		# one folio
 
 
@@ -1050,9 +1094,9 @@ def huge(folder):
 
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
           "first-store": first_store, "scattered-stores": scattered_stores,
-          "locked-stores": locked_stores, "failed-memory": failed_memory, "neighbours": neighbours, "modes": modes,
-          "direct": direct, "pieces": pieces, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge,
-          "slow-memory": slow_memory}
+          "locked-stores": locked_stores, "failed-memory": failed_memory, "failed-memory-beside": failed_memory_beside,
+          "neighbours": neighbours, "modes": modes, "direct": direct, "pieces": pieces, "self": self_write, "race": race,
+          "full": full, "damaged": damaged, "huge": huge, "slow-memory": slow_memory}
 
 
 def main():

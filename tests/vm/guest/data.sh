@@ -72,14 +72,16 @@ for name in far seek seek-race seek-steps setid fiemap first-store scattered-sto
 	modes direct pieces self damaged; do
 	single $name
 done
-slow_memory() {
+ahead() {
 	local status
-	mount -o remount,fsync=ahead "$MNT" && python3 $DATA --check slow-memory "$MNT"
+	mount -o remount,fsync=ahead "$MNT" && python3 $DATA --check "$1" "$MNT"
 	status=$?
 	mount -o remount,fsync=auto "$MNT"
 	return $status
 }
-check slow-memory slow_memory
+for name in slow-memory failed-memory-beside; do
+	check $name ahead $name
+done
 check nowait python3 tests/vm/guest/data_rwf.py nowait "$MNT"
 check dontcache python3 tests/vm/guest/data_rwf.py dontcache "$MNT"
 
