@@ -725,6 +725,31 @@ def test_image(run, logged, tmp_path, fsck):
     run("fsck.tux3", "--data", copy, status=PROBLEMS)
 
 
+@pytest.mark.parametrize("options", ([], ["--scramble"]))
+def test_image_is_whole_or_not_there(build, logged, tmp_path, options):
+    """The disk is full; what was there before stays."""
+    copy = tmp_path / "copies" / "copy.img"
+    copy.parent.mkdir()
+
+    def image(*words):
+        return subprocess.run([str(build / "tux3"), "image", str(logged), str(copy), *options, *words], capture_output=True,
+                              text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+    done = image()
+    assert done.returncode == 1 and str(copy) in sentence(done) and not list(copy.parent.iterdir())
+    copy.write_text("older")
+    assert image("-f").returncode == 1
+    assert list(copy.parent.iterdir()) == [copy] and copy.read_text() == "older"
+
+
+def test_image_over_what_a_link_leads_to(run, logged, tmp_path):
+    copy, link = tmp_path / "copy.img", tmp_path / "link"
+    copy.write_text("older")
+    link.symlink_to(copy.name)
+    assert "there already" in sentence(run("tux3", "image", logged, link, status=1))
+    run("tux3", "image", "-f", logged, link)
+    assert link.is_symlink() and os.path.getsize(copy) == os.path.getsize(logged)
+
+
 def test_image_scrambled_of_nothing(run, filled, tmp_path):
     """The root of the tree is gone, and all with it."""
     anchor = next(a["anchor"] for a in as_json(run("tux3", "show", "--json", filled, "anchors")) if a["current"])

@@ -3,10 +3,22 @@
 #ifndef TUX3_TOOLS_SCRAMBLE_H
 #define TUX3_TOOLS_SCRAMBLE_H
 
+#include <limits.h>
 #include "core/volume.h"
 
-/* Make a scrambled copy of the metadata of vol in an empty file.  An exit code; messages are printed. */
-int scramble_volume(struct volume *vol, int fd, const char *path);
+/* A file that is made; it gets its name when it is whole. */
+struct tool_output {
+	const char *path;	/* that */
+	char made[PATH_MAX];	/* until then */
+	bool force;		/* over what has the name */
+	int fd;
+};
+
+/* Under its name, when all of it is durable.  0, or an exit code; messages are printed. */
+int output_done(struct tool_output *output);
+
+/* Make a scrambled copy of the metadata of vol in a new file.  An exit code; messages are printed. */
+int scramble_volume(struct volume *vol, struct tool_output *output);
 
 /*
  * Another name of the same length: never the same for two names, and the same for the same name while the

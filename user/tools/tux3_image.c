@@ -36,10 +36,11 @@ const char image_help[] =
 "\n"
 "Exit code 0: copied; 1: could not; 16: wrong use.\n";
 
+#define MADE	".XXXXXX"	/* what mkostemp(3) makes unique */
+
 struct image {
 	struct volume *vol;
-	const char *out_path;
-	int fd;
+	struct tool_output out;
 	u8 *block;
 	u64 copied, unreadable;
 	int err;
@@ -50,13 +51,13 @@ static int image_write(struct image *image, u64 addr, const void *data)
 	size_t size = image->vol->block_size, done = 0;
 
 	while (done < size) {
-		ssize_t n = pwrite(image->fd, (const u8 *)data + done, size - done, addr * size + done);
+		ssize_t n = pwrite(image->out.fd, (const u8 *)data + done, size - done, addr * size + done);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
 			image->err = n ? -errno : -EIO;
-			tool_error("%s cannot be written: %s.", image->out_path, strerror(-image->err));
+			tool_error("%s cannot be written: %s.", image->out.path, strerror(-image->err));
 			return image->err;
 		}
 		done += n;
@@ -181,22 +182,18 @@ static int image_run(struct image *image)
 		tool_error("Out of memory.");
 		return EXIT_FAILED;
 	}
-	if (ftruncate(image->fd, image->vol->total_blocks << image->vol->block_shift)) {
-		tool_error("%s cannot be made as large as the volume: %s.", image->out_path, strerror(errno));
+	if (ftruncate(image->out.fd, image->vol->total_blocks << image->vol->block_shift)) {
+		tool_error("%s cannot be made as large as the volume: %s.", image->out.path, strerror(errno));
 		return EXIT_FAILED;
 	}
 	copy_fixed(image);
 	err = image->err ? image->err : tree_walk(image->vol, copy_node, image);
 	if (!err)
 		copy_log(image);
-	if (!image->err && fsync(image->fd)) {
-		tool_error("%s cannot be written: %s.", image->out_path, strerror(errno));
-		image->err = -EIO;
-	}
 	free(image->block);
-	if (image->err || err)
+	if (image->err || err || output_done(&image->out))
 		return EXIT_FAILED;
-	printf("%s: %s of metadata\n", image->out_path,
+	printf("%s: %s of metadata\n", image->out.path,
 	       format_size(text, sizeof(text), image->copied << image->vol->block_shift));
 	if (image->unreadable)
 		tool_error("%llu blocks cannot be read and are zero in the copy.",
@@ -204,22 +201,49 @@ static int image_run(struct image *image)
 	return EXIT_CLEAN;
 }
 
-static int open_out(const char *path, bool force)
+/*
+ * Half a copy would be taken for one, and an older one stays until there is another: so it is made beside, under a name of its own.
+ * 0, or an exit code.
+ */
+static int output_open(struct tool_output *output)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0600);
-	struct stat st;
+	char path[PATH_MAX];
 
-	if (fd < 0 && errno == EEXIST)
-		tool_error("%s is there already; -f overwrites it.", path);
-	else if (fd < 0)
-		tool_error("%s cannot be made: %s.", path, strerror(errno));
-	else if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		tool_error("%s is not a regular file.", path);
+	output->fd = -1;
+	if (!output->force && !faccessat(AT_FDCWD, output->path, F_OK, AT_SYMLINK_NOFOLLOW)) {
+		tool_error("%s is there already; -f overwrites it.", output->path);
+		return EXIT_FAILED;
+	}
+	/* What a symlink leads to is overwritten, not the link. */
+	if (!realpath(output->path, path))
+		snprintf(path, sizeof(path), "%.*s", PATH_MAX - 1, output->path);
+	if ((size_t)snprintf(output->made, sizeof(output->made), "%.*s" MADE, PATH_MAX - 1, path) >= sizeof(output->made))
+		errno = ENAMETOOLONG;
 	else
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
+		output->fd = mkostemp(output->made, O_CLOEXEC);
+	if (output->fd >= 0)
+		return 0;
+	tool_error("%s cannot be made: %s.", output->path, strerror(errno));
+	return EXIT_FAILED;
+}
+
+int output_done(struct tool_output *output)
+{
+	char path[PATH_MAX];
+	int err;
+
+	if (fsync(output->fd)) {
+		tool_error("%s cannot be written: %s.", output->path, strerror(errno));
+		return EXIT_FAILED;
+	}
+	snprintf(path, sizeof(path), "%.*s", (int)(strlen(output->made) - strlen(MADE)), output->made);
+	err = renameat2(AT_FDCWD, output->made, AT_FDCWD, path, output->force ? 0 : RENAME_NOREPLACE);
+	if (err && errno == EINVAL)	/* not every filesystem knows that */
+		err = rename(output->made, path);
+	if (!err)
+		return 0;
+	tool_error("%s cannot be made: %s.", output->path, strerror(errno));
+	return EXIT_FAILED;
 }
 
 /* The raw copy is of what the anchor has; only a scrambled one needs the log replayed. */
@@ -237,9 +261,8 @@ static int open_in(const char *path, bool scrambled, struct tool_volume *tool)
 
 static int image_command(const char *in, const char *out, bool scrambled, bool force)
 {
-	struct image image = { .out_path = out };
+	struct image image = { .out = { .path = out, .force = force } };
 	struct tool_volume tool;
-	bool is_new;
 	int ret;
 
 	ret = tool_check_output(out, in, true);
@@ -248,18 +271,13 @@ static int image_command(const char *in, const char *out, bool scrambled, bool f
 	ret = open_in(in, scrambled, &tool);
 	if (!ret) {
 		image.vol = tool.vol;
-		is_new = access(out, F_OK) != 0;
-		image.fd = open_out(out, force);
-		ret = image.fd < 0 ? EXIT_FAILED : 0;
-		if (!ret && scrambled)
-			ret = scramble_volume(tool.vol, image.fd, out);
-		else if (!ret)
-			ret = image_run(&image);
-		if (image.fd >= 0)
-			close(image.fd);
-		/* Half a copy would be taken for one. */
-		if (ret && is_new && image.fd >= 0)
-			unlink(out);
+		ret = output_open(&image.out);
+		if (!ret) {
+			ret = scrambled ? scramble_volume(tool.vol, &image.out) : image_run(&image);
+			close(image.out.fd);
+			if (ret)
+				unlink(image.out.made);
+		}
 	}
 	tool_close(&tool);
 	return ret;

@@ -315,18 +315,19 @@ static int scramble_fill(struct scramble *scramble, const char *path)
 	return err;
 }
 
-int scramble_volume(struct volume *vol, int fd, const char *path)
+int scramble_volume(struct volume *vol, struct tool_output *output)
 {
+	const char *path = output->path;
 	struct scramble scramble = { .in = vol };
 	struct tux3_device *dev;
 	char why[512];
 	int err;
 
-	if (ftruncate(fd, vol->total_blocks << vol->block_shift)) {
+	if (ftruncate(output->fd, vol->total_blocks << vol->block_shift)) {
 		tool_error("%s cannot be made as large as the volume: %s.", path, strerror(errno));
 		return EXIT_FAILED;
 	}
-	if (device_open_file(path, DEVICE_OPEN_WRITE, &dev, why, sizeof(why))) {
+	if (device_open_file(output->made, DEVICE_OPEN_WRITE, &dev, why, sizeof(why))) {
 		tool_error("%s.", why);
 		return EXIT_FAILED;
 	}
@@ -346,7 +347,8 @@ int scramble_volume(struct volume *vol, int fd, const char *path)
 	}
 	tool_log(true);
 	dev->ops->close(dev);
-	if (!err)
-		printf("%s: a scrambled copy of %llu inodes\n", path, (unsigned long long)scramble.inodes);
-	return err ? EXIT_FAILED : EXIT_CLEAN;
+	if (err || output_done(output))
+		return EXIT_FAILED;
+	printf("%s: a scrambled copy of %llu inodes\n", path, (unsigned long long)scramble.inodes);
+	return EXIT_CLEAN;
 }
