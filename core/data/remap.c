@@ -472,8 +472,16 @@ int data_start_commit(struct tux3_inode *inode, const struct data_remap_ops *ops
 {
 	int err = remap_settle(inode, ops);
 
+	if (err)
+		return err;
+	/* A page that a store has made writable again since its commit took it would take others, and nobody would notice. */
+	if (ops->lock)
+		ops->lock(inode, NULL);
+	err = delta_commit_inode(inode);
 	if (!err)
 		data_freshness(inode, words);
+	if (ops->unlock)
+		ops->unlock(inode, NULL);
 	return err;
 }
 

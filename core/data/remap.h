@@ -105,9 +105,9 @@ static inline unsigned int data_exchange_first(const struct tux3_inode *a, const
 
 /*
  * What a file is now, for who wants to exchange something with it if it has not changed by then.  What was changed of it is
- * committed, really, not put ahead as by an fsync: a commit takes the right to store through mappings away, so that each store
- * from now on is noticed.  And it is no longer inline, for getting blocks is a change, too.  Locked against writes as for
- * data_exchange().
+ * committed, really, not put ahead as by an fsync: a commit takes the right to store through mappings away, and with the locks of
+ * the host nobody gets it again before the file was looked at.  So each store from now on is noticed.  And it is no longer inline,
+ * for getting blocks is a change, too.  Locked against writes as for data_exchange().
  */
 #define EXCHANGE_FRESH_WORDS	6u
 int data_start_commit(struct tux3_inode *inode, const struct data_remap_ops *ops, u64 *words);

@@ -180,6 +180,57 @@ def freshness(folder):
     freshness_and_privileges(a, b)
 
 
+class Storer:
+    """A child that stores to a page through a mapping of its own, all the time or when it is told to."""
+
+    PAUSED, RUNNING, ONCE = 0, 1, 2
+
+    def __init__(self, file):
+        self.shared = mmap.mmap(-1, 2)      # what it is to do, what it does
+        self.child = os.fork()
+        if not self.child:
+            with mmap.mmap(file, BLOCK) as mapped:
+                self.work(mapped)
+
+    def work(self, mapped):
+        number = 0
+        while True:
+            told = self.shared[0]
+            if told != self.PAUSED:
+                number += 1
+                mapped[:8] = struct.pack("Q", number)
+            if told == self.ONCE:
+                self.shared[0] = told = self.PAUSED
+            self.shared[1] = told
+
+    def tell(self, what):
+        """Returns when it does that, or has done it."""
+        self.shared[0] = what
+        while self.shared[0] == self.ONCE or self.shared[1] != self.shared[0]:
+            time.sleep(0.001)
+
+    def end(self):
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
+
+
+def stored_meanwhile(folder):
+    """Who stores while START_COMMIT goes on, and once more when it is over, has changed the file: his page may be writable since."""
+    a, b = make(f"{folder}/a", blocks("abcd")), make(f"{folder}/b", blocks("ABCD"))
+    storer = Storer(b)
+    try:
+        for _ in range(50):
+            storer.tell(storer.RUNNING)
+            fresh = start_commit(b)
+            storer.tell(storer.PAUSED)
+            os.pwrite(a, whole(b), 0)
+            storer.tell(storer.ONCE)
+            refused(errno.EBUSY, commit_range, a, b, fresh, length=BLOCK)
+    finally:
+        storer.end()
+    commit_range(a, b, start_commit(b), length=BLOCK)
+
+
 def privileges(file):
     return "security.capability" in os.listxattr(file), bool(os.fstat(file).st_mode & 0o4000)
 

@@ -50,7 +50,7 @@ failing() {
 }
 
 if fresh; then
-	for name in rules refusals freshness; do
+	for name in rules refusals freshness stored_meanwhile; do
 		check "$name" python3 $PROGRAM $name "$MNT"
 	done
 	mount -o remount,fsync=ahead "$MNT"
