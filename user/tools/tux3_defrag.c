@@ -40,6 +40,7 @@ const char defrag_help[] =
 "Exit code 0: done; 1: not all could be looked at or written; 16: wrong use.\n";
 
 #define PORTION		(1ULL << 30)	/* of a file, written and swapped at once */
+#define PIECES		65536u		/* or so many of its pieces: what a swap may take of the log is limited (-EFBIG) */
 #define LONG_EXTENT	(64ULL << 20)	/* pieces as long as that are not worth it */
 #define COPY_BYTES	(1u << 20)
 
@@ -165,17 +166,27 @@ static int open_temp(const char *path)
 	return fd;
 }
 
+static u64 portion_end(const struct target *target, u64 from)
+{
+	u64 len = PORTION;
+
+	while (len > target->block_size && count_extents(target->fd, from, len) > PIECES)
+		len /= 2;
+	return min(target->size, from + len);
+}
+
 static int defrag_open(struct target *target)
 {
+	u64 at, end;
 	int err = 0;
-	u64 at;
 
-	for (at = 0; at < target->size && !err; at += PORTION) {
+	for (at = 0; at < target->size && !err; at = end) {
+		end = portion_end(target, at);
 		target->temp = open_temp(target->path);
 		if (target->temp < 0 || ftruncate(target->temp, target->size))
 			err = failed(target->path, "make a temporary file beside it");
 		else
-			err = defrag_portion(target, at, min(target->size, at + PORTION));
+			err = defrag_portion(target, at, end);
 		if (target->temp >= 0)
 			close(target->temp);
 	}

@@ -287,6 +287,17 @@ def scatter(path, seed):
             os.pwrite(file, random.randbytes(BLOCK), block * BLOCK)
 
 
+def many_pieces(path, count):
+    """So many blocks, of which each lies elsewhere than the one before: every other one is overwritten, and so moves."""
+    file, text, count = make(path), random.randbytes(64 * BLOCK), int(count)
+    for block in range(0, count, 64):
+        os.pwrite(file, text, block * BLOCK)
+    os.sync()
+    for block in range(1, count, 2):
+        os.pwrite(file, text[block % 64 * BLOCK:][:BLOCK], block * BLOCK)
+    os.sync()
+
+
 # ---- beside others ----
 
 PAGES = 64

@@ -5,6 +5,7 @@
 # direct I/O, and at random beside a model.  See exchange.py.
 #
 #	vm/run --disk 512M -- tests/vm/guest/exchange.sh
+#	vm/run --disk 2500M -- tests/vm/guest/exchange.sh pieces	a file in more pieces than one exchange can have
 cd "$(dirname "$0")/../../.." || exit 2
 . tests/vm/guest/lib.sh
 
@@ -34,6 +35,17 @@ defrag() {
 	cmp "$file" /tmp/pieces && build/tux3 defrag "$file" | grep ", 0 of them written anew"
 }
 
+# As a database that was written to for long.  8 MiB of log have room for fewer.
+defrag_many() {
+	local file=$MNT/pieces sum before
+	python3 $PROGRAM many_pieces "$file" 170000 && sum=$(md5sum <"$file") && before=$(pieces "$file") || return
+	[ "$before" -gt 165000 ] || { echo "only $before pieces"; return 1; }
+	build/tux3 defrag "$file" || return
+	[ "$(pieces "$file")" -lt 100 ] || { echo "still $(pieces "$file") pieces of $before"; return 1; }
+	echo 3 >/proc/sys/vm/drop_caches
+	[ "$(md5sum <"$file")" = "$sum" ]
+}
+
 # Reads take 0.1 s, and the last blocks of two files fail.
 failing() {
 	local places slow=/dev/mapper/failing disk=$DEVICE sectors
@@ -49,6 +61,11 @@ failing() {
 	} | dmsetup create failing && mount -t tux3 $slow "$MNT" && python3 $PROGRAM failing "$MNT"
 }
 
+if [ "$1" = pieces ]; then
+	fresh && check "defrag of a file in very many pieces" defrag_many
+	checked_umount "clean after that"
+	summary		# exits
+fi
 if fresh; then
 	for name in rules refusals freshness stored_meanwhile; do
 		check "$name" python3 $PROGRAM $name "$MNT"
