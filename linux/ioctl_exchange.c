@@ -70,7 +70,7 @@ int file_shift(struct inode *inode, bool insert, u64 offset, u64 len)
 
 	if (test_bit(NODE_SWAP, &node_of(inode)->flags))
 		return -ETXTBSY;
-	if (insert)
+	if (insert && len <= TUX3_SIZE_MAX - i_size_read(inode))	/* else -EFBIG */
 		err = inode_newsize_ok(inode, i_size_read(inode) + len);
 	if (err)
 		return err;

@@ -148,6 +148,7 @@ def refusals(folder):
         refused(errno.EINVAL, fallocate, a, COLLAPSE, offset, length)
     for offset, length in (1, BLOCK), (0, 100), (4 * BLOCK, BLOCK):
         refused(errno.EINVAL, fallocate, a, INSERT, offset, length)
+    refused(errno.EFBIG, fallocate, a, INSERT, 0, 2**63 - BLOCK)
     swap = make(f"{folder}/swap", bytes(1 << 20))
     if not os.system(f"chmod 600 {folder}/swap && mkswap {folder}/swap >/dev/null && swapon {folder}/swap"):
         refused(errno.ETXTBSY, exchange, a, swap, 0, 0, BLOCK)
