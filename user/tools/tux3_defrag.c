@@ -180,7 +180,8 @@ static int defrag_open(struct target *target)
 	u64 at, end;
 	int err = 0;
 
-	for (at = 0; at < target->size && !err; at = end) {
+	/* From data to data: of a sparse file there may be very much more than that. */
+	for (at = 0; !err && next_data(target, &at, target->size, &end); at = end) {
 		end = portion_end(target, at);
 		target->temp = open_temp(target->path);
 		if (target->temp < 0 || ftruncate(target->temp, target->size))

@@ -35,6 +35,16 @@ defrag() {
 	cmp "$file" /tmp/pieces && build/tux3 defrag "$file" | grep ", 0 of them written anew"
 }
 
+# As large as a file can be, and nearly all of it a hole.
+defrag_vast() {
+	local file=$MNT/vast
+	python3 $PROGRAM many_pieces "$file" 64 && truncate -s 9223372036854775807 "$file" &&
+		printf end | dd of="$file" bs=1 seek=9223372036854775804 conv=notrunc status=none && head -c 1M "$file" >/tmp/vast || return
+	timeout 60 build/tux3 defrag "$file" || return
+	[ "$(pieces "$file")" -lt 10 ] || { echo "still $(pieces "$file") pieces"; return 1; }
+	head -c 1M "$file" | cmp - /tmp/vast && [ "$(tail -c 3 "$file")" = end ]
+}
+
 # As a database that was written to for long.  8 MiB of log have room for fewer.
 defrag_many() {
 	local file=$MNT/pieces sum before
@@ -79,6 +89,7 @@ if fresh; then
 		check "a model, $seed" python3 $PROGRAM model "$MNT" $seed
 	done
 	check "defrag" defrag
+	check "defrag of the largest file" defrag_vast
 	check "nothing was charged too little" overdrafts
 	checked_umount "clean afterwards"
 fi
