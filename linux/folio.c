@@ -34,6 +34,7 @@
  */
 #include <linux/highmem.h>
 #include <linux/mm.h>
+#include "core/intent/intent.h"
 #include "linux/folio.h"
 
 /* ---- states and copies ---- */
@@ -71,6 +72,7 @@ static int state_attach(struct tux3_node *node, struct folio *folio, gfp_t gfp)
 	state->folio = folio;
 	state->block = folio_block(node, folio);
 	state->blocks = folio_blocks(node, folio);
+	state->since = intent_now(node->core.vol);
 	INIT_LIST_HEAD(&state->link[0]);
 	INIT_LIST_HEAD(&state->link[1]);
 	spin_lock(&node->data_lock);

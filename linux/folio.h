@@ -61,6 +61,7 @@ struct folio_state {
 	struct folio *folio;		/* changes with its lock and data_lock, if its memory fails (regain.c) */
 	u64 block;			/* file block of the folio's first */
 	u32 blocks;
+	u64 since;			/* intent_now(), before anything was dirty */
 	atomic_t writes;		/* taken blocks not written yet, and one while held: writeback ends at 0 */
 	u64 dirty[2];
 	u64 sent, copied;

@@ -7,6 +7,9 @@
  * durable is there after the failure, as it would be where an fsync writes to the file's own blocks; and nothing else is found in
  * between, by a reader, by who writes a part of the block, by a commit, or after a crash.
  *
+ * An intent may be older than a truncate that took the block away, and than the block that is there now: what it said of the one
+ * before is no promise any more.  A block that is removed loses its state.  So what counts is not older than the state.
+ *
  * The folio is locked meanwhile.  So a commit that has yet to take it waits, and what was promised is not superseded while we read.
  * Who copies into the folio at this very moment (write(2), which has no lock of it) copies into memory that has failed.
  *
@@ -60,7 +63,8 @@ static int regain_read(struct tux3_node *node, struct folio_state *state, const 
 {
 	bool pending = view->dirty[0] && !view->taken, copied = false;
 	/* What a delta that is being committed has said is in the block that it takes, with what came later. */
-	int got = intent_promised(&node->core, folio_block(node, folio), pending ? 0 : view->front, folio_address(folio));
+	int got = intent_promised(&node->core, folio_block(node, folio), pending ? 0 : view->front, state->since,
+				  folio_address(folio));
 
 	if (got)
 		return min(got, 0);

@@ -169,6 +169,7 @@ bool intent_ring_add(struct volume *vol, u64 delta, u32 blocks, u32 far_blocks, 
 	    !ring_find(&intent->first, intent->place.offset, intent->place.blocks, blocks, &offset))
 		return false;
 	*place = (struct intent_batch){ .delta = delta, .seq = intent->place.seq++, .offset = offset };
+	WRITE_ONCE(intent->batches, intent->batches + 1);
 	firsts_add(&intent->first, delta, place->seq, offset);
 	intent->place.offset = offset + blocks;
 	if (part)

@@ -107,6 +107,7 @@ struct intent {
 	struct list_head queue;		/* struct intent_request */
 	bool writing;			/* somebody writes what is queued, for all, or is about to */
 	struct intent_place place;	/* the area and where the next batch goes; addr 0: there is none */
+	u64 batches;			/* as many as were given room; read without the lock, too */
 	struct intent_firsts first;
 	struct intent_far far;
 	u64 sealed;			/* the newest delta whose commit has chosen what it names: its intents come too late */
@@ -142,10 +143,11 @@ int fsync_inode(struct tux3_inode *inode, bool wait);
 
 /*
  * Of a block that is lost before the commit of its delta, since its memory has failed: what the last fsync that went ahead has
- * said of it, if that was in this delta or a later one.  1: data has it; 0: none has said anything, or that it is not there;
- * -errno.  Reads all of the area.
+ * said of it, if that was in this delta or a later one, and since intent_now() said so much.  1: data has it; 0: none has said
+ * anything, or that it is not there; -errno.  Reads all of the area.
  */
-int intent_promised(struct tux3_inode *inode, u64 block, u64 delta, void *data);
+int intent_promised(struct tux3_inode *inode, u64 block, u64 delta, u64 since, void *data);
+u64 intent_now(struct volume *vol);
 
 /* ---- the back end, commit_mutex held ---- */
 

@@ -34,6 +34,7 @@
 struct intent_found {
 	const struct disk_intent *intent;
 	u64 addr;			/* of its first data block */
+	u64 seq;			/* of its batch */
 };
 
 /* The data blocks of a batch. */
@@ -46,6 +47,7 @@ struct batch_data {
 struct recovery {
 	struct volume *vol;
 	bool mounted;			/* nothing is carried out */
+	u64 seq_first;			/* mounted: the number of the first batch since the open, if it had been in this area */
 	struct intent_place place;	/* of the next batch */
 	u32 *csum;			/* of each block of the area */
 	u8 *piece;			/* what is being read */
@@ -226,7 +228,7 @@ static bool batch_intents(struct recovery *recovery, u32 at, u32 len, struct bat
 			return false;
 		at += round_up(bytes, 8);
 		if (le64_to_cpu(intent->delta) > recovery->vol->delta.committed)
-			recovery->found[recovery->count++] = (struct intent_found){ intent, addr };
+			recovery->found[recovery->count++] = (struct intent_found){ intent, addr, recovery->place.seq };
 	}
 	return at == len && data->used == data->count;
 }
@@ -734,6 +736,7 @@ static bool recovery_of_mounted(struct recovery *recovery, struct volume *vol)
 	spin_lock(&intent->lock);
 	if (intent->first.count) {
 		recovery->place = intent->place;
+		recovery->seq_first = intent->place.seq - intent->batches;
 		recovery->place.seq = intent->first.batch[0].seq;
 		recovery->place.offset = intent->first.batch[0].offset;
 	}
@@ -741,7 +744,13 @@ static bool recovery_of_mounted(struct recovery *recovery, struct volume *vol)
 	return recovery->place.addr;
 }
 
-int intent_promised(struct tux3_inode *inode, u64 block, u64 delta, void *data)
+/* A hint of the past: what is captured from now on is in a batch that comes later. */
+u64 intent_now(struct volume *vol)
+{
+	return READ_ONCE(vol->intent.batches);
+}
+
+int intent_promised(struct tux3_inode *inode, u64 block, u64 delta, u64 since, void *data)
 {
 	struct volume *vol = inode->vol;
 	struct recovery recovery;
@@ -755,7 +764,7 @@ int intent_promised(struct tux3_inode *inode, u64 block, u64 delta, void *data)
 	err = area_read(&recovery);
 	for (i = 0; i < recovery.count && !err; i++)
 		if (le64_to_cpu(recovery.found[i].intent->ino) == inode->ino &&
-		    le64_to_cpu(recovery.found[i].intent->delta) >= delta)
+		    le64_to_cpu(recovery.found[i].intent->delta) >= delta && recovery.found[i].seq - recovery.seq_first >= since)
 			found_block(&recovery.found[i], vol, block, &addr, &csum);
 	recovery_free(&recovery);
 	if (!err && addr)

@@ -440,7 +440,7 @@ static void test_a_file_that_changes(void **state)
 static void assert_promised(struct tux3_node *node, u64 block, u8 value)
 {
 	u8 data[BLOCK], wanted[BLOCK];
-	int got = intent_promised(&node->inode, block, 0, data);
+	int got = intent_promised(&node->inode, block, 0, 0, data);
 
 	assert_int_equal(got, value != 0);
 	memset(wanted, value, BLOCK);
@@ -454,6 +454,7 @@ static void test_what_was_promised_is_found(void **state)
 	struct tux3_node *node, *small;
 	struct bed bed = {};
 	u8 data[BLOCK];
+	u64 now;
 	u32 i;
 
 	make_large(&bed);
@@ -469,8 +470,11 @@ static void test_what_was_promised_is_found(void **state)
 	assert_promised(node, 255, 1);
 	assert_promised(node, 256, 0);
 	assert_promised(small, 2, 119);
-	assert_int_equal(intent_promised(&node->inode, 0, node->inode.vol->delta.front, data), 1);
-	assert_int_equal(intent_promised(&node->inode, 0, node->inode.vol->delta.front + 1, data), 0);
+	now = intent_now(node->inode.vol);
+	assert_int_equal(intent_promised(&node->inode, 0, node->inode.vol->delta.front, 0, data), 1);
+	assert_int_equal(intent_promised(&node->inode, 0, node->inode.vol->delta.front + 1, 0, data), 0);
+	assert_int_equal(intent_promised(&small->inode, 2, 0, now - 1, data), 1);	/* of the newest batch */
+	assert_int_equal(intent_promised(&small->inode, 2, 0, now, data), 0);
 	/* It has changed, and is gone, but only in memory. */
 	fill(node, 10 * BLOCK, 20 * BLOCK, 2);
 	fill(small, 0, BLOCK, 2);

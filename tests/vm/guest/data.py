@@ -509,14 +509,14 @@ def locked_stores(folder):
             assert not libc.munmap(at, length)
 
 
-def fail_memory(fd):
+def fail_memory(fd, offset=0):
     """
-    Store to the first page, which then fails, as memory may.  Is the store lost?  Not if it had just become durable.  None: this
-    kernel cannot be told to let memory fail.
+    Store to the page at this offset, which then fails, as memory may.  Is the store lost?  Not if it had just become durable.
+    None: this kernel cannot be told to let memory fail.
     """
     child = os.fork()
     if not child:
-        at = libc.mmap(0, BLOCK, 3, mmap.MAP_SHARED, fd, 0)
+        at = libc.mmap(0, BLOCK, 3, mmap.MAP_SHARED, fd, offset)
         ctypes.memset(at, 77, BLOCK)
         os._exit(libc.madvise(at, BLOCK, 100) != 0)		# MADV_HWPOISON
     return {0: False, signal.SIGBUS: True}.get(os.waitpid(child, 0)[1] & ~0x80)		# but for a core file
@@ -546,6 +546,35 @@ def failed_memory(folder):
             os.pwrite(fd, b"new", 5)
             os.fsync(fd)
             assert os.pread(fd, BLOCK, 0) == found[:5] + b"new" + found[8:], turn
+
+
+def failed_memory_cut(folder):
+    """What was durable once and has been cut off or punched out since is not there again when the memory of what followed fails."""
+    for turn in range(8):
+        with open(f"{folder}/failed-cut-{turn}", "wb+", buffering=0) as file:
+            fd, old = file.fileno(), b"o" * BLOCK
+            file.truncate(3 * BLOCK)		# folios of one block
+            for block in (0, 1, 1):
+                os.pwrite(fd, old, block * BLOCK)
+                os.fsync(fd)
+            if turn % 2:
+                os.ftruncate(fd, BLOCK)
+            else:
+                assert not libc.fallocate(fd, 3, ctypes.c_long(BLOCK), ctypes.c_long(BLOCK))		# PUNCH_HOLE
+            os.ftruncate(fd, 3 * BLOCK)
+            os.pwrite(fd, b"n", BLOCK)
+            if turn & 2:		# what came after the cut and was durable is
+                os.fsync(fd)
+            os.pwrite(fd, b"l", BLOCK)
+            if not fail_memory(fd, BLOCK):
+                continue
+            found = os.pread(fd, BLOCK, BLOCK)
+            assert b"o" not in found and (found[0] or not turn & 2), (turn, found[:8])
+            try:
+                os.fsync(fd)
+                assert False, "nobody was told"
+            except OSError as error:
+                assert error.errno == errno.EIO
 
 
 def beside_failing_memory(fd, how, turn):
@@ -1094,7 +1123,8 @@ def huge(folder):
 
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
           "first-store": first_store, "scattered-stores": scattered_stores,
-          "locked-stores": locked_stores, "failed-memory": failed_memory, "failed-memory-beside": failed_memory_beside,
+          "locked-stores": locked_stores, "failed-memory": failed_memory, "failed-memory-cut": failed_memory_cut,
+          "failed-memory-beside": failed_memory_beside,
           "neighbours": neighbours, "modes": modes, "direct": direct, "pieces": pieces, "self": self_write, "race": race,
           "full": full, "damaged": damaged, "huge": huge, "slow-memory": slow_memory}
 
