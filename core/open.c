@@ -442,7 +442,7 @@ int volume_open(struct tux3_device *dev, const struct tux3_host_ops *host,
 		err = volume_take_anchor(vol, why, why_size);
 	else
 		err = volume_read_anchor(dev, &vol->anchor, &vol->anchor_slot, why, why_size);
-	if (err && err != -EOPNOTSUPP && opts->mend && opts->mend->anchor)
+	if (err && err != -EOPNOTSUPP && err != -ENOMEM && opts->mend && opts->mend->anchor)
 		err = opts->mend->anchor(opts->mend, dev, &vol->anchor, why, why_size);
 	if (!err)
 		err = volume_set_geometry(vol, why, why_size);

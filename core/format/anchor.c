@@ -102,8 +102,10 @@ static int anchor_read_at(struct tux3_device *dev, u64 offset, struct disk_ancho
 	u8 *block = kvmalloc(dev->block_size, GFP_KERNEL);
 	int err;
 
-	if (!block)
+	if (!block) {
+		snprintf(why, why_size, "out of memory");
 		return -ENOMEM;
+	}
 	if (offset + dev->block_size > dev->size_bytes || offset > dev->size_bytes) {
 		snprintf(why, why_size, "there is no Tux3 volume here (only %llu bytes)",
 			 (unsigned long long)dev->size_bytes);
@@ -132,13 +134,19 @@ int volume_read_anchor_slot(struct tux3_device *dev, unsigned int n, struct disk
 {
 	u64 size = round_down(dev->size_bytes, (u64)TUX3_ANCHOR_STRIDE);
 	struct disk_anchor first;
-	char ignored[8];
+	char ignored[16];
 	unsigned int i;
+	int err;
 
 	if (n >= TUX3_ANCHOR_SLOTS)
 		return -EINVAL;
 	for (i = 0; i < 2 && n >= 2; i++) {
-		if (!anchor_read_at(dev, anchor_slot_offset(0, i), &first, ignored, sizeof(ignored))) {
+		err = anchor_read_at(dev, anchor_slot_offset(0, i), &first, ignored, sizeof(ignored));
+		if (err == -ENOMEM) {
+			strscpy(why, ignored, why_size);
+			return err;
+		}
+		if (!err) {
 			size = le64_to_cpu(first.total_blocks) << le32_to_cpu(first.block_shift);
 			break;
 		}
@@ -161,7 +169,8 @@ int volume_read_anchor(struct tux3_device *dev, struct disk_anchor *anchor, unsi
 
 	for (n = 0; n < TUX3_ANCHOR_SLOTS; n++) {
 		this = volume_read_anchor_slot(dev, n, &found, reason, sizeof(reason));
-		if (this == -EOPNOTSUPP) {	/* a newer program wrote here: what older anchors say does not hold */
+		/* A newer program wrote here: what older anchors say does not hold.  Nor may it if this one was not looked at. */
+		if (this == -EOPNOTSUPP || this == -ENOMEM) {
 			strscpy(why, reason, why_size);
 			return this;
 		}

@@ -3,6 +3,8 @@
  * Volumes in files: making, refusing to overwrite, opening, options, what they say about themselves.
  */
 #include "support_lib.h"
+#include "core/error.h"
+#include "user/env/fault.h"
 #include "user/env/signatures.h"
 #include "user/lib/statistics.h"
 
@@ -102,6 +104,57 @@ static void test_force(void **state)
 	opts.force = true;
 	assert_ok(tux3_format(path, &opts, why, sizeof(why)));
 	assert_int_equal(count_signatures(), 0);
+	unlink(path);
+}
+
+static bool opens_without(long nth)
+{
+	struct tux3_options opts = { .read_only = true };
+	struct tux3 *volume;
+	char why[256];
+	int err;
+
+	memset(why, '?', sizeof(why));
+	env_fail_alloc_at(nth);
+	err = tux3_open(path, &opts, &volume, why, sizeof(why));
+	env_fail_alloc_at(0);
+	if (!err)
+		tux3_abandon(volume);
+	else
+		assert_true(err == -ENOMEM && (strstr(why, "memory") || strstr(why, error_text(err))));
+	return !err;
+}
+
+static void formats_not_without(long nth)
+{
+	struct tux3_format_options opts = { .quota = true };
+	char why[256];
+	int err;
+
+	memset(why, '?', sizeof(why));
+	env_fail_alloc_at(nth);
+	err = tux3_format(path, &opts, why, sizeof(why));
+	env_fail_alloc_at(0);
+	assert_true(err == -EEXIST || (err == -ENOMEM && strstr(why, "memory")));
+}
+
+/* Anchors that were not looked at, for want of memory: that is what is told, and it is as if they were there. */
+static void test_no_memory(void **state)
+{
+	struct tux3_format_options opts = {};
+	char why[256];
+	long nth;
+
+	make_file(16 << 20);
+	assert_ok(tux3_format(path, &opts, why, sizeof(why)));
+	for (nth = 1; !opens_without(-nth); nth++)
+		;
+	assert_true(nth > 20);
+	for (nth = 1; nth < 20; nth++) {
+		opens_without(nth);
+		formats_not_without(nth);
+		formats_not_without(-nth);
+	}
 	unlink(path);
 }
 
@@ -281,6 +334,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_format),
 		cmocka_unit_test(test_force),
+		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_format_fails),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_counters),

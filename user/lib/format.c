@@ -108,10 +108,16 @@ static int look_around(struct format *format)
 	}
 	if (format->opts->force)
 		return 0;
-	if (format->dev->size_bytes >= TUX3_MIN_VOLUME_BYTES &&
-	    !volume_read_anchor(format->dev, &anchor, NULL, ignored, sizeof(ignored))) {
+	err = -EINVAL;
+	if (format->dev->size_bytes >= TUX3_MIN_VOLUME_BYTES)
+		err = volume_read_anchor(format->dev, &anchor, NULL, ignored, sizeof(ignored));
+	if (!err) {
 		fail(format->why, format->why_size, "%s already holds a Tux3 volume", format->path);
 		return -EEXIST;
+	}
+	if (err == -ENOMEM) {
+		fail(format->why, format->why_size, "there is not enough memory to see whether %s holds a Tux3 volume", format->path);
+		return err;
 	}
 	if (format->signature_count) {
 		fail(format->why, format->why_size, "%s already holds %s", format->path,

@@ -168,9 +168,11 @@ static void explain(const struct fsck *fsck, struct tux3_device *dev, bool writt
 	struct disk_anchor anchor;
 	char reason[512], ignored[256];
 	bool lost;
+	int err;
 
 	snprintf(reason, sizeof(reason), "%s", why);
-	lost = !fsck->search && volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored));
+	err = volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored));
+	lost = err && err != -ENOMEM && !fsck->search;
 	snprintf(why, why_size, "%.300s: the repair %s: %s%s", fsck->path,
 		 fsck->repair.written ? "was written, but what had to follow failed" :
 		 written ? "failed after something was written" : "failed and nothing was changed", reason, lost ? "; fsck.tux3 -y --search looks for what is left" : "");
