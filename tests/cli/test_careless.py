@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What goes wrong in a careless user's hands: a sentence with the name in it, and nothing half done is left."""
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -155,6 +156,62 @@ def test_a_limit_of_file_sizes_stops_the_volume(build, run, mkfs, mount_dir):
                               capture_output=True, text=True)
         assert done.returncode == 1 and "File too large" in done.stderr
         assert not os.path.exists(f"{path}.copy")
+
+
+NAMES = ["a", "b", "c", "d", "new"]
+
+
+def made(where):
+    (where / "a").write_text("text")
+    (where / "b").write_text("other")
+    (where / "d").mkdir()
+
+
+def changes():
+    """One of a name or of a file, each."""
+    return {
+        "mkdir": lambda w: os.mkdir(w / "new"), "mkfifo": lambda w: os.mkfifo(w / "new"), "symlink": lambda w: os.symlink("x", w / "new"),
+        "create": lambda w: os.close(os.open(w / "new", os.O_CREAT | os.O_EXCL | os.O_WRONLY)), "link": lambda w: os.link(w / "a", w / "new"),
+        "unlink": lambda w: os.unlink(w / "a"), "rmdir": lambda w: os.rmdir(w / "d"), "rename": lambda w: os.rename(w / "a", w / "new"),
+        "rename over": lambda w: os.rename(w / "a", w / "b"), "chmod": lambda w: os.chmod(w / "a", 0o600), "truncate": lambda w: os.truncate(w / "a", 1),
+        "utimes": lambda w: os.utime(w / "a", (7, 7)), "chown": lambda w: os.chown(w / "a", 7, 7),
+    }
+
+
+def seen(where):
+    """What the names lead to, and what is known of it."""
+    states = {name: os.lstat(where / name) for name in NAMES if os.path.lexists(where / name)}
+    return {name: (st.st_ino, st.st_mode, st.st_size, st.st_uid, st.st_mtime) for name, st in states.items()}
+
+
+@pytest.mark.parametrize("change", changes())
+@pytest.mark.parametrize("rings", ["off", "on"])
+def test_what_was_done_and_is_not_durable(request, build, run, mkfs, mount_dir, change, rings):
+    """With -o sync an error is told, and the kernel goes by what the daemon has, not by what it thinks that did not happen."""
+    if rings == "on":
+        request.getfixturevalue("io_uring")
+    path, where = mkfs("64M"), mount_dir / "undone"
+    where.mkdir(exist_ok=True)
+    subprocess.run([build / "tux3-fuse", path, where], check=True)
+    made(where)
+    subprocess.run(["umount", where], check=True)
+    run("fsck.tux3", path)
+    subprocess.run(["sh", "-c", 'ulimit -f 2 && exec "$@"', "sh", build / "tux3-fuse", "-o", f"sync,io_uring={rings}", path, where], check=True)
+    used = []
+    try:
+        before = seen(where)
+        # What is used stays in the cache, also when the mount becomes read-only.
+        used = [os.open(where / name, os.O_RDONLY) for name in before]
+        with pytest.raises(OSError) as failed:
+            changes()[change](where)
+        assert failed.value.errno == errno.EIO
+        wait_until(lambda: seen(where) != before, "what was changed", 5)
+        assert sorted(seen(where)) == sorted(os.listdir(where))
+    finally:
+        for fd in used:
+            os.close(fd)
+        subprocess.run(["umount", where], check=True)
+    assert ": clean: 4 inodes" in run("fsck.tux3", path).stdout
 
 
 ASKED = [["mkfs.tux3"], ["fsck.tux3"], ["tux3"], ["tux3-fuse"], ["tux3-sim"]] + [["tux3", name] for name in (

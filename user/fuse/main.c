@@ -381,6 +381,7 @@ static int mount_session(void)
 	if (err)
 		goto out_unmount;
 	err = fuse_session_custom_io(mount_state.session, &io, fuse_session_fd(mount_state.session));
+	stale_start();
 	if (!err)
 		err = loop_start(fuse_session_fd(mount_state.session));
 	if (!err)
@@ -582,15 +583,20 @@ static bool volume_has_stopped(void)
 
 static void serve(int signals)
 {
-	struct pollfd fds[2] = {
+	struct pollfd fds[3] = {
 		{ .fd = signals, .events = POLLIN },
 		{ .fd = loop_done_fd(), .events = POLLIN },
+		{ .fd = stale_fd(), .events = POLLIN },
 	};
 	bool stopped = false;
 	int ready;
 
 	do {
-		ready = poll(fds, 2, stopped ? -1 : WATCH_MS);
+		ready = poll(fds, 3, stopped ? -1 : WATCH_MS);
+		if (ready > 0 && fds[2].revents) {
+			stale_forget(true);
+			ready -= 1;
+		}
 		if (ready == 0 && !stopped && volume_has_stopped()) {
 			stopped = true;
 			show_stopped();
@@ -599,6 +605,7 @@ static void serve(int signals)
 	if (!(fds[1].revents & POLLIN))
 		unmount_by_signal();
 	loop_stop();
+	stale_forget(false);
 }
 
 /* ---- the daemon ---- */

@@ -16,12 +16,22 @@
 
 int made_durable(struct tux3_node *node, int err)
 {
-	return err || atomic_load(&mount_state.sync) < SYNC_ALL ? err : tux3_fsync(node, false);
+	if (err || atomic_load(&mount_state.sync) < SYNC_ALL)
+		return err;
+	err = tux3_fsync(node, false);
+	if (err)
+		attributes_changed(ino_of(node));
+	return err;
 }
 
-int name_made_durable(struct tux3_node *dir, struct tux3_node *made, int err)
+int name_made_durable(fuse_ino_t dir, const char *name, struct tux3_node *made, int err)
 {
-	return err || atomic_load(&mount_state.sync) < SYNC_NAMES ? err : tux3_fsync(made ? made : dir, false);
+	if (err || atomic_load(&mount_state.sync) < SYNC_NAMES)
+		return err;
+	err = tux3_fsync(made ? made : node_of(dir), false);
+	if (err)
+		stale_name(dir, name);
+	return err;
 }
 
 static void want(struct fuse_conn_info *conn, unsigned int cap, bool on)

@@ -26,11 +26,11 @@ static bool take_entry(fuse_req_t req, struct fuse_entry_param *entry, struct tu
 }
 
 /* *node was made in a directory, or not.  If that cannot be made durable, it is let go. */
-static int new_durable(fuse_ino_t parent, mode_t mode, struct tux3_node **node, int err)
+static int new_durable(fuse_ino_t parent, const char *name, mode_t mode, struct tux3_node **node, int err)
 {
 	bool made = !err;
 
-	err = name_made_durable(node_of(parent), made && S_ISREG(mode) ? *node : NULL, err);
+	err = name_made_durable(parent, name, made && S_ISREG(mode) ? *node : NULL, err);
 	if (made && err)
 		tux3_node_put(*node, 1);
 	return err;
@@ -129,7 +129,7 @@ void serve_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 
 	request_cred(req, &cred);
 	err = tux3_mknod(node_of(parent), &cred, name, mode, major(rdev), minor(rdev), &node);
-	err = new_durable(parent, mode, &node, err);
+	err = new_durable(parent, name, mode, &node, err);
 	reply_node(req, node, err);
 }
 
@@ -143,7 +143,7 @@ void serve_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 
 	request_cred(req, &cred);
 	err = tux3_mknod(node_of(parent), &cred, name, S_IFREG | (mode & ~S_IFMT), 0, 0, &node);
-	err = new_durable(parent, S_IFREG, &node, err);
+	err = new_durable(parent, name, S_IFREG, &node, err);
 	if (!take_entry(req, &entry, node, err))
 		return;
 	fill_open(node, fi);
@@ -164,7 +164,7 @@ void serve_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const 
 
 	request_cred(req, &cred);
 	err = tux3_symlink(node_of(parent), &cred, name, target, &node);
-	err = new_durable(parent, S_IFLNK, &node, err);
+	err = new_durable(parent, name, S_IFLNK, &node, err);
 	reply_node(req, node, err);
 }
 
@@ -176,7 +176,7 @@ void serve_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_dir, const char *
 
 	request_cred(req, &cred);
 	err = node ? tux3_link(node, &cred, node_of(new_dir), new_name) : -ESTALE;
-	err = name_made_durable(node_of(new_dir), NULL, err);
+	err = name_made_durable(new_dir, new_name, NULL, err);
 	if (!err)
 		tux3_node_ref(node, 1);
 	reply_node(req, node, err);
@@ -187,7 +187,7 @@ void serve_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct tux3_cred cred;
 
 	request_cred(req, &cred);
-	fuse_reply_err(req, -name_made_durable(node_of(parent), NULL, tux3_unlink(node_of(parent), &cred, name)));
+	fuse_reply_err(req, -name_made_durable(parent, name, NULL, tux3_unlink(node_of(parent), &cred, name)));
 }
 
 void serve_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -195,7 +195,7 @@ void serve_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct tux3_cred cred;
 
 	request_cred(req, &cred);
-	fuse_reply_err(req, -name_made_durable(node_of(parent), NULL, tux3_rmdir(node_of(parent), &cred, name)));
+	fuse_reply_err(req, -name_made_durable(parent, name, NULL, tux3_rmdir(node_of(parent), &cred, name)));
 }
 
 _Static_assert(TUX3_RENAME_NOREPLACE == RENAME_NOREPLACE && TUX3_RENAME_EXCHANGE == RENAME_EXCHANGE &&
@@ -206,10 +206,13 @@ void serve_rename(fuse_req_t req, fuse_ino_t old_dir, const char *old_name, fuse
 {
 	struct tux3_node *to = node_of(new_dir);
 	struct tux3_cred cred;
-	int err = -ESTALE;
+	int err = -ESTALE, durable;
 
 	request_cred(req, &cred);
 	if (to)
 		err = tux3_rename(node_of(old_dir), old_name, to, new_name, flags, &cred);
-	fuse_reply_err(req, -name_made_durable(to, NULL, err));		/* as both are: it is one operation */
+	durable = name_made_durable(new_dir, new_name, NULL, err);	/* as both are: it is one operation */
+	if (durable && !err)
+		stale_name(old_dir, old_name);
+	fuse_reply_err(req, -durable);
 }

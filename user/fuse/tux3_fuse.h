@@ -13,6 +13,7 @@
  *	serve_dir.c	readdir
  *	serve_attr.c	stat, setattr, extended attributes, ioctl, statfs
  *	serve_data.c	read, write, fallocate, seek, fsync
+ *	stale.c		names that the kernel is to ask for again
  *
  * A FUSE node id is the inode number (1: the root), so that a file handle made of it is good as long as the file is.
  * Each reply that tells the kernel a node id gives it one reference; the kernel returns them with "forget".  The root has
@@ -72,11 +73,12 @@ void close_before_answer(void);
 void give_up(void) __attribute__((noreturn));
 
 /*
- * The end of an operation, with its result: with -o sync what was changed of node is durable, with -o dirsync names in dir
- * are, or the regular file that was made there, with its name; the others NULL.  0, -errno.
+ * The end of an operation, with its result: with -o sync what was changed of node is durable, with -o dirsync the name in dir
+ * is, or the regular file that was made there, with its name; else NULL.  If not, the kernel forgets what it
+ * knew before.  0, -errno.
  */
 int made_durable(struct tux3_node *node, int err);
-int name_made_durable(struct tux3_node *dir, struct tux3_node *made, int err);
+int name_made_durable(fuse_ino_t dir, const char *name, struct tux3_node *made, int err);
 
 /* What wire.c saw in the raw request.  One per worker, valid during an operation. */
 struct request_extra {
@@ -99,6 +101,12 @@ void loop_stop_others(void);		/* in a worker: ends all but this one */
 void loop_stop(void);			/* ends the workers whatever the kernel does; waits for operations to finish */
 ssize_t loop_writev(int fd, struct iovec *iov, int count, void *userdata);
 ssize_t loop_read(int fd, void *buf, size_t size, void *userdata);
+
+/* ---- stale.c ---- */
+void stale_start(void);
+int stale_fd(void);			/* readable when there are some */
+void stale_name(fuse_ino_t dir, const char *name);
+void stale_forget(bool tell);		/* of the main thread: the kernel forgets them, or there is none any more */
 
 /* ---- wire.c ---- */
 /* Look at a request before libfuse does.  True: it is answered already. */
