@@ -41,6 +41,10 @@ static int add_one(struct tux3_node *node, u64 block, void *data)
 	return file_cache_add(node, block, &data, 1);
 }
 
+/*
+ * What was inline a moment ago still is, unlike in the kernel (linux/read.c): any change that moves it makes block 0 dirty
+ * or removes it (data_change.c), so that would not be absent, or be a hole, and nobody changes it while we have the node's lock.
+ */
 static int fill_inline(struct tux3_node *node, u64 size)
 {
 	struct tux3 *volume = node->volume;
