@@ -71,6 +71,15 @@ def test_log_that_cannot_be_written(run, volume, tmp_path):
     assert f"{tmp_path}/missing/log" in done.stderr and not is_mounted(tmp_path / "mnt")
 
 
+def test_log_that_is_the_volume(run, volume, tmp_path):
+    """Messages would make it longer than it is."""
+    (tmp_path / "mnt").mkdir()
+    (tmp_path / "link").symlink_to(volume)
+    for log in (volume, tmp_path / "link"):
+        done = run("tux3-fuse", "-o", f"log={log}", volume, tmp_path / "mnt", status=1)
+        assert f"{log}: that is the volume itself" in done.stderr and not is_mounted(tmp_path / "mnt")
+
+
 def test_daemon(run, volume, tmp_path, fsck):
     mnt = tmp_path / "mnt"
     mnt.mkdir()

@@ -36,6 +36,7 @@
 #include "options.h"
 #include "ring.h"
 #include "tux3_fuse.h"
+#include "user/env/device_use.h"
 #include "user/env/device_wait.h"
 #include "user/env/log.h"
 #include "user/env/streams.h"
@@ -202,7 +203,7 @@ int remount_options(const char *list, char *why, size_t size)
 
 static int find_paths(const char *image, const char *mountpoint)
 {
-	struct stat stat_buf;
+	struct stat stat_buf, image_stat;
 
 	if (options.volume.no_recovery && !options.volume.read_only) {
 		complain("norecovery needs ro: changes on top of a log that was not replayed would destroy data.");
@@ -221,6 +222,10 @@ static int find_paths(const char *image, const char *mountpoint)
 		return -ENOTDIR;
 	}
 	if (options.log[0]) {
+		if (!stat(options.log, &stat_buf) && !stat(place.image, &image_stat) && device_same(&stat_buf, &image_stat)) {
+			complain("cannot write messages to %s: that is the volume itself.", options.log);
+			return -EINVAL;
+		}
 		place.log_fd = open(options.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 		if (place.log_fd < 0) {
 			complain("cannot write messages to %s: %s.", options.log, strerror(errno));
