@@ -3,6 +3,7 @@
  * Devices: the front in core/device/device.c, files by both ways of writing, and memory.  Most tests run on each of
  * three devices: a file through io_uring, a file through threads, memory.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +30,19 @@ static char last_message[300];
 static void keep_message(int level, const char *message)
 {
 	strscpy(last_message, message, sizeof(last_message));
+}
+
+/* In the place of that of the C library: the first so many end as by a signal. */
+static int interruptions;
+
+int fdatasync(int fd)
+{
+	if (interruptions) {
+		interruptions--;
+		errno = EINTR;
+		return -1;
+	}
+	return fsync(fd);
 }
 
 static struct tux3_device *open_device(enum kind kind)
@@ -123,6 +137,17 @@ static void test_what_was_written_is_read(void **state)
 		assert_int_equal(atomic64_read(&dev->flushes), 1);
 		dev->ops->close(dev);
 	}
+}
+
+/* A signal is no error of the device. */
+static void test_a_flush_that_is_interrupted(void **state)
+{
+	struct tux3_device *dev = open_device(THREAD_POOL);
+
+	interruptions = 3;
+	assert_int_equal(device_flush(dev), 0);
+	assert_int_equal(interruptions, 0);
+	dev->ops->close(dev);
 }
 
 static void test_methods(void **state)
@@ -583,6 +608,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_was_written_is_read),
 		cmocka_unit_test(test_methods),
+		cmocka_unit_test(test_a_flush_that_is_interrupted),
 		cmocka_unit_test(test_concurrent_writers),
 		cmocka_unit_test(test_more_writes_than_the_queue_takes),
 		cmocka_unit_test(test_a_window),

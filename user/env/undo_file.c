@@ -73,8 +73,9 @@ static int write_header(struct undo_file *file)
 
 int undo_file_sync(struct undo_file *file)
 {
-	if (fdatasync(file->fd))
-		return write_failed(file, errno, "made durable");
+	while (fdatasync(file->fd))
+		if (errno != EINTR)
+			return write_failed(file, errno, "made durable");
 	file->durable = file->seq;
 	return 0;
 }
