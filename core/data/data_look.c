@@ -5,7 +5,7 @@
  *
  *	1. what is dirty in the host's cache
  *	2. ranges removed and preallocated in the deltas that are not committed, and the inline flag: under one lock
- *	3. the tree
+ *	3. the tree; or the remap, which overrides 2 and 3
  *
  * Each of these passes what it had on to the next ones before it forgets it: a commit brings data to the tree, then
  * its ranges leave their slots, then its blocks turn clean.  So what an earlier one does not have any more, a later
@@ -25,6 +25,7 @@
 #include "core/volume.h"
 #include "core/inode/file_range.h"
 #include "core/data/data.h"
+#include "core/data/remap.h"
 
 #define LOOK_WINDOW	512u	/* blocks of which the cache is asked at first */
 #define LOOK_GROWTH	8u
@@ -94,11 +95,27 @@ static int look_tree(struct data_look *look)
 	return err;
 }
 
+/* Who gets the lock of the file while it has a remap comes after a commit that failed: the remap is what its ranges have. */
+static bool look_remap(struct data_look *look)
+{
+	struct data_extent extent = { .block = look->block, .count = look->count };
+	bool found = data_remap_look(look->inode, &extent, NULL, 0);
+
+	look->count = extent.count;
+	if (!found)
+		return false;
+	look->kind = extent.kind;
+	look->addr = extent.addr;
+	return true;
+}
+
 static int look_clean(struct data_look *look)
 {
 	bool removed, prealloc, is_inline;
 	int err = 0;
 
+	if (unlikely(READ_ONCE(look->inode->remap)) && look_remap(look))
+		return 0;
 	look->kind = DATA_HOLE;
 	look_slots(look, &removed, &prealloc, &is_inline);
 	if (is_inline && !look->block) {

@@ -549,6 +549,7 @@ static void test_the_remap_covers_the_tree(void **state)
 		{ 0, 2, 0, DATA_MAPPED }, { 2, 2, 1000, DATA_MAPPED }, { 3, 1, 1001, DATA_MAPPED }, { 4, 1, 0, DATA_HOLE },
 		{ 5, 1, 2000, DATA_MAPPED }, { 6, 1, 0, DATA_MAPPED }, { 7, 93, 0, DATA_HOLE },
 	};
+	struct data_look look;
 	u32 i;
 
 	assert_ok(tux3_sync(bed.volume));
@@ -561,7 +562,15 @@ static void test_the_remap_covers_the_tree(void **state)
 		assert_int_equal(extent.count, cases[i].count);
 		if (cases[i].addr)
 			assert_int_equal(extent.addr, cases[i].addr);
+		data_look_begin(&look, &a->inode, cases[i].block, 100);
+		assert_int_equal(data_look_next(&look), 1);
+		assert_int_equal(look.kind, cases[i].kind);
+		assert_int_equal(look.count, cases[i].count);
+		if (cases[i].addr || cases[i].kind == DATA_HOLE)
+			assert_int_equal(look.addr, cases[i].addr);
 	}
+	assert_int_equal(data_seek(&a->inode, 8 * BLOCK, 0, true), 4 * BLOCK);
+	assert_int_equal(data_seek(&a->inode, 8 * BLOCK, 7 * BLOCK, false), -ENXIO);
 	a->inode.remap = NULL;
 	end(&bed, a, NULL);
 }
