@@ -112,7 +112,7 @@ umount $M
     assert force or "safe" in said.split(), said
 
 
-GENERIC = ["defaults,nofail,x-systemd.automount,_netdev,users,noexec,nosuid,nodev", "user_xattr,acl,errors=remount-ro",
+GENERIC = ["defaults,nofail,x-systemd.automount,_netdev,users,noexec,nosuid,nodev", "user_xattr,acl,errors=remount-ro,default_permissions",
            "discard,snapshot=16M,noacl,names=1000", "noatime,nodiratime", "relatime", "strictatime,lazytime", "sync,dirsync",
            "nosymfollow", "ro", "age=1,dirty=8M,cache=16M,data_cache=8M,threads=2,io_uring=off", "auto_unmount"]
 

@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <sys/stat.h>
 
@@ -200,6 +202,38 @@ static void test_format_fails(void **state)
 	free(now);
 }
 
+/* Who is ended in the middle leaves the volume that there was, or the new one. */
+static void test_format_is_ended(void **state)
+{
+	struct tux3_format_options opts = { .label = "old", .force = true };
+	struct itimerval after = {};
+	struct tux3 *volume;
+	u32 i, ended = 0;
+	char why[256];
+	int status;
+
+	make_file(1ULL << 30);
+	assert_ok(tux3_format(path, &opts, why, sizeof(why)));
+	opts.label = "new";
+	for (i = 0; i < 400; i++) {
+		pid_t child = fork();
+
+		if (!child) {
+			after.it_value.tv_usec = 1 + i * 10;
+			signal(SIGALRM, SIG_DFL);
+			setitimer(ITIMER_REAL, &after, NULL);
+			_exit(tux3_format(path, &opts, why, sizeof(why)) != 0);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFSIGNALED(status) || !status);
+		ended += WIFSIGNALED(status);
+		assert_ok(tux3_open(path, NULL, &volume, why, sizeof(why)));
+		assert_ok(tux3_close(volume));
+	}
+	assert_in_range(ended, 20, 399);
+	unlink(path);
+}
+
 static void test_read_only(void **state)
 {
 	struct tux3_options opts = { .read_only = true };
@@ -336,6 +370,7 @@ int main(void)
 		cmocka_unit_test(test_force),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_format_fails),
+		cmocka_unit_test(test_format_is_ended),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_label),

@@ -114,7 +114,9 @@ static bool means_nothing(const char *option)
 		"nostrictatime", "lazytime", "nolazytime", "mand", "nomand", "iversion", "noiversion", "symfollow",
 		/* of the module, and those that are true of every Tux3 volume */
 		"discard", "nodiscard", "snapshot=", "acl", "noacl", "user_xattr", "errors=remount-ro", "usrquota", "grpquota",
-		"prjquota", NULL
+		"prjquota",
+		/* of other filesystems through FUSE; here in any case */
+		"default_permissions", NULL
 	};
 
 	return is_one_of(option, names);

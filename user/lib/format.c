@@ -17,6 +17,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -136,6 +138,19 @@ static int plan_wipe(struct format *format, struct tux3_device *plan)
 	return err ? err : plan->ops->flush(plan);
 }
 
+/* Who is ended by a signal in the middle would leave neither the old bytes nor a volume: it comes when it is one. */
+static int apply_all(struct tux3_device *plan)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = device_plan_apply(plan);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return err;
+}
+
 /* A file that is smaller than asked for grows first, and shrinks again if nothing comes of it. */
 static int apply(struct format *format, struct tux3_device *plan)
 {
@@ -150,7 +165,7 @@ static int apply(struct format *format, struct tux3_device *plan)
 		return err;
 	}
 	format->dev->size_bytes = plan->size_bytes;
-	err = device_plan_apply(plan);
+	err = apply_all(plan);
 	if (!err)
 		return 0;
 	fail(format->why, format->why_size, "%s: the volume cannot be written: %s", format->path, strerror(-err));

@@ -246,6 +246,7 @@ TUX3_API ssize_t tux3_append(struct tux3_node *node, const void *data, size_t si
 /*
  * All of it in one delta, or an error and nothing done (-ENOSPC where tux3_write() would write a part), as RWF_ATOMIC has it
  * in the kernel: a power of two of bytes, from one block (tux3_stat.block_size) to 1 MiB, at a multiple of that; else -EINVAL.
+ * Of 0 bytes it is 0.
  */
 TUX3_API ssize_t tux3_write_atomic(struct tux3_node *node, const void *data, size_t size, uint64_t offset);
 TUX3_API int tux3_truncate(struct tux3_node *node, uint64_t size);
@@ -380,7 +381,7 @@ typedef void (*tux3_check_fn)(void *ctx, const struct tux3_check_problem *proble
 /*
  * What fsck.tux3 looks at, of the volume as it is at one moment after the call; others go on.  All of it is read, but for data.
  * fn is called for each problem, up to 1,000.  -ESTALE: space is too short to keep that state for so long; -EBUSY: somebody else
- * checks.
+ * checks; if the volume has stopped, the error that stopped it.
  */
 TUX3_API int tux3_check(struct tux3 *volume, tux3_check_fn fn, void *ctx);
 
