@@ -30,11 +30,11 @@ import fuse_io_uring  # noqa: E402
 TIMEOUT_S = 120
 
 
-def wait_until(condition, what, seconds=30):
+def wait_until(condition, what, seconds=30, pause=0.01):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not within {seconds} s"
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def catches(process, which):
