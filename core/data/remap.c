@@ -237,6 +237,12 @@ static int remap_clean(struct tux3_inode *inode, const struct data_remap_ops *op
 	return inode->vol->host->data_dirty(inode, block, end, &at, &more) ? -EAGAIN : 0;
 }
 
+static void remap_lock(struct tux3_inode *const *inode, const struct data_remap_ops *ops)
+{
+	if (ops->lock)
+		ops->lock(inode[0], inode[1]);
+}
+
 static void remap_unlock(struct tux3_inode *const *inode, const struct data_remap_ops *ops)
 {
 	if (ops->unlock)
@@ -254,8 +260,7 @@ static int remap_prepare(struct tux3_inode *const *inode, const struct data_rema
 			err = remap_settle(inode[i], ops);
 		if (err)
 			break;
-		if (ops->lock)
-			ops->lock(inode[0], inode[1]);
+		remap_lock(inode, ops);
 		for (i = 0; i < 2 && inode[i] && !err; i++)
 			err = remap_clean(inode[i], ops, block[i], count);
 		if (err)
@@ -470,18 +475,17 @@ static void data_freshness(struct tux3_inode *inode, u64 *words)
 
 int data_start_commit(struct tux3_inode *inode, const struct data_remap_ops *ops, u64 *words)
 {
+	struct tux3_inode *const alone[2] = { inode };
 	int err = remap_settle(inode, ops);
 
 	if (err)
 		return err;
 	/* A page that a store has made writable again since its commit took it would take others, and nobody would notice. */
-	if (ops->lock)
-		ops->lock(inode, NULL);
+	remap_lock(alone, ops);
 	err = delta_commit_inode(inode);
 	if (!err)
 		data_freshness(inode, words);
-	if (ops->unlock)
-		ops->unlock(inode, NULL);
+	remap_unlock(alone, ops);
 	return err;
 }
 

@@ -134,18 +134,15 @@ int volume_read_anchor_slot(struct tux3_device *dev, unsigned int n, struct disk
 {
 	u64 size = round_down(dev->size_bytes, (u64)TUX3_ANCHOR_STRIDE);
 	struct disk_anchor first;
-	char ignored[16];
 	unsigned int i;
 	int err;
 
 	if (n >= TUX3_ANCHOR_SLOTS)
 		return -EINVAL;
 	for (i = 0; i < 2 && n >= 2; i++) {
-		err = anchor_read_at(dev, anchor_slot_offset(0, i), &first, ignored, sizeof(ignored));
-		if (err == -ENOMEM) {
-			strscpy(why, ignored, why_size);
+		err = anchor_read_at(dev, anchor_slot_offset(0, i), &first, why, why_size);
+		if (err == -ENOMEM)
 			return err;
-		}
 		if (!err) {
 			size = le64_to_cpu(first.total_blocks) << le32_to_cpu(first.block_shift);
 			break;

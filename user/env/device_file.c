@@ -222,11 +222,9 @@ static int file_flush(struct tux3_device *dev)
 	int err;
 
 	/* Where a file system is on a network or in a program, a signal for ours may end it. */
-	do {
-		err = fdatasync(device_file(dev)->fd) ? errno : 0;
-	} while (err == EINTR);
-	if (!err)
+	if (!TEMP_FAILURE_RETRY(fdatasync(device_file(dev)->fd)))
 		return 0;
+	err = errno;
 	pr_err("%s: cannot make writes durable: %s\n", dev->name, strerror(err));
 	return -err;
 }

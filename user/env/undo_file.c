@@ -73,9 +73,8 @@ static int write_header(struct undo_file *file)
 
 int undo_file_sync(struct undo_file *file)
 {
-	while (fdatasync(file->fd))
-		if (errno != EINTR)
-			return write_failed(file, errno, "made durable");
+	if (TEMP_FAILURE_RETRY(fdatasync(file->fd)))
+		return write_failed(file, errno, "made durable");
 	file->durable = file->seq;
 	return 0;
 }
@@ -131,7 +130,7 @@ static int sync_folder(const char *path)
 {
 	char *copy = strdup(path);
 	int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	int err = fd < 0 || fsync(fd) ? -errno : 0;
+	int err = fd < 0 || TEMP_FAILURE_RETRY(fsync(fd)) ? -errno : 0;
 
 	if (fd >= 0)
 		close(fd);

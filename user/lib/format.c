@@ -138,19 +138,6 @@ static int plan_wipe(struct format *format, struct tux3_device *plan)
 	return err ? err : plan->ops->flush(plan);
 }
 
-/* Who is ended by a signal in the middle would leave neither the old bytes nor a volume: it comes when it is one. */
-static int apply_all(struct tux3_device *plan)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = device_plan_apply(plan);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err;
-}
-
 /* A file that is smaller than asked for grows first, and shrinks again if nothing comes of it. */
 static int apply(struct format *format, struct tux3_device *plan)
 {
@@ -165,7 +152,7 @@ static int apply(struct format *format, struct tux3_device *plan)
 		return err;
 	}
 	format->dev->size_bytes = plan->size_bytes;
-	err = apply_all(plan);
+	err = device_plan_apply(plan);
 	if (!err)
 		return 0;
 	fail(format->why, format->why_size, "%s: the volume cannot be written: %s", format->path, strerror(-err));
@@ -173,6 +160,19 @@ static int apply(struct format *format, struct tux3_device *plan)
 	if (plan->size_bytes > size && truncate(format->path, size))
 		fail(format->why, format->why_size, "%s: the volume cannot be written (%s), nor the file made as short as it was: %s",
 		     format->path, strerror(-err), strerror(errno));
+	return err;
+}
+
+/* Who is ended by a signal in the middle would leave neither the old bytes nor a volume: it comes when it is one, or was none. */
+static int apply_whole(struct format *format, struct tux3_device *plan)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = apply(format, plan);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return err;
 }
 
@@ -191,7 +191,7 @@ static int write_volume(struct format *format, const struct format_options *core
 	else
 		err = volume_format(plan, core, format->why, format->why_size);
 	if (!err)
-		err = apply(format, plan);
+		err = apply_whole(format, plan);
 	if (!err && !format->opts->no_discard)
 		device_plan_discard_rest(plan, core->size_bytes ? core->size_bytes : size);
 	if (plan)

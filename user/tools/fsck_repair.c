@@ -171,8 +171,8 @@ static void explain(const struct fsck *fsck, struct tux3_device *dev, bool writt
 	int err;
 
 	snprintf(reason, sizeof(reason), "%s", why);
-	err = volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored));
-	lost = err && err != -ENOMEM && !fsck->search;
+	err = fsck->search ? 0 : volume_read_anchor(dev, &anchor, NULL, ignored, sizeof(ignored));
+	lost = err && err != -ENOMEM;
 	snprintf(why, why_size, "%.300s: the repair %s: %s%s", fsck->path,
 		 fsck->repair.written ? "was written, but what had to follow failed" :
 		 written ? "failed after something was written" : "failed and nothing was changed", reason, lost ? "; fsck.tux3 -y --search looks for what is left" : "");

@@ -232,7 +232,7 @@ int output_done(struct tool_output *output)
 	char path[PATH_MAX];
 	int err;
 
-	if (fsync(output->fd)) {
+	if (TEMP_FAILURE_RETRY(fsync(output->fd))) {
 		tool_error("%s cannot be written: %s.", output->path, strerror(errno));
 		return EXIT_FAILED;
 	}

@@ -1124,9 +1124,9 @@ def huge(folder):
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
           "first-store": first_store, "scattered-stores": scattered_stores,
           "locked-stores": locked_stores, "failed-memory": failed_memory, "failed-memory-cut": failed_memory_cut,
-          "failed-memory-beside": failed_memory_beside,
-          "neighbours": neighbours, "modes": modes, "direct": direct, "pieces": pieces, "self": self_write, "race": race,
-          "full": full, "damaged": damaged, "huge": huge, "slow-memory": slow_memory}
+          "failed-memory-beside": failed_memory_beside, "neighbours": neighbours, "modes": modes, "direct": direct,
+          "pieces": pieces, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge,
+          "slow-memory": slow_memory}
 
 
 def main():
