@@ -473,20 +473,32 @@ static void data_freshness(struct tux3_inode *inode, u64 *words)
 	words[5] = (u64)attr.ctime.sec * 1000000000 + attr.ctime.nsec;
 }
 
+/* Locked: the commit of a page that a store has made writable again since it was settled may have made it inline again: -EAGAIN. */
+static int commit_apart(struct tux3_inode *inode)
+{
+	int err = delta_commit_inode(inode);
+
+	return !err && READ_ONCE(inode->attr.flags) & TUX3_ATTR_INLINE ? -EAGAIN : err;
+}
+
 int data_start_commit(struct tux3_inode *inode, const struct data_remap_ops *ops, u64 *words)
 {
 	struct tux3_inode *const alone[2] = { inode };
-	int err = remap_settle(inode, ops);
+	int err = -EAGAIN;
+	u32 tries;
 
-	if (err)
-		return err;
-	/* A page that a store has made writable again since its commit took it would take others, and nobody would notice. */
-	remap_lock(alone, ops);
-	err = delta_commit_inode(inode);
-	if (!err)
-		data_freshness(inode, words);
-	remap_unlock(alone, ops);
-	return err;
+	for (tries = 0; err == -EAGAIN && tries < REMAP_TRIES; tries++) {
+		err = remap_settle(inode, ops);
+		if (err)
+			break;
+		/* Without its commit such a page would take other stores, and nobody would notice. */
+		remap_lock(alone, ops);
+		err = commit_apart(inode);
+		if (!err)
+			data_freshness(inode, words);
+		remap_unlock(alone, ops);
+	}
+	return err == -EAGAIN ? -EBUSY : err;
 }
 
 static bool is_fresh(const struct data_exchange *exchange)

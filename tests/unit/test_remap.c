@@ -302,6 +302,42 @@ static void test_freshness(void **state)
 	end(&bed, a, b);
 }
 
+static struct tux3_node *stores_into;
+
+static int apart(struct tux3_inode *inode)
+{
+	return file_set_apart(node_of(inode));
+}
+
+static void store(struct tux3_inode *a, struct tux3_inode *b)
+{
+	if (stores_into)
+		put(stores_into, 0, "s", 100);
+	stores_into = NULL;
+}
+
+/* A store into a small file with a block of its own, just before the last commit of a START_COMMIT: it is not made inline. */
+static void test_freshness_beside_a_store(void **state)
+{
+	static const struct data_remap_ops ops = { .apart = apart, .lock = store };
+	struct bed bed = start();
+	struct tux3_node *a = file(&bed, "/a", "abcd", 4 * BLOCK), *b = file(&bed, "/b", "A", BLOCK);
+	const struct tux3_stat small = { .size = 100 };
+	struct tux3_freshness fresh;
+
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_setattr(b, NULL, &small, TUX3_SET_SIZE));
+	assert_ok(tux3_sync(bed.volume));
+	assert_false(b->inode.attr.flags & TUX3_ATTR_INLINE);
+	stores_into = b;
+	assert_ok(data_start_commit(&b->inode, &ops, (u64 *)fresh.word));
+	assert_null(stores_into);
+	assert_ok(tux3_exchange_range(a, 0, b, 0, 0, EXCHANGE_TO_EOF, &fresh));
+	expect(a, "s", 100);
+	expect(b, "abcd", 4 * BLOCK);
+	end(&bed, a, b);
+}
+
 /* Who is killed has changed nothing. */
 static void test_killed(void **state)
 {
@@ -587,6 +623,7 @@ int main(void)
 		cmocka_unit_test(test_times_and_change),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_freshness),
+		cmocka_unit_test(test_freshness_beside_a_store),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_too_large),
 		cmocka_unit_test(test_many_extents),
