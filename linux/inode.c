@@ -29,6 +29,7 @@
 #include "linux/folio.h"
 #include "core/data/data_change.h"
 #include "core/inode/ialloc.h"
+#include "core/inode/inode_quota.h"
 #include "core/names/ops.h"
 
 #define REAP_DELAY_MS	10
@@ -288,6 +289,7 @@ void node_failed(struct inode *inode)
 	inode_get_attr(core_of(inode), &attr);
 	if (attr.change) {
 		/* A delta knows it already, by its ACL: it is deleted like any file without a name. */
+		inode_quota_unused(core_of(inode));
 		discard_new_inode(inode);
 		return;
 	}

@@ -199,6 +199,12 @@ static inline bool inode_is_new(const struct tux3_inode *inode, u64 delta)
 	return inode->born_delta == delta && inode->born_dir;
 }
 
+/* Is it being made, with nothing that a delta knows of?  Then nobody else has it, and it is not counted in quotas yet. */
+static inline bool inode_is_unknown(const struct tux3_inode *inode)
+{
+	return !READ_ONCE(inode->in_tree) && !inode->attr.change;
+}
+
 /*
  * Have its attributes been changed in this delta?  They are logged and set once in it, however many operations change them, and
  * the first one pays for that.  Outside the delta it is a guess.

@@ -8,7 +8,7 @@
  *
  *	writes, stores, fallocate	blocks that get dirty: each as if it were a hole.  Only if that is refused it is found
  *					out which are (quota_charge.look), for what is written over takes nothing
- *	a new inode			one inode
+ *	a new inode			one inode: with the first that a delta gets to know of it, its name or an ACL
  *	large values of xattrs		by how much they are larger than what they replace
  *	a change of owner		to the new one: the inode, its blocks, and what it was charged in living deltas
  *

@@ -511,24 +511,30 @@ static struct xattr_change *change_set(struct delta_op *op, struct tux3_inode *i
 	return change == new ? NULL : new;
 }
 
-/* What the value takes besides, of blocks, than the one that it replaces.  *less: it takes fewer. */
-static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, s64 *more, bool *less)
+/*
+ * What the value takes besides, of blocks, than the one that it replaces.  *less: it takes fewer.  A new inode gets its ACL before
+ * its name, and a commit may come between: so that counts as an inode here, and no more when it gets the name.
+ */
+static int value_more(struct tux3_inode *inode, const char *name, u64 blocks, struct quota_amount *more, bool *less)
 {
 	struct volume *vol = inode->vol;
+	bool unknown = inode_is_unknown(inode);
 	int old = 0;
 
-	*more = 0;
 	*less = false;
-	if (blocks)
-		old = inode_quota_attach(inode, NULL);		/* a new one gets its ACL before its name */
-	if (old || !inode->owner || (!blocks && !inode_quota_counts(inode)))
+	if (blocks || unknown)
+		old = inode_quota_attach(inode, NULL);
+	if (old || !inode->owner)
 		return old;
+	more->inodes = unknown;
+	if (!blocks && !inode_quota_counts(inode))
+		return 0;
 	old = xattr_get(inode, name, NULL, 0);
 	if (old < 0 && old != -ENODATA)
 		return old;
-	*more = (s64)blocks - space_value_blocks(vol, max(old, 0));
-	*less = *more < 0;
-	*more = max_t(s64, *more, 0);
+	more->blocks = (s64)blocks - space_value_blocks(vol, max(old, 0));
+	*less = more->blocks < 0;
+	more->blocks = max_t(s64, more->blocks, 0);
 	return *less ? inode_quota_read(inode) : 0;
 }
 
@@ -542,7 +548,7 @@ static unsigned int set_enters(struct tux3_inode *inode, const char *name, bool 
 
 /*
  * What is due of its cost: the attributes, unless the delta has changed them; and paths, where these are not paid.  What is in a
- * new inode has no path.  Blocks of an inode are counted for its owner: without them, that is not to be paid.
+ * new inode has no path.  Blocks of an inode are counted for its owner, and so is a new one: without them, that is not to be paid.
  */
 struct xattr_look {
 	struct paid_look leaves;
@@ -577,7 +583,8 @@ static void set_look(struct xattr_look *look, struct tux3_inode *inode, const ch
 	look->entry = look->attr = look->uncounted = false;
 	if (likely(!space_is_tight(&vol->space, READ_ONCE(vol->delta.front))))
 		return;
-	look->uncounted = !blocks && (!inode->owner || !space_value_blocks(vol, max(xattr_get(inode, name, NULL, 0), 0)));
+	look->uncounted = !blocks && (!inode->owner || (!inode_is_unknown(inode) &&
+							!space_value_blocks(vol, max(xattr_get(inode, name, NULL, 0), 0))));
 	if (!look->uncounted || inode_is_new(inode, look->leaves.delta))
 		look->leaves.delta = 0;
 	if (!look->leaves.delta)
@@ -596,8 +603,8 @@ static int set_enter(struct tux3_inode *inode, struct delta_op *op, const char *
 	int err;
 
 	set_look(&look, inode, name, blocks);
-	/* Who is charged blocks enters with all of it: that is not undone. */
-	if (!charge->amount.blocks)
+	/* Who is charged something enters with all of it: that is not undone. */
+	if (!charge->amount.blocks && !charge->amount.inodes)
 		due = set_due(&look, READ_ONCE(inode->vol->delta.front), cost, inode);
 	for (;;) {
 		err = inode_quota_enter(inode, op, due, flags, charge);
@@ -626,7 +633,7 @@ int xattr_set(struct tux3_inode *inode, const char *name, const void *value, siz
 	int err = set_check(inode, name, value, size, flags);
 
 	if (!err)
-		err = value_more(inode, name, space_value_blocks(vol, size), &charge.amount.blocks, &less);
+		err = value_more(inode, name, space_value_blocks(vol, size), &charge.amount, &less);
 	if (!err && value)
 		err = set_room(inode, name, size);
 	if (!err && value)

@@ -242,7 +242,7 @@ static u64 create_cost(struct volume *vol, unsigned int len, u32 more, unsigned 
 static int create_charge(struct delta_op *op, u64 cost, u64 due, const struct tux3_inode *dir, struct tux3_inode *inode,
 			 const struct name_look *look, const struct name_looked *looked)
 {
-	struct quota_charge charge = { .amount.inodes = 1 };
+	struct quota_charge charge = { .amount.inodes = inode_is_unknown(inode) };
 	u64 charged = due;
 	int err = inode_quota_charge(inode, op, &charged, cost, 0, &charge);
 
@@ -337,7 +337,7 @@ int op_create(struct tux3_inode *dir, const char *name, unsigned int len, struct
 /* inode_quota_enter() for a new inode; -EAGAIN as enter_looked() says. */
 static int enter_new(struct delta_op *op, struct tux3_inode *inode, u64 cost, unsigned int flags, const struct name_looked *looked)
 {
-	struct quota_charge charge = { .amount.inodes = 1 };
+	struct quota_charge charge = { .amount.inodes = inode_is_unknown(inode) };
 	int err = inode_quota_enter(inode, op, cost, flags, &charge);
 
 	if (err || likely(name_look_holds(op, looked)))

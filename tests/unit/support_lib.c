@@ -185,6 +185,19 @@ void bed_cut_over(struct bed *bed)
 	bed->dev->ops = whole_ops;
 }
 
+void bed_inherit_acl(struct bed *bed, const char *path)
+{
+	static const __le32 acl[] = {
+		cpu_to_le32(2), cpu_to_le32(0x70001), cpu_to_le32(~0u), cpu_to_le32(0x70002), cpu_to_le32(5),
+		cpu_to_le32(0x50004), cpu_to_le32(~0u), cpu_to_le32(0x70010), cpu_to_le32(~0u), cpu_to_le32(0x50020),
+		cpu_to_le32(~0u),
+	};
+	struct tux3_node *node = bed_find(bed, path);
+
+	assert_ok(tux3_setxattr(node, NULL, "system.posix_acl_default", acl, sizeof(acl), 0));
+	tux3_node_put(node, 1);
+}
+
 struct tux3_node *bed_file(struct bed *bed, const char *path)
 {
 	struct tux3_node *node = NULL;

@@ -59,6 +59,7 @@ void bed_cut_over(struct bed *bed);
 struct tux3_node *bed_file(struct bed *bed, const char *path);	/* made if need be */
 struct tux3_node *bed_find(struct bed *bed, const char *path);	/* NULL: there is none */
 u64 bed_file_ino(struct bed *bed, const char *path);		/* made if need be; its number */
+void bed_inherit_acl(struct bed *bed, const char *path);		/* files that are made there get one */
 
 /* To forge what is on the device, of a volume that is closed: then image_edit_end() (support_image.h). */
 struct volume *bed_edit(struct bed *bed);

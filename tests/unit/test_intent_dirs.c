@@ -571,19 +571,6 @@ static void now_commit(struct volume *vol, struct timespec64 *now)
 	ktime_get_coarse_real_ts64(now);
 }
 
-static void inherit_acl(struct bed *bed, const char *path)
-{
-	static const __le32 acl[] = {
-		cpu_to_le32(2), cpu_to_le32(0x70001), cpu_to_le32(~0u), cpu_to_le32(0x70002), cpu_to_le32(5),
-		cpu_to_le32(0x50004), cpu_to_le32(~0u), cpu_to_le32(0x70010), cpu_to_le32(~0u), cpu_to_le32(0x50020),
-		cpu_to_le32(~0u),
-	};
-	struct tux3_node *node = bed_find(bed, path);
-
-	assert_ok(tux3_setxattr(node, NULL, "system.posix_acl_default", acl, sizeof(acl), 0));
-	tux3_node_put(node, 1);
-}
-
 /* So the tree has it, without a name. */
 static void make_between(struct bed *bed, const char *path, bool is_dir)
 {
@@ -606,7 +593,7 @@ static void test_made_after_a_commit_has_it(void **state)
 	struct bed bed = {};
 
 	begin(&bed);
-	inherit_acl(&bed, "dir");
+	bed_inherit_acl(&bed, "dir");
 	make_between(&bed, "dir/sub", true);
 	new_and_gone(&bed, "dir/sub/x", 10, true);
 	bed_crash(&bed);
@@ -616,7 +603,7 @@ static void test_made_after_a_commit_has_it(void **state)
 	bed_free(&bed);
 	memset(&bed, 0, sizeof(bed));
 	begin(&bed);
-	inherit_acl(&bed, "dir");
+	bed_inherit_acl(&bed, "dir");
 	make_between(&bed, "dir/y", false);
 	new_and_gone(&bed, "dir/y", 11, true);
 	bed_crash(&bed);

@@ -228,6 +228,40 @@ static void test_inodes(void **state)
 	bed_free(&bed);
 }
 
+/* An inode that gets its ACL before its name counts once, whatever is committed between them. */
+static void test_inodes_with_acls(void **state)
+{
+	struct tux3_node *dir, *node;
+	struct bed bed;
+	u64 inodes;
+	u32 i;
+
+	make(&bed);
+	assert_ok(tux3_mknod(bed.root, NULL, "dir", S_IFDIR | 0777, 0, 0, &dir));
+	bed_inherit_acl(&bed, "/dir");
+	limit(&bed, TUX3_QUOTA_USER, USER, 0, 2);
+	assert_ok(tux3_mknod(dir, &user, "first", S_IFDIR | 0755, 0, 0, NULL));
+	for (i = 0; i < 20; i++) {	/* refused at first, until the last one is gone for good */
+		assert_ok(tux3_mknod(dir, &user, "second", S_IFREG | 0644, 0, 0, &node));
+		tux3_node_put(node, 1);
+		assert_int_equal(tux3_mknod(dir, &user, "third", S_IFREG | 0644, 0, 0, NULL), -EDQUOT);
+		assert_int_equal(tux3_tmpfile(dir, &user, 0600, &node), -EDQUOT);
+		assert_int_equal(used(&bed, TUX3_QUOTA_USER, USER, &inodes), 0);
+		assert_int_equal(inodes, 2);
+		assert_ok(tux3_unlink(dir, &user, "second"));
+	}
+	assert_ok(tux3_tmpfile(dir, &user, 0600, &node));
+	assert_int_equal(tux3_mknod(dir, &user, "third", S_IFREG | 0644, 0, 0, NULL), -EDQUOT);
+	assert_ok(tux3_link(node, NULL, dir, "second"));
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(node, 1);
+	tux3_node_put(dir, 1);
+	bed_crash(&bed);
+	assert_int_equal(used(&bed, TUX3_QUOTA_USER, USER, &inodes), 0);
+	assert_int_equal(inodes, 2);
+	bed_free(&bed);
+}
+
 static int chown_to(struct tux3_node *node, u32 uid, u32 projid)
 {
 	struct tux3_stat stat = { .uid = uid, .projid = projid };
@@ -618,6 +652,7 @@ int main(void)
 		cmocka_unit_test(test_first_limit),
 		cmocka_unit_test(test_inline),
 		cmocka_unit_test(test_inodes),
+		cmocka_unit_test(test_inodes_with_acls),
 		cmocka_unit_test(test_owner),
 		cmocka_unit_test(test_xattr),
 		cmocka_unit_test(test_grace),

@@ -10,6 +10,7 @@
 #include "lib.h"
 #include "core/names/name_list.h"
 #include "core/inode/ialloc.h"
+#include "core/inode/inode_quota.h"
 #include "core/inode/path.h"
 #include "core/names/ops.h"
 
@@ -239,6 +240,7 @@ void names_make_failed(struct tux3_node *node)
 	inode_get_attr(&node->inode, &attr);
 	if (attr.change) {	/* also if that delta is committed by now, and nothing pins the node */
 		/* A delta knows it already, by its ACL: it is deleted like any file without a name. */
+		inode_quota_unused(&node->inode);
 		icache_links_changed(node);
 		icache_new_done(node);
 		tux3_node_put(node, 1);

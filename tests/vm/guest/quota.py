@@ -7,6 +7,7 @@ import mmap
 import os
 import signal
 import struct
+import subprocess
 import sys
 import time
 
@@ -281,6 +282,28 @@ def test_unnamed():
     expect(by_user(1007, unnamed, path), 0)
     os.sync()
     expect(used(USER, 1007), (0, 0))
+
+
+def test_acl():
+    """Files in a directory with a default ACL have theirs before they have a name."""
+    path = folder("acl")
+    subprocess.run(["setfacl", "-d", "-m", "u:1234:rwx", path], check=True)
+    limit(USER, 1008, blocks=20, inodes=1)
+    expect(by_user(1008, unnamed, path), 0)
+    limit(USER, 1008, inodes=2)
+
+    def beside_commits():
+        for n in range(50):
+            os.close(os.open(f"{path}/{n}", os.O_CREAT | os.O_EXCL, 0o644))
+            refused(lambda: [os.mkdir(f"{path}/{n}-{more}") for more in range(2)])
+            for name in os.listdir(path):
+                (os.rmdir if os.path.isdir(f"{path}/{name}") else os.unlink)(f"{path}/{name}")
+
+    syncs = subprocess.Popen(["sh", "-c", f"while sync -f {path}; do :; done"])
+    expect(by_user(1008, beside_commits), 0)
+    syncs.terminate()
+    syncs.wait()
+    expect(used(USER, 1008), (0, 0))
 
 
 def test_noquota():

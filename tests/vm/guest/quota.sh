@@ -46,7 +46,7 @@ assert found['user', 1234]['inodes'] == 3 and found['user', 1234]['bytes'] == 3 
 
 others || failed "ext4" "it could not be mounted"
 fresh -O quota
-for test in state hard mapping users grace project owner unnamed; do
+for test in state hard mapping users grace project owner unnamed acl; do
 	quota $test
 done
 check "tux3 quota" tool
