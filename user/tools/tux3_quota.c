@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <grp.h>
+#include <linux/dqblk_xfs.h>
 #include <linux/magic.h>
 #include <linux/quota.h>
 #include <pwd.h>
@@ -68,26 +69,35 @@ static int module_call(struct source *source, int command, int type, u32 id, voi
 	return syscall(SYS_quotactl_fd, source->fd, QCMD(command, type), id, data) ? -errno : 0;
 }
 
+/* Later than 2038, too. */
+static s64 grace_time(const struct fs_disk_quota *found, s32 low, s8 high)
+{
+	return found->d_fieldmask & FS_DQ_BIGTIME ? (s64)((u64)(u8)high << 32 | (u32)low) : low;
+}
+
+/* As XFS asks: Q_GETNEXTQUOTA takes the kernel for a change, which it refuses read-only and puts off while the volume is frozen. */
 static int module_next(struct source *source, int type, u32 *id, struct tux3_quota *quota)
 {
-	struct if_nextdqblk found = { 0 };
+	struct fs_disk_quota found = { 0 };
 	struct if_dqinfo info = { 0 };
-	int err = module_call(source, Q_GETNEXTQUOTA, type, *id, &found);
+	int err = module_call(source, Q_XGETNEXTQUOTA, type, *id, &found);
 
-	if (!err && !found.dqb_id)
+	if (!err && !found.d_id)
 		err = module_call(source, Q_GETINFO, type, 0, &info);
 	if (err)
 		return err;
-	*id = found.dqb_id;
+	*id = found.d_id;
 	*quota = (struct tux3_quota){
-		.bytes = found.dqb_curspace, .inodes = found.dqb_curinodes,
-		.bytes_soft = found.dqb_bsoftlimit << 10, .bytes_hard = found.dqb_bhardlimit << 10,
-		.inodes_soft = found.dqb_isoftlimit, .inodes_hard = found.dqb_ihardlimit,
-		.bytes_time = *id ? found.dqb_btime : info.dqi_bgrace,
-		.inodes_time = *id ? found.dqb_itime : info.dqi_igrace,
+		.bytes = (u64)found.d_bcount << 9, .inodes = found.d_icount,
+		.bytes_soft = found.d_blk_softlimit << 9, .bytes_hard = found.d_blk_hardlimit << 9,
+		.inodes_soft = found.d_ino_softlimit, .inodes_hard = found.d_ino_hardlimit,
+		.bytes_time = *id ? grace_time(&found, found.d_btimer, found.d_btimer_hi) : info.dqi_bgrace,
+		.inodes_time = *id ? grace_time(&found, found.d_itimer, found.d_itimer_hi) : info.dqi_igrace,
 	};
 	return 0;
 }
+
+#define SET_TIMES	(TUX3_QUOTA_BYTES_TIME | TUX3_QUOTA_INODES_TIME)
 
 /* quotactl(2) sets both limits of a kind at once. */
 static int module_set(struct source *source, int type, u32 id, const struct tux3_quota *quota, u32 set)
@@ -98,7 +108,7 @@ static int module_set(struct source *source, int type, u32 id, const struct tux3
 	int err;
 
 	if (!id)
-		return module_call(source, Q_SETINFO, type, 0, &info);
+		return set & ~SET_TIMES ? -EINVAL : module_call(source, Q_SETINFO, type, 0, &info);
 	err = module_call(source, Q_GETQUOTA, type, id, &block);
 	if (err)
 		return err;
@@ -363,7 +373,7 @@ static int parse_change(struct change *change, int count, char **args)
 			return tool_usage("\"%s\" is neither user, group nor project.", args[0]);
 	if (!change->set)
 		return tool_usage("Which limit?");
-	if (grace ? count != 1 || change->set & ~(TUX3_QUOTA_BYTES_TIME | TUX3_QUOTA_INODES_TIME) : count != 2)
+	if (grace ? count != 1 || change->set & ~SET_TIMES : count != 2)
 		return tool_usage(grace ? "--grace is for all of a type, and goes with nothing else." : "Limits for whom, by name or number?");
 	if (!grace && !parse_id(change, args[1]))
 		return tool_usage("There is no %s \"%s\".", type_names[change->type], args[1]);
@@ -398,7 +408,7 @@ static int limits_fit(struct source *source, const struct change *change)
 
 static int set_limits(struct source *source, struct change *change)
 {
-	bool limits = change->set & ~(TUX3_QUOTA_BYTES_TIME | TUX3_QUOTA_INODES_TIME);
+	bool limits = change->set & ~SET_TIMES;
 	int status = limits ? limits_fit(source, change) : 0, err;
 
 	if (status)

@@ -17,7 +17,7 @@ BLOCK = os.statvfs(MNT).f_bsize
 USER, GROUP, PROJECT = 0, 1, 2
 Q_SYNC, Q_GETFMT, Q_GETINFO, Q_SETINFO, Q_GETQUOTA, Q_SETQUOTA, Q_GETNEXTQUOTA = (0x800000 + n for n in (1, 4, 5, 6, 7, 8, 9))
 DQBLK = struct.Struct("<8Q2I")  # hard and soft KiB, bytes used, hard and soft inodes, inodes used, times, valid, id
-QIF_LIMITS = 5
+QIF_LIMITS, QIF_BTIME = 5, 16
 DQINFO = struct.Struct("<2Q2I")
 FSXATTR = struct.Struct("<5I8x")
 FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR = 0x801C581F, 0x401C5820
@@ -208,6 +208,10 @@ def test_grace():
     expect(by_user(3000, os.truncate, f"{path}/file", 5 * BLOCK), 0)
     os.sync()
     expect(DQBLK.unpack(quotactl(Q_GETQUOTA, USER, 3000))[6], 0)
+    limit(USER, 3001, soft=1)
+    expect(by_user(3001, lambda: expect(os.pwrite(open_fd(f"{path}/late"), b"g" * 2 * BLOCK, 0), 2 * BLOCK)), 0)
+    os.sync()
+    quotactl(Q_SETQUOTA, USER, 3001, DQBLK.pack(0, 0, 0, 0, 0, 0, 5 << 32, 0, QIF_BTIME, 0))
     quotactl(Q_SETINFO, USER, 0, DQINFO.pack(604800, 604800, 0, 3))
 
 

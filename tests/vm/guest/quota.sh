@@ -17,9 +17,16 @@ tool() {
 		python3 -c "
 import json, sys
 found = {(line['type'], line['id']): line for line in json.load(sys.stdin)}
+assert found['user', 3001]['bytes_time'] == 5 << 32
 assert found['project', 99]['bytes_hard'] == 10 << 20 and found['project', 99]['inodes_soft'] == 7
 assert found['project', 42]['bytes'] and found['group', 0]['bytes_grace'] == 5000
 "
+}
+
+# Usage and limits, also later than 2038, as the tool told them when it could be written to.
+told() {
+	local before
+	before=$(build/tux3 quota "$MNT" --json) && "$@" && [ "$(timeout 20 build/tux3 quota "$MNT" --json)" = "$before" ]
 }
 
 # The quotas of ext4 are not ours to set.
@@ -50,6 +57,12 @@ for test in state hard mapping users grace project owner unnamed acl; do
 	quota $test
 done
 check "tux3 quota" tool
+refused "limits of id 0" "Id 0 has no limits" build/tux3 quota "$MNT" group root --hard 10M
+check "which change nothing" told bash -c "! build/tux3 quota $MNT group root --hard 10M"
+check "a volume that is read-only" told mount -o remount,ro "$MNT"
+mount -o remount,rw "$MNT"
+check "a volume that is frozen" told fsfreeze -f "$MNT"
+fsfreeze -u "$MNT"
 check "remount noquota" mount -o remount,noquota "$MNT"
 quota noquota
 checked_umount "usage is exact"
