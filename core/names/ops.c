@@ -766,8 +766,12 @@ void attr_apply(struct tux3_attr *attr, const struct tux3_attr *new, u32 mask)
 		attr->ctime = new->ctime;
 	if (mask & OP_ATTR_BTIME)
 		attr->btime = new->btime;
-	if (mask & OP_ATTR_FLAGS)
+	if (mask & OP_ATTR_FLAGS) {
 		attr->flags = (attr->flags & TUX3_ATTR_STORED) | (new->flags & TUX3_ATTR_SETTABLE);
+		/* Tools set it on all of a tree, with the project: of a file it is no error, but it has none, as on XFS. */
+		if (!S_ISDIR(attr->mode))
+			attr->flags &= ~TUX3_ATTR_PROJINHERIT;
+	}
 	if (mask & OP_ATTR_PROJID)
 		attr->projid = new->projid;
 }

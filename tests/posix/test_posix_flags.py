@@ -247,6 +247,17 @@ def test_project_is_inherited(mnt):
     assert get_project(f"{mnt}/first") == (X_PROJINHERIT | X_NODUMP, 7)
 
 
+def test_project_is_set_on_a_tree(mnt):
+    """Tools set the project and that it is inherited on all that is there: a file takes the project, and does not have the flag."""
+    os.mkdir(f"{mnt}/tree")
+    write_file(f"{mnt}/tree/file", b"x")
+    for name, kept in (("tree", X_PROJINHERIT), ("tree/file", 0)):
+        set_xflags(f"{mnt}/{name}", X_PROJINHERIT | X_NODUMP, project=8)
+        assert get_project(f"{mnt}/{name}") == (kept | X_NODUMP, 8)
+    set_flags(f"{mnt}/tree/file", PROJINHERIT)
+    assert get_flags(f"{mnt}/tree/file") == 0
+
+
 def test_projects_do_not_mix(mnt):
     """What belongs to another project cannot be linked or moved into a directory that is for one; mv(1) copies then."""
     for name, xflags, project in (("a", X_PROJINHERIT, 1), ("b", X_PROJINHERIT, 2), ("none", 0, 3)):

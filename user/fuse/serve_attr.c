@@ -243,7 +243,7 @@ static uint32_t flags_from_xflags(uint32_t bits)
 	return result;
 }
 
-/* flags as FS_IOC_SETFLAGS has them.  Nothing that we do not keep is dropped in silence. */
+/* flags as FS_IOC_SETFLAGS has them.  Nothing that we do not keep is dropped in silence, but what only directories have. */
 static int set_flags(fuse_req_t req, struct tux3_node *node, const struct tux3_stat *old, uint32_t flags, uint32_t projid)
 {
 	struct tux3_stat stat = { .projid = projid };
