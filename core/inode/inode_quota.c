@@ -521,6 +521,12 @@ static u64 left_of(u64 limit, s64 used)
 	return limit - min(limit, (u64)max(used, (s64)0));
 }
 
+/* Of two, of which 0 is none. */
+static u64 lower_limit(u64 soft, u64 hard)
+{
+	return soft && (!hard || soft < hard) ? soft : hard;
+}
+
 bool inode_quota_room(struct tux3_inode *inode, struct quota_room *room)
 {
 	struct quota_limits limits;
@@ -528,13 +534,15 @@ bool inode_quota_room(struct tux3_inode *inode, struct quota_room *room)
 	struct quota *quota;
 	s64 blocks, inodes;
 
+	if (READ_ONCE(inode->vol->opts.no_quota))
+		return false;
 	inode_get_attr(inode, &attr);
 	if (!(attr.flags & TUX3_ATTR_PROJINHERIT) || !attr.projid || quota_open(inode->vol, QUOTA_PROJECT, attr.projid, &quota))
 		return false;
 	quota_granted(quota, &blocks, &inodes, &limits);
 	quota_put(inode->vol, quota);
-	room->blocks = limits.blocks_soft ? limits.blocks_soft : limits.blocks_hard;
-	room->inodes = limits.inodes_soft ? limits.inodes_soft : limits.inodes_hard;
+	room->blocks = lower_limit(limits.blocks_soft, limits.blocks_hard);
+	room->inodes = lower_limit(limits.inodes_soft, limits.inodes_hard);
 	room->blocks_left = left_of(room->blocks, blocks);
 	room->inodes_left = left_of(room->inodes, inodes);
 	return room->blocks || room->inodes;

@@ -126,7 +126,7 @@ struct quota_room {
 	u64 blocks, blocks_left, inodes, inodes_left;
 };
 
-/* false: it is no such directory, or its project has no limits. */
+/* false: it is no such directory, or its project has no limits, or nobody is held to them. */
 bool inode_quota_room(struct tux3_inode *inode, struct quota_room *room);
 
 struct quota_state {

@@ -129,8 +129,15 @@ def test_mounted(run, mkfs, mount, fsck):
         assert file.write(b"r" * 2 * BLOCK) == 2 * BLOCK  # root may
     found = told(run, mounted.path)
     assert (found["user", 1000]["bytes"], found["user", 1000]["inodes"]) == (22 * BLOCK, 1)
+    # What df shows of a directory for one project is what may be used there.
+    os.mkdir(f"{mounted.path}/project")
+    subprocess.run(["chattr", "-p", "7", "+P", f"{mounted.path}/project"], check=True)
+    for limits in (["--soft", 30 * BLOCK], ["--hard", 40 * BLOCK]):
+        run("tux3", "quota", mounted.path, "project", 7, *limits)
+        assert os.statvfs(f"{mounted.path}/project").f_blocks == 30
     mounted.unmount()
     fsck(path)
     mounted = mount(path, "noquota")
     assert as_user(1000, f"{mounted.path}/file", 5) == (5, 0)
+    assert os.statvfs(f"{mounted.path}/project").f_blocks == os.statvfs(mounted.path).f_blocks
     mounted.unmount()

@@ -232,6 +232,8 @@ def test_project():
     room = os.statvfs(path)
     expect((room.f_blocks, room.f_bfree, room.f_files, room.f_ffree), (40, 0, 3, 1))
     assert os.statvfs(MNT).f_blocks > 1000
+    limit(PROJECT, 42, blocks=40, inodes=3, soft=50)  # which never counts
+    expect(os.statvfs(path).f_blocks, 40)
     expect(by_user(1001, lambda: os.mkdir(f"{path}/sub")), 0)
     expect(by_user(1001, lambda: refused(os.mkdir, f"{path}/more")), 0)
     expect(used(PROJECT, 42), (40, 3))
@@ -315,6 +317,7 @@ def test_noquota():
     limit(USER, 1000, blocks=1)
     expect(by_user(1000, lambda: expect(os.pwrite(open_fd(f"{MNT}/owner/more"), b"o" * 5 * BLOCK, 0), 5 * BLOCK)), 0)
     assert used(USER, 1000)[0] > 5
+    expect(os.statvfs(f"{MNT}/project").f_blocks, os.statvfs(MNT).f_blocks)
 
 
 def test_after():
