@@ -34,6 +34,7 @@
  */
 #include <linux/highmem.h>
 #include <linux/mm.h>
+#include "core/inode/file_range.h"
 #include "core/intent/intent.h"
 #include "linux/folio.h"
 
@@ -452,6 +453,38 @@ u64 folio_dirty_blocks(struct tux3_node *node)
 	return READ_ONCE(node->dirty_blocks[0]) + READ_ONCE(node->dirty_blocks[1]);
 }
 
+/* Of the state's blocks those that were removed in the delta of this slot. */
+static u64 state_removed(struct tux3_node *node, const struct folio_state *state, unsigned int slot)
+{
+	struct tux3_inode *core = &node->core;
+	u64 bits = 0, here;
+	u32 i;
+
+	spin_lock(&core->lock);
+	for (i = 0; i < state->blocks; i += here) {
+		bool removed = file_ranges_find(&core->slot[slot].removed, state->block + i, &here);
+
+		here = min_t(u64, here, state->blocks - i);
+		bits |= removed ? folio_mask(i, here) : 0;
+	}
+	spin_unlock(&core->lock);
+	return bits;
+}
+
+/*
+ * What is dirty of it, and still there: where the folio is larger than a hole that was made since, the back delta has blocks in
+ * that, too.  data_lock held.
+ */
+static u64 state_dirty(struct tux3_node *node, const struct folio_state *state)
+{
+	unsigned int front = front_slot(node);
+	u64 bits = state->dirty[front], back = state->dirty[!front] & ~bits;
+
+	if (likely(!back) || RB_EMPTY_ROOT(&node->core.slot[front].removed))
+		return bits | back;
+	return bits | (back & ~state_removed(node, state, front));
+}
+
 struct dirty_run {
 	u64 from;		/* where it is looked for */
 	u64 block, stop;	/* what was found so far; stop 0: nothing */
@@ -466,7 +499,7 @@ static bool run_add_folio(struct dirty_run *run, struct tux3_node *node, struct 
 
 	if (folio->mapping != node->vfs.i_mapping || first + blocks <= run->from)
 		return true;
-	bits = state ? state->dirty[0] | state->dirty[1] : 0;
+	bits = state ? state_dirty(node, state) : 0;
 	if (first < run->from)
 		bits &= ~0ULL << (run->from - first);
 	if (!run->stop) {
@@ -518,7 +551,7 @@ static bool listed_next(struct tux3_node *node, u64 from, struct dirty_run *foun
 	found->block = found->stop = DATA_END;
 	for (slot = 0; slot < 2; slot++) {
 		list_for_each_entry(state, &node->dirty[slot], link[slot]) {
-			u64 bits = state->detached ? 0 : (state->dirty[0] | state->dirty[1]) & state_range(state, from, DATA_END);
+			u64 bits = state->detached ? 0 : state_dirty(node, state) & state_range(state, from, DATA_END);
 			u32 first = bits ? __ffs64(bits) : 0;
 
 			if (++looked > FEW_DIRTY)

@@ -146,7 +146,7 @@ void folio_forget_dirty(struct delta_op *op, struct tux3_node *node, u64 from, u
 u64 folio_dirty_mask(struct tux3_node *node, struct folio *folio, unsigned int slot);
 /* Blocks dirty in any delta, for stat. */
 u64 folio_dirty_blocks(struct tux3_node *node);
-/* The first run of blocks in [from, end) that are dirty in any delta; false: none.  And is this block? */
+/* The first run of blocks in [from, end) that are dirty in any delta, and not removed since; false: none.  And is this block? */
 bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count);
 bool folio_block_dirty(struct tux3_node *node, u64 block);
 

@@ -370,6 +370,26 @@ def seek_race(folder):
         os.close(fd)
 
 
+def seek_punched(folder):
+    """Another process syncs: what is punched while it is committed is a hole at once, in the middle of a large folio, too."""
+    fd = os.open(f"{folder}/seek-punched", os.O_RDWR | os.O_CREAT, 0o644)
+    child = os.fork()
+    if not child:
+        while os.getppid() != 1:
+            os.fsync(fd)
+    try:
+        for turn in range(600):
+            os.pwrite(fd, bytes([turn % 255 + 1]) * 64 * BLOCK, 0)
+            time.sleep(turn % 20 / 10000)
+            fallocate(fd, PUNCH | KEEP_SIZE, 20 * BLOCK, 20 * BLOCK)
+            assert os.lseek(fd, 19 * BLOCK, os.SEEK_HOLE) == 20 * BLOCK, turn
+            assert os.lseek(fd, 20 * BLOCK, os.SEEK_DATA) == 40 * BLOCK, turn
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    os.close(fd)
+
+
 SYNC = 1		# FIEMAP_FLAG_SYNC: an fsync may leave the file's place on the disk to its delta
 
 
@@ -1121,8 +1141,8 @@ def huge(folder):
     os.unlink(path)
 
 
-CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-steps": seek_steps, "setid": setid, "fiemap": fiemap,
-          "first-store": first_store, "scattered-stores": scattered_stores,
+CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-punched": seek_punched, "seek-steps": seek_steps,
+          "setid": setid, "fiemap": fiemap, "first-store": first_store, "scattered-stores": scattered_stores,
           "locked-stores": locked_stores, "failed-memory": failed_memory, "failed-memory-cut": failed_memory_cut,
           "failed-memory-beside": failed_memory_beside, "neighbours": neighbours, "modes": modes, "direct": direct,
           "pieces": pieces, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge,
