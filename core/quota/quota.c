@@ -364,6 +364,12 @@ static s64 granted_blocks(const struct quota *quota)
 	return quota->blocks + quota->slot[0].blocks + quota->slot[1].blocks;
 }
 
+/* Without those that may turn out to be none. */
+static s64 sure_blocks(const struct quota *quota)
+{
+	return granted_blocks(quota) - quota->slot[0].unsure - quota->slot[1].unsure;
+}
+
 static s64 granted_inodes(const struct quota *quota)
 {
 	return quota->inodes + quota->slot[0].inodes + quota->slot[1].inodes;
@@ -386,8 +392,7 @@ static void reserve(struct volume *vol, struct quota *quota, u64 delta, const st
 	slot->blocks += amount->blocks;
 	slot->inodes += amount->inodes;
 	slot->unsure += amount->unsure ? amount->blocks : 0;
-	if (!limits->blocks_time && above(granted_blocks(quota) - quota->slot[0].unsure - quota->slot[1].unsure,
-					  limits->blocks_soft))
+	if (!limits->blocks_time && above(sure_blocks(quota), limits->blocks_soft))
 		limits->blocks_time = now + grace(vol, quota->type, false);
 	if (!limits->inodes_time && above(granted_inodes(quota), limits->inodes_soft))
 		limits->inodes_time = now + grace(vol, quota->type, true);
@@ -535,10 +540,10 @@ bool quota_change(struct volume *vol, struct quota *quota, u64 delta, const stru
 	limits->inodes_hard = set & QUOTA_SET_INODES_HARD ? new->inodes_hard : limits->inodes_hard;
 	limits->blocks_time = set & QUOTA_SET_BLOCKS_TIME ? new->blocks_time : limits->blocks_time;
 	limits->inodes_time = set & QUOTA_SET_INODES_TIME ? new->inodes_time : limits->inodes_time;
-	if (quota->id) {
-		limits->blocks_time = time_for(quota->blocks, limits->blocks_soft, limits->blocks_time,
+	if (quota->id) {	/* as reserve() counts */
+		limits->blocks_time = time_for(sure_blocks(quota), limits->blocks_soft, limits->blocks_time,
 					       now + grace(vol, quota->type, false));
-		limits->inodes_time = time_for(quota->inodes, limits->inodes_soft, limits->inodes_time,
+		limits->inodes_time = time_for(granted_inodes(quota), limits->inodes_soft, limits->inodes_time,
 					       now + grace(vol, quota->type, true));
 	}
 	slot->set = true;

@@ -508,6 +508,38 @@ static void test_grace(void **state)
 	env_set_clock(NULL);
 }
 
+/* Who sets other limits does not begin it anew: it counts what is not committed, too. */
+static void test_grace_goes_on(void **state)
+{
+	struct tux3_quota quota = { .bytes_soft = 10 * BLOCK, .inodes_soft = 1, .bytes_time = 100, .inodes_time = 100 };
+	struct tux3_node *node;
+	struct bed bed;
+
+	now_s = 1000000;
+	env_set_clock(clock_ns);
+	make(&bed);
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &quota, TUX3_QUOTA_BYTES_TIME | TUX3_QUOTA_INODES_TIME));
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, 15));
+	node = create(&bed, "file");
+	assert_int_equal(put(node, 0, 9), 9);
+	assert_ok(tux3_sync(bed.volume));
+	assert_ok(tux3_fallocate(node, 0, 9 * BLOCK, 5 * BLOCK));
+	tux3_node_put(create(&bed, "two"), 1);
+	tux3_node_put(create(&bed, "three"), 1);
+	now_s += 101;
+	quota.bytes_soft += 2 * BLOCK;
+	quota.inodes_soft++;
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, 15));
+	assert_int_equal(tux3_fallocate(node, 0, 14 * BLOCK, BLOCK), -EDQUOT);
+	assert_int_equal(tux3_mknod(bed.root, &user, "four", S_IFREG | 0644, 0, 0, NULL), -EDQUOT);
+	assert_int_equal(blocks(&bed), 14);
+	assert_int_equal(state_of(&bed).bytes_time, 1000100);
+	assert_int_equal(state_of(&bed).inodes_time, 1000100);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+	env_set_clock(NULL);
+}
+
 /* Limits are durable with a delta, of whoever; those of id 0 are times; and all can be listed. */
 static void test_limits(void **state)
 {
@@ -656,6 +688,7 @@ int main(void)
 		cmocka_unit_test(test_owner),
 		cmocka_unit_test(test_xattr),
 		cmocka_unit_test(test_grace),
+		cmocka_unit_test(test_grace_goes_on),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_threads),
