@@ -4,6 +4,7 @@
  */
 #include "core/device/device.h"
 #include "core/blocks/balloc.h"
+#include "core/delta/space.h"
 #include "core/tree/tree.h"
 #include "core/tree/tree_internal.h"
 #include "core/repair/repair_internal.h"
@@ -166,12 +167,25 @@ static int fill_hole(struct repair *repair, struct lost_file *file, u64 block, u
 	return err;
 }
 
-/* Blocks that are free, beyond those that a full volume needs for the tree. */
+/*
+ * What an ordinary write would get, now and once all is written.  A volume that was filled further could not be written, and
+ * nothing could be removed from it.
+ */
+static u64 room_to_fill(struct repair *repair)
+{
+	u64 total, left, available;
+	s64 now = atomic64_read(&repair->vol->balloc.free_blocks);
+
+	space_stat(repair->vol, &total, &left, &available);
+	return max_t(s64, min_t(s64, now, left) - (s64)(left - available), 0);
+}
+
+/* Of that, for what only may have been lost: many more are to stay free. */
 static u64 free_to_fill(struct repair *repair)
 {
 	s64 room = atomic64_read(&repair->vol->balloc.free_blocks) - (s64)(repair->vol->total_blocks / FILL_ROOM);
 
-	return max_t(s64, room, 0);
+	return min_t(u64, max_t(s64, room, 0), room_to_fill(repair));
 }
 
 /* First one block of each, so that whoever reads from the beginning to the end of one finds it. */
@@ -179,9 +193,11 @@ static int fill_doubtful(struct repair *repair, struct lost_file *file, struct h
 {
 	u64 budget = min(file->lost, repair->unclaimed) + min_t(u64, free_to_fill(repair), FILL_MORE), i;
 	const struct key_range *range = holes->lost.entries;
-	u32 first = holes->lost_blocks > budget, pass;
+	u32 first, pass;
 	int err = 0;
 
+	budget = min(budget, room_to_fill(repair));
+	first = holes->lost_blocks > budget;
 	for (pass = 0; pass <= first; pass++) {
 		for (i = 0; i < holes->lost.count && !err; i++) {
 			u64 from = node_key_unpack(&range[i].first).offset, to = node_key_unpack(&range[i].last).offset + 1;
@@ -199,7 +215,7 @@ static int fill_doubtful(struct repair *repair, struct lost_file *file, struct h
 static int fill_all(struct repair *repair, struct lost_file *file, struct holes *holes)
 {
 	const struct block_range *hole = holes->all.entries;
-	u64 budget = file->lost, i;
+	u64 budget = min(file->lost, room_to_fill(repair)), i;
 	int err = 0;
 
 	for (i = 0; i < holes->all.count && !err; i++)

@@ -314,6 +314,37 @@ static void test_lost_extents_far_apart(void **state)
 	end(&bed);
 }
 
+/* Errors take no more room than other data may: the volume can be written afterwards, and emptied. */
+static void test_errors_leave_room(void **state)
+{
+	struct bed bed = { .opts.manual = true, .quota = true };
+	struct told told = { .word = "reading" };
+	struct tux3_node *node;
+	char path[40];
+	u32 i;
+
+	bed_make(&bed, TUX3_MIN_VOLUME_BYTES, BLOCK);
+	for (i = 0; i < 50; i++) {
+		sprintf(path, "/small %u", i);
+		tux3_node_put(bed_file(&bed, path), 1);
+	}
+	told.ino = make_sparse(&bed, "/file", 1000);
+	bed_close(&bed);
+	lose_leaf(&bed, told.ino, TUX3_ITEM_EXTENT, 300 * 1000);
+	repair(&bed, &told);
+	assert_true(told.lost && told.words);
+	bed_open(&bed);
+	node = bed_file(&bed, "/after");
+	assert_int_equal(tux3_write(node, path, sizeof(path), 0), sizeof(path));
+	tux3_node_put(node, 1);
+	for (i = 0; i < 50; i++) {
+		sprintf(path, "/small %u", i);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+	}
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/file"));
+	bed_free(&bed);
+}
+
 /* All leaves are gone, one after the other: the last branch of the root becomes the root on the way. */
 static int wipe_leaf(void *ctx, const struct tree_visit *visit)
 {
@@ -773,6 +804,7 @@ int main(void)
 		cmocka_unit_test(test_holes_between_leaves_that_were_found),
 		cmocka_unit_test(test_lost_extents_and_attributes),
 		cmocka_unit_test(test_lost_extents_far_apart),
+		cmocka_unit_test(test_errors_leave_room),
 		cmocka_unit_test(test_all_leaves_are_lost),
 		cmocka_unit_test(test_merges_in_the_log),
 		cmocka_unit_test(test_lost_names_are_told),
