@@ -310,11 +310,18 @@ static int lose_extent(struct repair *repair, const struct tree_key *key, const 
 	return repair_delete(repair, key->ino, key->type, key->offset);
 }
 
+static int take_first(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	*(u64 *)ctx = key->offset;
+	return 1;
+}
+
 /* What of an extent no other one has, of those around it: from *skip on. */
 static u32 extent_alone(struct repair *repair, const struct tree_key *key, const struct disk_extent *extent, u32 *skip)
 {
 	struct tree_key from = tree_key(key->ino, key->type, 0), at = *key, found;
-	u32 count = le32_to_cpu(extent->len), size;
+	u32 count = le32_to_cpu(extent->len);
+	u64 next = key->offset + count;
 	struct disk_extent other;
 	int len;
 
@@ -325,14 +332,12 @@ static u32 extent_alone(struct repair *repair, const struct tree_key *key, const
 		if (len >= (int)sizeof(other) && found.offset + le32_to_cpu(other.len) > key->offset)
 			*skip = min_t(u64, found.offset + le32_to_cpu(other.len) - key->offset, count);
 	}
-	size = count - *skip;
-	for (;;) {		/* the first one behind it */
-		at.offset = key->offset + *skip + size - 1;
-		len = size ? repair_looked(repair, tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other))) : 0;
-		if (len < (int)sizeof(other) || found.offset <= key->offset)
-			return size;
-		size = found.offset > key->offset + *skip ? found.offset - key->offset - *skip : 0;
-	}
+	/* The first one behind it, at once: there may be as many in it as there are. */
+	from.offset = key->offset + 1;
+	at.offset = next - 1;
+	if (*skip < count && from.offset <= at.offset)
+		repair_looked(repair, tree_scan(repair->vol, &from, &at, take_first, &next));
+	return next > key->offset + *skip ? next - key->offset - *skip : 0;
 }
 
 static int mend_extent(struct repair *repair, const struct tree_key *key)
