@@ -162,7 +162,7 @@ static void inode_check_inline(struct check *check)
 		check_problem(check, INLINE_UNEXPECTED, now->ino, 0, NULL, now->ino);
 	else if (now->has_inline && now->inline_len != now->size)
 		check_problem(check, INLINE_LENGTH, now->ino, 0, NULL, now->ino, now->inline_len, now->size);
-	else if (!now->has_inline && wanted && now->size)
+	else if (!now->has_inline && wanted && (now->size || !is_symlink))	/* an empty file has none, and no flag */
 		check_problem(check, INLINE_MISSING, now->ino, 0, NULL, now->ino, now->size);
 	if (now->has_extents && wanted)
 		check_problem(check, INLINE_EXTENTS, now->ino, 0, NULL, now->ino);

@@ -822,6 +822,44 @@ static void test_inline_data_of_no_length(void **state)
 	bed_free(&bed);
 }
 
+/* An empty file of which the flags say that its data is inline: nobody finds it there. */
+static void test_empty_file_with_inline_data(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct disk_attr attr;
+	struct volume *vol;
+	struct told told;
+	char got[20];
+	u64 ino[2];
+	u32 n;
+
+	bed_make(&bed, BYTES, 4096);
+	ino[0] = bed_file_ino(&bed, "/write");
+	ino[1] = bed_file_ino(&bed, "/truncate");
+	bed_close(&bed);
+	vol = image_edit_begin(&(struct image){ .dev = bed.dev });
+	assert_non_null(vol);
+	for (n = 0; n < 2; n++) {
+		edit_get_attr(vol, ino[n], &attr);
+		attr.flags |= cpu_to_le32(TUX3_ATTR_INLINE);
+		edit_set_attr(vol, ino[n], &attr);
+	}
+	assert_ok(image_edit_end(vol));
+	repair(&bed, &told);
+	assert_int_equal(told.lost, 0);
+	bed_open(&bed);
+	node = bed_find(&bed, "/write");
+	assert_int_equal(tux3_write(node, "contents", 8, 10), 8);
+	tux3_node_put(node, 1);
+	node = bed_find(&bed, "/truncate");
+	assert_ok(tux3_truncate(node, 10));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(tux3_read(node, got, sizeof(got), 0), 10);
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 /* An extent without checksums has flags that nobody knows: the blocks are its own, and are not given to what others have lost. */
 static void test_extent_with_odd_flags_keeps_its_blocks(void **state)
 {
@@ -932,6 +970,7 @@ int main(void)
 		cmocka_unit_test(test_log_goes_on_in_what_is_kept),
 		cmocka_unit_test(test_named_directory_without_links),
 		cmocka_unit_test(test_inline_data_of_no_length),
+		cmocka_unit_test(test_empty_file_with_inline_data),
 		cmocka_unit_test(test_extent_with_odd_flags_keeps_its_blocks),
 		cmocka_unit_test(test_extents_over_many_others),
 	};
