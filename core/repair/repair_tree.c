@@ -50,6 +50,7 @@ struct leaf {
 	u64 addr, birth;
 	struct node_key first, last;
 	bool unsure;		/* no map says that it is in use: it may be of an earlier state */
+	bool old;		/* a newer one has something between its keys */
 };
 
 /* gone: it is a leaf, and its block does not hold it. */
@@ -84,7 +85,7 @@ static int note_leaf(struct salvage *salvage, u64 addr, const struct disk_node *
 
 	if (!leaf)
 		return -ENOMEM;
-	*leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node), salvage->unsure };
+	*leaf = (struct leaf){ addr, le64_to_cpu(node->birth), node_first_key(node), node_last_key(node), salvage->unsure, false };
 	return 0;
 }
 
@@ -327,7 +328,7 @@ static int put_leaf(struct salvage *salvage, const struct leaf *leaf, struct dis
 	int err = 0;
 	u32 i;
 
-	if (leaf_is_old(salvage, leaf) || device_read(vol->dev, leaf->addr, 1, node) ||
+	if (leaf->old || device_read(vol->dev, leaf->addr, 1, node) ||
 	    node_check(vol, node, leaf->addr, leaf->birth, 0, why, sizeof(why)))
 		return 0;
 	tree_edit_begin(vol);
@@ -347,22 +348,49 @@ static int put_leaf(struct salvage *salvage, const struct leaf *leaf, struct dis
 	return err;
 }
 
+static int leaf_in_order(const void *a, const void *b)
+{
+	const struct leaf *x = a, *y = b;
+
+	if (node_key_less(&x->first, &y->first) || node_key_less(&y->first, &x->first))
+		return node_key_less(&x->first, &y->first) ? -1 : 1;
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Of which of them are there newer ones? */
+static int judge_leaves(struct salvage *salvage)
+{
+	struct leaf *leaf = salvage->found.entries;
+	u64 i, same = 0;
+	int err = 0;
+
+	sort(leaf, salvage->found.count, sizeof(*leaf), leaf_newest, NULL);
+	for (i = 0; i < salvage->found.count && !err; i++) {
+		for (; same < i && leaf[same].birth > leaf[i].birth && !err; same++)
+			err = key_ranges_add(&salvage->newer, &leaf[same].first, &leaf[same].last);
+		leaf[i].old = leaf_is_old(salvage, &leaf[i]);
+	}
+	return err;
+}
+
+/*
+ * In the order of their keys: so nodes become full, as where items are added one behind the other, and no more are needed than
+ * there were.  A volume that is full has no room for others.
+ */
 static int put_all(struct salvage *salvage)
 {
 	struct volume *vol = salvage->repair->vol;
 	struct leaf *leaf = salvage->found.entries;
 	void *node = kvmalloc(vol->block_size, GFP_KERNEL);
 	int err = node ? 0 : -ENOMEM;
-	u64 i, same = 0;
+	u64 i;
 
-	if (salvage->found.count)
-		sort(leaf, salvage->found.count, sizeof(*leaf), leaf_newest, NULL);
-	for (i = 0; i < salvage->found.count && !err; i++) {
-		for (; same < i && leaf[same].birth > leaf[i].birth && !err; same++)
-			err = key_ranges_add(&salvage->newer, &leaf[same].first, &leaf[same].last);
-		if (!err)
-			err = put_leaf(salvage, &leaf[i], node);
+	if (!err && salvage->found.count) {
+		err = judge_leaves(salvage);
+		sort(leaf, salvage->found.count, sizeof(*leaf), leaf_in_order, NULL);
 	}
+	for (i = 0; i < salvage->found.count && !err; i++)
+		err = put_leaf(salvage, &leaf[i], node);
 	tree_edit_leave(vol);
 	kvfree(node);
 	return err;

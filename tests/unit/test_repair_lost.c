@@ -245,6 +245,38 @@ static void test_holes_between_leaves_that_were_found(void **state)
 	bed_free(&bed);
 }
 
+/* As many nodes lead to them again as did before: on a full volume there is no room for others. */
+static void test_root_of_a_full_volume(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node = NULL;
+	struct told told = {};
+	u32 files = 0, found;
+	char path[40];
+	ssize_t done;
+
+	bed_make(&bed, 8 << 20, BLOCK);
+	for (done = 1; done > 0; files += done > 0) {
+		sprintf(path, "/file %u", files);
+		done = tux3_path(bed.volume, NULL, path, TUX3_CREATE, 0644, &node);
+		if (done)
+			break;
+		done = tux3_write(node, path, sizeof(path), files % 300);
+		tux3_node_put(node, 1);
+	}
+	assert_int_equal(done, -ENOSPC);
+	bed_close(&bed);
+	wipe_root(&bed);
+	repair(&bed, &told);
+	assert_int_equal(told.lost, 0);
+	bed_open(&bed);
+	for (found = 0; found < files; found++) {
+		sprintf(path, "/file %u", found);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, path));
+	}
+	bed_free(&bed);
+}
+
 static void test_lost_extents_of_a_sparse_file(void **state)
 {
 	lose_extents(2);
@@ -802,6 +834,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lost_extents_of_a_sparse_file),
 		cmocka_unit_test(test_holes_between_leaves_that_were_found),
+		cmocka_unit_test(test_root_of_a_full_volume),
 		cmocka_unit_test(test_lost_extents_and_attributes),
 		cmocka_unit_test(test_lost_extents_far_apart),
 		cmocka_unit_test(test_errors_leave_room),
