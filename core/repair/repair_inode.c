@@ -19,6 +19,7 @@
 
 #define NAME_TEXT 300u
 #define NSEC_IN_SEC 1000000000u
+#define PARTS_MAX (1u << 18)	/* that extents are cut into: more is no damage, and takes time with the square of it */
 
 /* What there is. */
 struct survey {
@@ -316,28 +317,52 @@ static int take_first(void *ctx, const struct tree_key *key, const void *data, u
 	return 1;
 }
 
-/* What of an extent no other one has, of those around it: from *skip on. */
-static u32 extent_alone(struct repair *repair, const struct tree_key *key, const struct disk_extent *extent, u32 *skip)
+/* What of count file blocks from this one on, where the extent of key is, no other one has, of those around: from *skip on. */
+static u32 extent_alone(struct repair *repair, const struct tree_key *key, u64 block, u32 count, u32 *skip)
 {
-	struct tree_key from = tree_key(key->ino, key->type, 0), at = *key, found;
-	u32 count = le32_to_cpu(extent->len);
-	u64 next = key->offset + count;
-	struct disk_extent other;
-	int len;
+	struct tree_key from = tree_key(key->ino, key->type, 0), at = tree_key(key->ino, key->type, block), found;
+	struct disk_extent other = {};
+	u64 next = block + count, end;
+	int len = -ENOENT;
 
 	*skip = 0;
-	if (key->offset) {
-		at.offset--;
+	at.offset -= block == key->offset;	/* that is the one */
+	if (at.offset <= block)
 		len = repair_looked(repair, tree_lookup_before(repair->vol, &at, &from, &found, &other, sizeof(other)));
-		if (len >= (int)sizeof(other) && found.offset + le32_to_cpu(other.len) > key->offset)
-			*skip = min_t(u64, found.offset + le32_to_cpu(other.len) - key->offset, count);
+	if (len >= 0) {
+		end = found.offset + (extent_possible(repair, found.offset, &other, len) ? le32_to_cpu(other.len) : 1);
+		*skip = end > block ? min_t(u64, end - block, count) : 0;
 	}
 	/* The first one behind it, at once: there may be as many in it as there are. */
-	from.offset = key->offset + 1;
+	from.offset = block + 1;
 	at.offset = next - 1;
 	if (*skip < count && from.offset <= at.offset)
 		repair_looked(repair, tree_scan(repair->vol, &from, &at, take_first, &next));
-	return next > key->offset + *skip ? next - key->offset - *skip : 0;
+	return next > block + *skip ? next - block - *skip : 0;
+}
+
+/* An extent gives up what others have; the rest stays, in as many parts as they leave of it. */
+static int cut_extent(struct repair *repair, const struct tree_key *key, const struct disk_extent *extent)
+{
+	u32 count = le32_to_cpu(extent->len), kept = 0, at = 0, skip, alone;
+	int err = repair_note_lost(repair, key->ino, key->offset, count);
+
+	if (!err)
+		err = repair_delete(repair, key->ino, key->type, key->offset);
+	for (; at < count && !err && repair->parts < PARTS_MAX; at += skip + alone) {
+		alone = extent_alone(repair, key, key->offset + at, count - at, &skip);
+		if (!skip && !alone)	/* what is there could not be read */
+			break;
+		repair->parts++;
+		err = repair_store_part(repair, key, extent, at + skip, alone);
+		kept += alone;
+	}
+	if (err)
+		return err;
+	repair_note(repair, REPAIR_LOST, key->ino, "%u of %u blocks of inode %llu from file block %llu on: there are others for the same place",
+		    count - kept, count, (unsigned long long)key->ino, (unsigned long long)key->offset);
+	repair->unclaimed += count - kept;
+	return 0;
 }
 
 static int mend_extent(struct repair *repair, const struct tree_key *key)
@@ -345,8 +370,7 @@ static int mend_extent(struct repair *repair, const struct tree_key *key)
 	struct volume *vol = repair->vol;
 	struct disk_extent *extent = (struct disk_extent *)repair->item;
 	int len = repair_get(repair, key->ino, key->type, key->offset, extent);
-	u32 flags, size, alone, skip;
-	int err;
+	u32 flags, size, skip;
 
 	if (len < 0)
 		return len == -ENOENT ? 0 : len;
@@ -354,12 +378,8 @@ static int mend_extent(struct repair *repair, const struct tree_key *key)
 		memset((u8 *)extent + len, 0, sizeof(*extent) - len);
 	if (!extent_possible(repair, key->offset, extent, len))
 		return lose_extent(repair, key, extent, "what said where they are makes no sense");
-	alone = extent_alone(repair, key, extent, &skip);
-	if (alone < le32_to_cpu(extent->len)) {
-		err = lose_extent(repair, key, extent, alone ? "there are others for some of them" :
-				  "there are others for the same place");
-		return err || !alone ? err : repair_store_part(repair, key, extent, skip, alone);
-	}
+	if (extent_alone(repair, key, key->offset, le32_to_cpu(extent->len), &skip) < le32_to_cpu(extent->len))
+		return cut_extent(repair, key, extent);
 	flags = le32_to_cpu(extent->flags) & (TUX3_EXTENT_UNWRITTEN | TUX3_EXTENT_CSUM | TUX3_EXTENT_UNCHECKED);
 	size = len;
 	if (flags & TUX3_EXTENT_CSUM && !(vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM)) {

@@ -49,6 +49,7 @@ struct repair {
 	u64 changes;			/* edits so far, and free maps set right */
 	int err;			/* of a look into the tree: nothing is changed after it */
 	struct repair_table made;	/* struct made: inodes that got new attributes */
+	u64 parts;			/* that extents were cut into, where others are in their place */
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
 	struct repair_table lost_leaves;	/* struct key_range: of each leaf that is lost; what is found of it is older */
 	struct repair_table lost_keys;	/* the same, and what was below lost inner nodes and in no leaf that was found */

@@ -915,6 +915,51 @@ static void test_extent_with_odd_flags_keeps_its_blocks(void **state)
 	bed.dev->ops->close(bed.dev);
 }
 
+/* Of a long extent one block is said to be elsewhere, by a newer one: the others are as intact as before, on both sides of it. */
+static void test_extent_around_another(void **state)
+{
+	static u8 data[200 * 4096], got[4096];
+	u8 item[sizeof(struct disk_extent) + sizeof(__le32)];
+	struct disk_extent *extent = (void *)item;
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct tree_key key;
+	struct volume *vol;
+	struct told told;
+	u64 ino;
+	u32 n;
+
+	for (n = 0; n < sizeof(data); n++)
+		data[n] = n / 4096 + 1;
+	bed_make(&bed, BYTES, 4096);
+	node = bed_file(&bed, "/file");
+	ino = tux3_node_ino(node);
+	assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	vol = image_edit_begin(&(struct image){ .dev = bed.dev });
+	assert_non_null(vol);
+	*extent = (struct disk_extent){ .addr = cpu_to_le64(7000), .birth = cpu_to_le64(vol->delta.applying), .len = cpu_to_le32(1),
+					.flags = cpu_to_le32(TUX3_EXTENT_CSUM) };
+	key = tree_key(ino, TUX3_ITEM_EXTENT, 10);
+	assert_ok(tree_set(vol, &key, item, sizeof(item)));
+	assert_ok(image_edit_end(vol));
+	repair(&bed, &told);
+	assert_int_equal(told.ino, ino);
+	bed_open(&bed);
+	node = bed_find(&bed, "/file");
+	for (n = 0; n < 200; n++) {
+		ssize_t done = tux3_read(node, got, 4096, n * 4096);
+
+		assert_int_equal(done, n == 10 ? -EIO : 4096);
+		if (n != 10)
+			assert_memory_equal(got, data + n * 4096, 4096);
+	}
+	tux3_node_put(node, 1);
+	bed_close(&bed);
+	bed.dev->ops->close(bed.dev);
+}
+
 /* ---- extents, each of which reaches over all that follow ---- */
 
 #define EXTENTS		FEWER(20000u, 5000u)
@@ -972,6 +1017,7 @@ int main(void)
 		cmocka_unit_test(test_inline_data_of_no_length),
 		cmocka_unit_test(test_empty_file_with_inline_data),
 		cmocka_unit_test(test_extent_with_odd_flags_keeps_its_blocks),
+		cmocka_unit_test(test_extent_around_another),
 		cmocka_unit_test(test_extents_over_many_others),
 	};
 
