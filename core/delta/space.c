@@ -67,6 +67,14 @@
  *			volume with no less than before
  *	paid		writes to preallocated blocks: by what is set aside for them
  *
+ * Where a tight delta pays for leaves, since there are few, a leaf that was full and is split makes the balance shrink by three
+ * blocks, and who splits it may have been charged one.  So on a full volume the standing charge may come to be more than there
+ * is, by more than that, and for good.  Then who keeps or frees may be *alone* in a delta, when a unify has given back all that
+ * there is: it is charged if nobody else is.  The standing charge is for all nodes of the top redirected and split; what is missing
+ * of it is three times the leaves that were split just now, which are no more than half of all.  One operation redirects few, so
+ * what is there is enough for one that frees (with two of the three commits' logs of the slack, since there is no other commit).  A
+ * rename may go on to split leaves: who keeps must leave what is needed after it.
+ *
  * All of these are computed from the tree as it is after each commit (space_full_price).  Where its shape is about to
  * change so that prices rise they are those of then (AHEAD_BRANCHES): or a volume that is full at that moment would
  * not have what it takes to empty it.
@@ -101,6 +109,8 @@ static_assert(SPACE_ITEM_EXTENTS * SPACE_EXTENT_BYTES >= ITEM_BYTES && SPACE_ITE
 #define LOST_AT_ONCE	1024u	/* blocks, for which a cost has room */
 #define STAT_TRIES	100u	/* for statfs, of which any is nearly right */
 #define QUOTA_ITEMS	6u	/* user, group, project; before and after a change of owner */
+#define ALONE_NODES	(SPACE_ITEMS_REPLACE + QUOTA_ITEMS + 1)	/* that the largest one that frees redirects, with the root */
+#define ALONE_SPLITS	5u	/* and so many that one which keeps, and it, may split */
 #define UNWRITTEN_BYTES	(2 * SPACE_EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
 
 /* What a block of the log, or of the tree, has room for. */
@@ -458,8 +468,17 @@ static void space_set_floors(struct volume *vol, u64 front)
 	u32 now = min(full, max(space->levels[front & 1], space_levels(vol, 0)));
 	u64 ahead = space_reserve(vol, full) + space_slack(vol, full) - space_reserve(vol, now) - space_slack(vol, now);
 
+	WRITE_ONCE(space->ahead, ahead);
 	WRITE_ONCE(space->keeps, space_keeps(vol, now) + ahead);
 	WRITE_ONCE(space->frees, space_reserve(vol, now) + ahead);
+}
+
+static void space_set_alone(struct volume *vol, u64 front)
+{
+	struct space *space = &vol->space;
+
+	WRITE_ONCE(space->unified, !vol->tree.dirty_count && !vol->log.length);
+	WRITE_ONCE(space->alone, space->available - space->standing[front & 1]);
 }
 
 static s64 space_available(struct volume *vol)
@@ -533,6 +552,8 @@ void space_open_delta(struct volume *vol, u64 delta)
 	WRITE_ONCE(space->levels[delta & 1], levels);
 	WRITE_ONCE(space->tight[delta & 1], tight);
 	space_set_floors(vol, delta);
+	/* While the delta before is committed nobody is alone: the balance is less by what that one was charged. */
+	space_set_alone(vol, delta);
 }
 
 /* What a delta counts that is not in the tree yet: dirty data, and what was preallocated or goes. */
@@ -671,6 +692,28 @@ static bool space_sub(atomic64_t *from, s64 blocks, s64 floor)
 	return false;
 }
 
+/*
+ * Leaves were split, and the delta as a whole is charged for more than there is: see "alone" at the top.  May who keeps or frees be
+ * the first, and the only one in it?
+ */
+static bool space_may_be_alone(struct volume *vol, u64 blocks, unsigned int flags)
+{
+	struct space *space = &vol->space;
+	s64 ahead = READ_ONCE(space->ahead), there = READ_ONCE(space->available) + ahead;
+	s64 nodes = min_t(s64, space_nodes_from(vol, space_levels(vol, 0)), ALONE_NODES);
+
+	if (READ_ONCE(space->alone) >= 0 || !space_is_tight(space, READ_ONCE(vol->delta.front)) ||
+	    (s64)blocks + ahead > -space_floor(vol, flags))
+		return false;
+	return flags & (DELTA_FREES | DELTA_PAID) ? there + 2 * (s64)space_own_log(vol) >= nodes : there >= nodes + ALONE_SPLITS;
+}
+
+static bool space_charge_alone(struct volume *vol, u64 blocks, unsigned int flags)
+{
+	return flags && READ_ONCE(vol->space.unified) && space_may_be_alone(vol, blocks, flags) &&
+	       space_sub(&vol->space.balance, blocks, READ_ONCE(vol->space.alone) - (s64)blocks);
+}
+
 /* Each try takes for a moment what it then gives back: the next may miss it, and who waits for space tries again. */
 bool space_charge(struct volume *vol, struct delta_cpu *cpu, u64 blocks, unsigned int flags)
 {
@@ -684,7 +727,8 @@ bool space_charge(struct volume *vol, struct delta_cpu *cpu, u64 blocks, unsigne
 		return true;
 	}
 	return space_sub(&vol->space.balance, blocks, floor) ||
-	       (space_collect_credit(vol) && space_sub(&vol->space.balance, blocks, floor));
+	       (space_collect_credit(vol) && space_sub(&vol->space.balance, blocks, floor)) ||
+	       space_charge_alone(vol, blocks, flags);
 }
 
 void space_uncharge(struct volume *vol, struct delta_cpu *cpu, u64 blocks)
@@ -771,11 +815,13 @@ static void space_move_balance(struct volume *vol, s64 charged)
 	/* A commit gives back the standing charge of its delta; that of the next one was taken for it. */
 	s64 taken = charged ? vol->space.standing[vol->delta.front & 1] : 0;
 
+	WRITE_ONCE(vol->space.alone, S64_MAX);
 	vol->space.available = available;
 	atomic64_add(move, &vol->space.balance);
 	if (move > taken)
 		atomic64_inc(&vol->space.freed);
 	space_raise_standing(vol);
+	space_set_alone(vol, vol->delta.front);
 }
 
 /* Before deltas are tight, whose operations go below zero for what a unify gives back. */

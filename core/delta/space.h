@@ -80,6 +80,9 @@ struct space {
 	u64 keeps;		/* for operations that keep the same in the end */
 	u64 frees;		/* keeps, and more for those that free */
 	u64 aside;		/* on top of frees: for writing what is preallocated */
+	s64 ahead;		/* of all these so much is kept for a tree of another shape; the same */
+	s64 alone;		/* the balance while nothing is charged to the front delta; S64_MAX: it is moving; the same */
+	bool unified;		/* then a unify has nothing to give back; the same */
 	u64 reserve;		/* what is kept for keeps and frees, by the price of full_levels; commit_mutex */
 	atomic64_t deleting;	/* blocks that long deletes under way have still to free; for statfs */
 	/* For statfs, while a delta is committed: what it saw when that began; stat_seq moves when this begins and ends. */

@@ -1189,6 +1189,115 @@ static void test_a_refusal_while_others_free_takes_a_commit(void **state)
 	bed_free(&bed);
 }
 
+/* ---- leaves that were full and are split ---- */
+
+struct split {
+	struct bed bed;
+	struct tux3_node *large;
+	u64 size, random;	/* size: of that one */
+	u32 files;
+};
+
+static void split_path(char *path, u32 i)
+{
+	sprintf(path, "/file-with-a-name-that-is-not-short-%u", i);
+}
+
+static void split_make(struct split *split, u32 block_size, u64 seed)
+{
+	char path[60];
+	u32 i;
+
+	*split = (struct split){ .bed = { .opts = { .manual = true, .costs = true } }, .random = seed, .files = seed * 150 };
+	env_set_random_seed(seed);
+	bed_make(&split->bed, 1024 * block_size, block_size);
+	for (i = 0; i < split->files; i++) {
+		split_path(path, i);
+		tux3_node_put(bed_file(&split->bed, path), 1);
+	}
+	assert_ok(tux3_sync(split->bed.volume));
+	split->large = bed_file(&split->bed, "/large");
+}
+
+/* Until it is full, but for a few blocks. */
+static void split_fill(struct split *split)
+{
+	static u8 data[65536];
+	u32 block = core(&split->bed)->block_size;
+
+	while (tux3_write(split->large, data, block, split->size) == block)
+		split->size += block;
+	split->size -= bed_random(&split->random) % 5 * block;
+	assert_ok(tux3_truncate(split->large, split->size));
+	assert_ok(delta_commit_unify(core(&split->bed)));
+}
+
+/* Here and there, while there is room. */
+static void split_leaves(struct split *split)
+{
+	u32 count = 1 + bed_random(&split->random) % 12;
+	static u8 value[900];
+	struct tux3_node *node;
+	char path[60], name[20];
+	int err = 0;
+
+	while (count-- && !err) {
+		split_path(path, bed_random(&split->random) % split->files);
+		node = bed_file(&split->bed, path);
+		snprintf(name, sizeof(name), "user.%u", (u32)(bed_random(&split->random) % 1000));
+		err = tux3_setxattr(node, NULL, name, value, bed_random(&split->random) % sizeof(value), 0);
+		tux3_node_put(node, 1);
+		if (err)
+			assert_int_equal(err, -ENOSPC);
+	}
+	assert_ok(delta_commit_unify(core(&split->bed)));
+}
+
+/* By more than what frees may go below zero. */
+static bool split_is_below(struct split *split)
+{
+	struct volume *vol = core(&split->bed);
+
+	return space_balance(vol) <= -(s64)vol->space.frees;
+}
+
+/*
+ * A leaf that is split makes the standing charge of a full volume larger than there is room for, when none is left but for what is
+ * kept.  Files can be changed in place and removed all the same, and at last all of them.
+ */
+static void test_leaves_that_split_do_not_shut_a_full_volume(void **state)
+{
+	u32 seed, round, i, below = 0;
+	struct split split;
+	struct tux3_node *node;
+	char path[60];
+
+	for (seed = 6; seed <= FEWER(15, 9); seed += 3) {
+		split_make(&split, 65536, seed);
+		for (round = 0; round < 60 && !split_is_below(&split); round++) {
+			split_fill(&split);
+			split_leaves(&split);
+			split_path(path, bed_random(&split.random) % split.files);
+			node = bed_file(&split.bed, path);
+			assert_ok(tux3_setattr(node, NULL, &(struct tux3_stat){ .mode = 0600 }, TUX3_SET_MODE));
+			tux3_node_put(node, 1);
+		}
+		below += split_is_below(&split);
+		tux3_node_put(split.large, 1);
+		bed_crash(&split.bed);
+		for (i = 0; i < split.files; i++) {
+			split_path(path, i);
+			if (i % 16 == 0)
+				assert_ok(tux3_sync(split.bed.volume));
+			assert_ok(tux3_path_unlink(split.bed.volume, NULL, path));
+		}
+		assert_int_equal(counter(&split.bed, TUX3_COUNT_OVERDRAFTS), 0);
+		bed_free(&split.bed);
+	}
+	env_set_random_seed(0);
+	assert_int_equal(below, FEWER(4, 2));
+}
+
 int main(void)
 {
 	static struct orphans orphans[] = {
@@ -1211,6 +1320,7 @@ int main(void)
 		cmocka_unit_test(test_a_refusal_while_others_free_takes_a_commit),
 		cmocka_unit_test(test_the_mode_of_a_file_with_an_acl),
 		cmocka_unit_test(test_few_commits_near_full),
+		cmocka_unit_test(test_leaves_that_split_do_not_shut_a_full_volume),
 		cmocka_unit_test(test_little_is_kept),
 		cmocka_unit_test(test_less_is_kept_beside_a_large_file),
 		cmocka_unit_test(test_df_counts_the_log_as_free),
