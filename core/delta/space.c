@@ -109,6 +109,7 @@ static_assert(SPACE_ITEM_EXTENTS * SPACE_EXTENT_BYTES >= ITEM_BYTES && SPACE_ITE
 #define LOST_AT_ONCE	1024u	/* blocks, for which a cost has room */
 #define STAT_TRIES	100u	/* for statfs, of which any is nearly right */
 #define QUOTA_ITEMS	6u	/* user, group, project; before and after a change of owner */
+#define OVERTAKEN_MAX	50u	/* so often others may be quicker than who waits for space */
 #define ALONE_NODES	(SPACE_ITEMS_REPLACE + QUOTA_ITEMS + 1)	/* that the largest one that frees redirects, with the root */
 #define ALONE_SPLITS	5u	/* and so many that one which keeps, and it, may split */
 #define UNWRITTEN_BYTES	(2 * SPACE_EXTENT_BYTES + 8u)	/* by which writing to a preallocated block can make the tree grow */
@@ -686,6 +687,8 @@ static s64 space_new_credit(struct volume *vol)
 
 static bool space_sub(atomic64_t *from, s64 blocks, s64 floor)
 {
+	if (atomic64_read(from) - blocks < floor)	/* or others would miss for a moment what is theirs */
+		return false;
 	if (atomic64_sub_return(blocks, from) >= floor)
 		return true;
 	atomic64_add(blocks, from);
@@ -712,6 +715,12 @@ static bool space_charge_alone(struct volume *vol, u64 blocks, unsigned int flag
 {
 	return flags && READ_ONCE(vol->space.unified) && space_may_be_alone(vol, blocks, flags) &&
 	       space_sub(&vol->space.balance, blocks, READ_ONCE(vol->space.alone) - (s64)blocks);
+}
+
+/* Would it fit if the front delta was charged nothing yet? */
+static bool space_fits_alone(struct volume *vol, u64 blocks, unsigned int flags)
+{
+	return READ_ONCE(vol->space.alone) - (s64)blocks >= space_floor(vol, flags) || space_may_be_alone(vol, blocks, flags);
 }
 
 /* Each try takes for a moment what it then gives back: the next may miss it, and who waits for space tries again. */
@@ -752,6 +761,17 @@ static s64 space_frees_begun(struct volume *vol)
 	for_each_possible_cpu(cpu)
 		frees += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->frees);
 	return frees;
+}
+
+/* All that were charged so far. */
+static s64 space_ops(struct volume *vol)
+{
+	s64 ops = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		ops += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->ops);
+	return ops;
 }
 
 /* Moves with everything that may make a charge fit that did not. */
@@ -940,6 +960,21 @@ static bool space_may_fit(struct volume *vol, u64 blocks)
 	       max(space_pending(vol, 1), (s64)0) - kept >= (s64)blocks;
 }
 
+/*
+ * All that there was is back.  Is it time to give up?  Not while it is only that others were quicker: what they were charged comes
+ * back, too.
+ */
+static bool space_gives_up(struct volume *vol, u64 blocks, unsigned int flags, const struct space_try *try, unsigned int attempt)
+{
+	if (attempt > 1 && !flags && !space_may_fit(vol, blocks))
+		return true;
+	if (attempt <= 3)
+		return false;
+	if (space_ops(vol) != try->ops || space_fits_alone(vol, blocks, flags))
+		return attempt > OVERTAKEN_MAX;
+	return attempt > 10 || (READ_ONCE(vol->space.unified) && space_freed(vol) == try->freed);
+}
+
 /* The first attempt commits, the second one unifies: then all is back that there was.  Others are for what is freed meanwhile. */
 int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_try *try)
 {
@@ -950,8 +985,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_
 	count_add(vol, TUX3_COUNT_ENTER_WAITS, 1);
 	if (!flags && space_known_full(vol, blocks))
 		return space_refuse(vol, blocks);
-	if ((attempt > 3 && (attempt > 10 || space_freed(vol) == try->freed)) ||
-	    (attempt > 1 && !flags && !space_may_fit(vol, blocks))) {
+	if (space_gives_up(vol, blocks, flags, try, attempt)) {
 		if (!flags)
 			space_note_full(vol, blocks, try->freed);
 		return space_refuse(vol, blocks);
@@ -963,6 +997,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_
 	freed = space_frees_begun(vol);
 	err = delta_commit_space(vol, flags, attempt);
 	try->freed = freed + atomic64_read(&vol->space.freed);
+	try->ops = space_ops(vol);
 	return err;
 }
 

@@ -8,6 +8,7 @@
 #include "user/env/clock.h"
 
 #include <linux/falloc.h>
+#include <pthread.h>
 
 #include "core/check/check.h"
 
@@ -1298,6 +1299,83 @@ static void test_leaves_that_split_do_not_shut_a_full_volume(void **state)
 	assert_int_equal(below, FEWER(4, 2));
 }
 
+/* ---- many at a time ---- */
+
+#define CROWD		64u
+#define CROWD_FILES	40u	/* of each */
+#define CROWD_ROOM	16u	/* blocks */
+
+static struct {
+	struct bed bed;
+	pthread_barrier_t begin;
+	u32 refused;
+} crowd;
+
+static struct tux3_node *crowd_file(u32 i)
+{
+	char path[60];
+
+	split_path(path, i);
+	return bed_file(&crowd.bed, path);
+}
+
+static void *crowd_main(void *arg)
+{
+	u32 first = (u32)(uintptr_t)arg * CROWD_FILES, i;
+	struct tux3_node *node;
+	int err;
+
+	pthread_barrier_wait(&crowd.begin);
+	for (i = first; i < first + CROWD_FILES; i++) {
+		node = crowd_file(i);
+		err = tux3_setattr(node, NULL, &(struct tux3_stat){ .mode = 0600 }, TUX3_SET_MODE);
+		if (!err)
+			err = tux3_setxattr(node, NULL, "user.value", "9876543210", 10, 0);
+		if (err)
+			__atomic_add_fetch(&crowd.refused, 1, __ATOMIC_RELAXED);
+		tux3_node_put(node, 1);
+	}
+	return NULL;
+}
+
+/*
+ * There is room for what all of them change, and for what a few of them are charged at a time: who is not quick enough to get it is
+ * not told that there is none.
+ */
+static void test_who_is_overtaken_is_not_refused(void **state)
+{
+	static u8 data[65536];
+	pthread_t threads[CROWD];
+	struct tux3_node *large, *node;
+	u64 size = 0;
+	u32 i;
+
+	crowd.bed = (struct bed){ .opts = { .costs = true } };
+	crowd.refused = 0;
+	bed_make(&crowd.bed, 96 << 20, sizeof(data));
+	for (i = 0; i < CROWD * CROWD_FILES; i++) {
+		node = crowd_file(i);
+		assert_ok(tux3_setxattr(node, NULL, "user.value", "0123456789", 10, 0));
+		tux3_node_put(node, 1);
+	}
+	assert_ok(tux3_sync(crowd.bed.volume));
+	large = bed_file(&crowd.bed, "/large");
+	while (tux3_write(large, data, sizeof(data), size) == sizeof(data))
+		size += sizeof(data);
+	assert_ok(tux3_truncate(large, size - CROWD_ROOM * sizeof(data)));
+	assert_ok(tux3_sync(crowd.bed.volume));
+	assert_int_equal(pthread_barrier_init(&crowd.begin, NULL, CROWD), 0);
+	for (i = 0; i < CROWD; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, crowd_main, (void *)(uintptr_t)i), 0);
+	for (i = 0; i < CROWD; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	pthread_barrier_destroy(&crowd.begin);
+	assert_int_equal(crowd.refused, 0);
+	assert_int_equal(counter(&crowd.bed, TUX3_COUNT_OVERDRAFTS), 0);
+	tux3_node_put(large, 1);
+	bed_free(&crowd.bed);
+}
+
 int main(void)
 {
 	static struct orphans orphans[] = {
@@ -1342,6 +1420,7 @@ int main(void)
 		cmocka_unit_test(test_credit),
 		cmocka_unit_test(test_credit_of_large_operations),
 		cmocka_unit_test(test_slices_get_credit),
+		cmocka_unit_test(test_who_is_overtaken_is_not_refused),
 		cmocka_unit_test_prestate(test_long_deletes_in_a_full_volume, &orphans[1]),
 	};
 
