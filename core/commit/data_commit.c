@@ -402,6 +402,7 @@ static int data_write_new(struct data_commit *dc, u64 block, u32 *count)
 	if (!err)
 		err = data_submitted(dc, (u64)run << dc->vol->block_shift, max);
 	count_add(dc->vol, TUX3_COUNT_DATA_BLOCKS, run);
+	WRITE_ONCE(dc->inode->unsynced, READ_ONCE(dc->inode->unsynced) + run);
 	*count = run;
 	return err;
 }

@@ -135,6 +135,7 @@ struct tux3_inode {
 	bool scattered;			/* when it was read it had items in several leaves: some may be where nothing can be read */
 	bool many_names;		/* more than two at once, at some time since the object is in memory; host's link lock */
 	u32 writing;			/* so many blocks are still to be written by who has it for that: data_note_writing() */
+	u32 unsynced;			/* so many blocks commits have written that no fsync has asked for since; a hint */
 	u64 goal;			/* back end: disk block after the file's last extent; 0: none */
 	atomic64_t child;		/* directories: the numbers of its next files; ialloc.c */
 	struct hlist_node child_link;	/* ialloc.lock: of the window that has them */

@@ -19,6 +19,7 @@
 #include "core/intent/intent_internal.h"
 
 #define AREA_BYTES	(16u << 20)	/* at most: some 2,000 fsyncs of a block, while one commit is under way */
+#define LOAD_FADES	8u	/* one of so many parts of it, with each commit */
 #define AREA_BLOCKS	64u	/* at least, where blocks are large */
 #define AREA_SHARE	64u	/* of a small volume it takes no more than one part of so many ... */
 #define AREA_FREE_SHARE	8u	/* ... and of what is free no more than one of so many */
@@ -295,11 +296,22 @@ static int far_leave(struct volume *vol, const struct intent_far_part *part, u32
 	return balloc_release(vol, leaving);	/* what there was no memory for stays busy, until the next mount */
 }
 
+/* What is of some commits ago counts little. */
+static void note_load(struct volume *vol)
+{
+	struct intent *intent = &vol->intent;
+
+	WRITE_ONCE(intent->committed_load, intent->committed_load - intent->committed_load / LOAD_FADES +
+		   READ_ONCE(vol->delta.committing));
+	atomic64_sub(atomic64_read(&intent->large_synced) / LOAD_FADES, &intent->large_synced);
+}
+
 int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
 {
 	int err;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
+	note_load(vol);
 	pace_await(vol, false);		/* this is the first one, whether it makes areas or not */
 	err = far_give_back(vol);
 	if (err || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL || vol->intent.shrink)

@@ -840,12 +840,7 @@ static u32 part_place(const struct intent_parts *parts, const struct tux3_inode 
 	return 0;
 }
 
-/*
- * May it be little that an intent of the file has to have, with what is being written?  Then who writes to it is waited for: as a
- * rule that takes less than a commit, and of a log that one thread writes and another one syncs there always is somebody.  Who has
- * written much, or is about to, may take long.
- */
-static bool file_may_be_small(struct tux3_inode *inode)
+u64 intent_fresh_blocks(struct tux3_inode *inode)
 {
 	u64 dirty = inode->vol->host->data_dirty_blocks(inode), fresh = dirty;
 
@@ -853,7 +848,19 @@ static bool file_may_be_small(struct tux3_inode *inode)
 	if (READ_ONCE(inode->told))
 		fresh = inode->fresh_end > inode->fresh ? inode->fresh_end - inode->fresh : 0;
 	spin_unlock(&inode->lock);
-	return (min(dirty, fresh) + READ_ONCE(inode->writing)) << inode->vol->block_shift <= inode->vol->opts.intent_near_bytes;
+	return min(dirty, fresh);
+}
+
+/*
+ * May it be little that an intent of the file has to have, with what is being written?  Then who writes to it is waited for: as a
+ * rule that takes less than a commit, and of a log that one thread writes and another one syncs there always is somebody.  Who has
+ * written much, or is about to, may take long.
+ */
+static bool file_may_be_small(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+
+	return (intent_fresh_blocks(inode) + READ_ONCE(inode->writing)) << vol->block_shift <= vol->opts.intent_near_bytes;
 }
 
 /* One more: 0, and it is held if it is a file; or -EAGAIN, and it is none of them.  wait: nothing else is held. */

@@ -85,6 +85,25 @@ static bool fsync_may_go_ahead(struct volume *vol)
 	return load > DELTA_HEAVY_BYTES || (fsync_is_alone(vol) && load_not_durable(vol, load) <= ALONE_BYTES + ASIDE_BYTES);
 }
 
+/* Were, of all that was written lately, three of four bytes of large files that are synced? */
+static bool large_are_synced(struct volume *vol)
+{
+	s64 load = READ_ONCE(vol->intent.committed_load) + front_load(vol);
+
+	return atomic64_read(&vol->intent.large_synced) > load / 4 * 3;
+}
+
+static void note_large_synced(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+	u64 blocks = READ_ONCE(inode->unsynced) + vol->host->data_dirty_blocks(inode);
+
+	if (unlikely(blocks > vol->opts.intent_near_bytes >> vol->block_shift)) {
+		blocks = READ_ONCE(inode->unsynced) + intent_fresh_blocks(inode);
+		atomic64_add(blocks << vol->block_shift, &vol->intent.large_synced);
+	}
+}
+
 /* Of others there is so much in the front delta, and in the commit under way: would that be little to wait for? */
 static bool large_goes_with_commit(struct volume *vol, u32 blocks, u32 front, s64 others)
 {
@@ -104,7 +123,7 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front)
 	if (READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_AHEAD)
 		return true;
 	if (own > vol->opts.intent_near_bytes) {
-		if (large_goes_with_commit(vol, blocks, front, others))
+		if (large_are_synced(vol) || large_goes_with_commit(vol, blocks, front, others))
 			return false;
 		twice -= front;
 	}
@@ -298,6 +317,8 @@ int fsync_inode(struct tux3_inode *inode, bool wait)
 	WRITE_ONCE(inode->synced_s, ktime_get_ns() / NSEC_PER_SEC);
 	if (!volume_error(vol) && dir_is_ahead(inode))
 		return 0;
+	if (S_ISREG(READ_ONCE(inode->attr.mode)))
+		note_large_synced(inode);
 	if (!volume_error(vol) && inode_is_dirty(inode)) {
 		atomic_inc(&vol->intent.syncing);
 		err = fsync_dirty(inode, wait);
@@ -305,6 +326,8 @@ int fsync_inode(struct tux3_inode *inode, bool wait)
 	} else {
 		err = delta_commit_inode(inode);
 	}
+	if (READ_ONCE(inode->unsynced))
+		WRITE_ONCE(inode->unsynced, 0);
 	if (likely(!err) || !volume_error(vol))
 		return err;
 	/* No commit has changed that since: what was being committed when it stopped stays dirty. */

@@ -68,7 +68,8 @@ struct intent_request {
  * all intents of the delta will have written twice, this one with so many blocks among them.  Then the commit is due, and
  * waited for if it does not take long.  Of a large file no more is written twice than what is not of the front delta, of which
  * so many blocks are; but all of it is copied: where others have changed little beside it, or little else is being committed, it
- * goes with a commit.
+ * goes with a commit.  So it does where nearly all that commits write is large files which are synced: each of the others waits for
+ * that commit, too, or will, and of a file half of which an earlier one has taken nothing is written twice.
  */
 bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front);
 
@@ -79,6 +80,8 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front);
  * delta.  wait: as for fsync_inode().
  */
 int intent_capture(struct tux3_inode *inode, bool wait, struct intent_request **captured);
+/* So much of the file is dirty and not in an intent yet, about. */
+u64 intent_fresh_blocks(struct tux3_inode *inode);
 void intent_request_free(struct intent_request *request);
 /*
  * Has nothing of the directory changed but names in it, and what follows from that, but for what a crash leaves as it is?  It is

@@ -145,6 +145,42 @@ static void test_beside_little(void **state)
 	bed_free(&bed);
 }
 
+/*
+ * Several write and sync large files: what others have written waits for its own fsync, and they share commits.  Beside a load that
+ * nobody syncs the file goes ahead.
+ */
+static void test_several_go_together(void **state)
+{
+	struct bed bed = { .opts = { .manual = true } };
+	struct tux3_node *node[2], *load;
+	u32 i, ahead = 0;
+
+	bed_make(&bed, LARGE_VOLUME, BLOCK);
+	load = bed_file(&bed, "load");
+	tux3_node_put(file_with(&bed, "first", BLOCK, 1), 1);
+	assert_ok(tux3_sync(bed.volume));
+	node[0] = file_with(&bed, "file0", MIB, 1);
+	for (i = 1; i < 30; i++) {
+		char name[20];
+
+		snprintf(name, sizeof(name), "file%u", i);
+		node[i & 1] = file_with(&bed, name, MIB / 2, i);
+		ahead += synced_ahead(&bed, node[~i & 1]);
+		tux3_node_put(node[~i & 1], 1);
+		fill(node[i & 1], MIB / 2, MIB / 2, i);
+	}
+	assert_in_range(ahead, 0, 5);
+	for (i = 0, ahead = 0; i < 30; i++) {
+		fill(load, (i % 4) * 8 * MIB, 8 * MIB, i);
+		fill(node[1], 0, MIB, i);
+		ahead += synced_ahead(&bed, node[1]);
+	}
+	assert_in_range(ahead, 20, 30);
+	tux3_node_put(node[1], 1);
+	tux3_node_put(load, 1);
+	bed_free(&bed);
+}
+
 /* Both areas are room that others can have. */
 static void test_a_full_volume_takes_both(void **state)
 {
@@ -454,6 +490,7 @@ int main(void)
 		cmocka_unit_test(test_one_far_area_after_the_other),
 		cmocka_unit_test(test_larger_ones_take_a_commit),
 		cmocka_unit_test(test_beside_little),
+		cmocka_unit_test(test_several_go_together),
 		cmocka_unit_test(test_a_full_volume_takes_both),
 		cmocka_unit_test(test_a_small_area_grows),
 		cmocka_unit_test(test_the_first_commit_alone_comes_soon),
