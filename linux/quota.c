@@ -134,7 +134,7 @@ static int set_info(struct super_block *sb, int type, struct qc_info *info)
 
 static int quota_sync(struct super_block *sb, int type)
 {
-	if (sb_rdonly(sb))
+	if (sb_rdonly(sb) || super_is_frozen(sb))
 		return 0;
 	node_flush_puts(sb_of(sb));	/* what is removed is not counted any more, as far as it can be */
 	return delta_commit(sb_of(sb)->vol);

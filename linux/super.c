@@ -67,11 +67,6 @@ static int super_add_shrinker(struct tux3_sb *sbi)
 
 /* ---- the end ---- */
 
-static bool super_is_frozen(struct super_block *sb)
-{
-	return sb->s_writers.frozen >= SB_FREEZE_FS;
-}
-
 /*
  * Inodes whose last user has gone are deleted, and everything is committed.  alone: nobody else changes anything, and so there is
  * an end to it; else what is there now.

@@ -217,6 +217,12 @@ static inline struct tux3_sb *sb_of(struct super_block *sb)
 	return sb->s_fs_info;
 }
 
+/* All is committed, and nothing is waited for with s_umount held: thawing needs that. */
+static inline bool super_is_frozen(struct super_block *sb)
+{
+	return sb->s_writers.frozen >= SB_FREEZE_FS;
+}
+
 static inline struct volume *vol_of(struct inode *inode)
 {
 	return node_of(inode)->core.vol;
