@@ -295,13 +295,19 @@ static bool may_be_full(const struct sim_op *op, const struct m_state *before)
 	}
 }
 
+/* What changes in place is never refused for want of space. */
+static bool is_in_place(const struct sim_op *op)
+{
+	return op->kind == SIM_SETATTR || op->kind == SIM_REMOVEXATTR || op->kind == SIM_RENAME;
+}
+
 static void check_full(struct sim_run *run, const struct sim_op *op, const struct m_state *before,
 		       const char *text)
 {
 	struct tux3_statfs stat;
 
 	run->totals->enospc++;
-	if (!may_be_full(op, before))
+	if (!may_be_full(op, before) || is_in_place(op))
 		sim_fail(run, "%s: refused for want of space", text);
 	else if (!tux3_statfs(run->volume, &stat) && stat.available_blocks > stat.blocks / 2 &&
 		 op->len < stat.blocks / 8 * stat.block_size)

@@ -206,6 +206,81 @@ static void full_live(struct life *life)
 	free(files.path);
 }
 
+/* ---- coarse: large blocks, so that few leaves have much; what splits them is small beside that ---- */
+
+#define COARSE_LARGE "large"
+
+static void coarse_params(struct sim_params *params, struct rng *rng)
+{
+	params->block_size = 8192u << rng_below(rng, 4);
+	params->volume_bytes = (u64)(1024 + rng_below(rng, 200)) * params->block_size;
+	params->no_csum = rng_one_in(rng, 4);
+	params->lives = 3;
+	params->cuts = 4;
+}
+
+static u64 coarse_size(struct life *life)
+{
+	const struct m_state *state = life->run->state;
+	int err;
+	u32 id = model_lookup(state, COARSE_LARGE, &err);
+
+	return id == M_NONE ? 0 : state->inodes[id]->size;
+}
+
+/* Until nothing is left, and then up to four blocks less. */
+static void coarse_fill(struct life *life)
+{
+	u32 block = life->params->block_size, less = rng_below(life->rng, 5) * block;
+	u64 piece = MIB;
+
+	op_on(life, SIM_CREATE, COARSE_LARGE, 0, 0);
+	while (piece >= block && !life->run->failed)
+		if (op_on(life, SIM_WRITE, COARSE_LARGE, coarse_size(life) / block * block, piece) != (s64)piece)
+			piece = piece > block ? block : 0;
+	op_on(life, SIM_TRUNCATE, COARSE_LARGE, 0, coarse_size(life) - min_t(u64, coarse_size(life), less));
+	sync_all(life);
+}
+
+static void coarse_split(struct life *life, const struct files *files)
+{
+	struct sim_op op = { .kind = SIM_SETXATTR };
+	u32 count = 1 + rng_below(life->rng, 12);
+
+	while (count-- && files->count) {
+		op.len = rng_below(life->rng, TUX3_XATTR_INLINE_MAX);
+		op.seed = rng_next(life->rng);
+		snprintf(op.a, sizeof(op.a), "%s", files->path[rng_below(life->rng, files->count)]);
+		snprintf(op.b, sizeof(op.b), "user.%u", (u32)rng_below(life->rng, 3));
+		if (make_op(life, &op))
+			break;
+	}
+	sync_all(life);
+}
+
+static void coarse_live(struct life *life)
+{
+	u32 count = 300 + rng_below(life->rng, 1500), rounds = 12, i;
+	struct files files;
+
+	if (!life->run->life) {
+		make_dirs(life, 4);
+		for (i = 0; i < count; i++)
+			if (!make_file(life, 4, i, 0))
+				break;
+	}
+	files = files_list(life);
+	while (rounds-- && !life->run->failed) {
+		coarse_fill(life);
+		coarse_split(life, &files);
+		if (files.count)
+			set_attr(life, files.path[rng_below(life->rng, files.count)]);
+	}
+	if (life->run->life)
+		delete_files(life, &files, 0, files.count / 2, 1 + rng_below(life->rng, 100));
+	free(files.path);
+}
+
 /* ---- files: thousands, in several directories ---- */
 
 static void files_params(struct sim_params *params, struct rng *rng)
@@ -653,6 +728,7 @@ static void remap_live(struct life *life)
 static const struct family families[] = {
 	{ "full", "small volumes filled to the last block, deletes with syncs, filled again", full_params, full_live,
 	  { .least.full = 950, MOUNT_MS } },
+	{ "coarse", "full volumes of large blocks, whose few leaves split", coarse_params, coarse_live, { .least.full = 850, MOUNT_MS } },
 	{ "files", "thousands of files in several directories, renamed, linked and removed", files_params, files_live,
 	  { .least.inodes = 3000, MOUNT_MS } },
 	{ "log", "hundreds of small syncs without a unify", log_params, log_live, { .least.log_blocks = 400, MOUNT_MS } },
