@@ -268,11 +268,13 @@ $(OUT)/tests/%: tests/vm/guest/%.c
 	@$(CC) -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -D_GNU_SOURCE -O2 -static -pthread -I . \
 		-o $@ $<
 
-# Damaged images, best with VARIANT=asan: build/asan/tests/fuzz_image --seconds 60
-FUZZ := $(patsubst tests/fuzz/%.c,$(OUT)/tests/%,$(wildcard tests/fuzz/*.c))
+# Damaged images and volumes, best with VARIANT=asan: build/asan/tests/fuzz_image --seconds 60
+# Each tests/fuzz/fuzz_*.c is a program, and the other sources there are of all of them.
+FUZZ := $(patsubst tests/fuzz/%.c,$(OUT)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SRC := $(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c))
 .PHONY: fuzz-programs
 fuzz-programs: $(FUZZ)
-$(OUT)/tests/%: $(OBJ)/tests/fuzz/%.o $(call objects,$(SUPPORT_SRC)) $(INTERNAL)
+$(OUT)/tests/%: $(OBJ)/tests/fuzz/%.o $(call objects,$(FUZZ_SRC) $(SUPPORT_SRC)) $(INTERNAL)
 	$(call link,-lcmocka)
 
 BENCH := $(patsubst bench/%.c,$(OUT)/bench/%,$(wildcard bench/*.c))

@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support_fuzz.h"
 #include "tests/unit/support_image.h"
 #include "core/show/show.h"
 #include "core/tree/tree_internal.h"
@@ -47,12 +48,6 @@
 #define NODES_MAX	60u	/* looked at in a walk through the directories */
 #define DEPTH_MAX	6u
 
-/* Not too large an allocation is an error in itself: what the image asks for may be refused. */
-const char *__asan_default_options(void)
-{
-	return "allocator_may_return_null=1:detect_leaks=1";
-}
-
 /* ---- the seeds ---- */
 
 struct base {
@@ -65,14 +60,6 @@ struct base {
 
 static struct base bases[BASES];
 static siphash_key_t hash_key;		/* of the one at hand */
-
-static bool block_is_meta(const u8 *block)
-{
-	u32 magic = get_unaligned_le32(block);
-
-	return magic == TUX3_NODE_MAGIC || magic == TUX3_LOG_MAGIC || magic == TUX3_MAP_MAGIC || magic == TUX3_INTENT_MAGIC ||
-	       get_unaligned_le64(block) == TUX3_ANCHOR_MAGIC;
-}
 
 static void base_scan(struct base *base)
 {
@@ -289,12 +276,6 @@ static u64 input_value(struct input *input, const struct base *base)
 
 /* ---- changing an image ---- */
 
-static void put_value(u8 *at, u64 value, u32 bytes)
-{
-	for (; bytes; bytes--, value >>= 8)
-		*at++ = value;
-}
-
 /* A field of an item's head or data, or of the header. */
 static void mutate_leaf(struct input *input, const struct base *base, u8 *block)
 {
@@ -447,27 +428,7 @@ static void mutate_header(struct input *input, const struct base *base, u8 *bloc
 
 static void reseal(struct input *input, u8 *block)
 {
-	u32 magic = get_unaligned_le32(block);
-
-	if (get_unaligned_le64(block) == TUX3_ANCHOR_MAGIC) {
-		anchor_seal((void *)block);
-		return;
-	}
-	if (magic != TUX3_NODE_MAGIC && magic != TUX3_LOG_MAGIC && magic != TUX3_MAP_MAGIC && magic != TUX3_INTENT_MAGIC)
-		return;
-	if (magic == TUX3_LOG_MAGIC && input_take(input, 1) & 7) {
-		/* The records of a commit of one block. */
-		struct disk_log *log = (void *)block;
-		struct disk_commit *commit = (void *)(log + 1);
-		u32 used = le32_to_cpu(log->used);
-
-		if (!log->index && used >= sizeof(*commit) && used <= BLOCK - sizeof(*log)) {
-			commit->bytes = cpu_to_le32(used - sizeof(*commit));
-			commit->crc = cpu_to_le32(crc32c(~0u, commit + 1, used - sizeof(*commit)));
-		}
-	}
-	put_unaligned_le32(0, block + 4);
-	put_unaligned_le32(crc32c(~0u, block, BLOCK), block + 4);
+	block_seal(block, BLOCK, get_unaligned_le32(block) == TUX3_LOG_MAGIC && input_take(input, 1) & 7);
 }
 
 /* The same field of all anchors: else a good copy counts. */
@@ -1013,22 +974,13 @@ static void repair_volume(const u8 *bytes)
 	dev->ops->close(dev);
 }
 
-static u64 fixed_time(void)
-{
-	return 1700000000000000000ull;
-}
-
-static void nowhere(int level, const char *message)
-{
-}
-
 static int prepare(void)
 {
 	if (bases[0].bytes)
 		return 0;
 	env_set_clock(fixed_time);
 	if (!getenv("FUZZ_VERBOSE"))
-		env_set_log(nowhere);
+		env_set_log(log_nothing);
 	return bases_build();
 }
 
@@ -1095,14 +1047,6 @@ struct shared {
 	volatile u64 seed;	/* the run under way */
 	volatile bool done;
 };
-
-static u64 seconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
 
 static void child_runs(struct shared *shared, u64 last, u64 until)
 {

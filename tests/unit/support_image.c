@@ -209,20 +209,34 @@ int image_check(struct image *image, bool data, unsigned int *codes, unsigned in
 
 /* ---- damaging ---- */
 
-struct volume *image_edit_begin(struct image *image)
+static struct volume *edit_open(struct tux3_device *dev, bool cut_log, char *why, size_t why_size)
 {
-	struct volume_options opts = { .manual = true };
+	struct volume_options opts = { .manual = true, .cut_log = cut_log };
 	struct volume *vol;
-	char why[512] = "";
 
-	if (volume_open(image->dev, NULL, &opts, &vol, why, sizeof(why))) {
-		fprintf(stderr, "the image cannot be opened: %s\n", why);
+	if (volume_open(dev, NULL, &opts, &vol, why, why_size))
 		return NULL;
-	}
 	/* As if a commit was under way: what is made now has numbers that were never used. */
 	vol->delta.applying = vol->delta.committed + 1;
 	tree_edit_begin(vol);
 	return vol;
+}
+
+struct volume *image_edit_begin(struct image *image)
+{
+	char why[512] = "";
+	struct volume *vol = edit_open(image->dev, false, why, sizeof(why));
+
+	if (!vol)
+		fprintf(stderr, "the image cannot be opened: %s\n", why);
+	return vol;
+}
+
+struct volume *image_edit_damaged(struct tux3_device *dev)
+{
+	char why[512];
+
+	return edit_open(dev, true, why, sizeof(why));
 }
 
 int image_edit_end(struct volume *vol)

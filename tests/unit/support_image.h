@@ -38,6 +38,8 @@ int image_check(struct image *image, bool data, unsigned int *codes, unsigned in
 
 /* Edit items: between these, tree_set() and the like; the result is on the device, with right checksums. */
 struct volume *image_edit_begin(struct image *image);
+/* The same, of a device that may be damaged already, in its log, too; NULL: then it cannot be opened, and nothing is printed. */
+struct volume *image_edit_damaged(struct tux3_device *dev);
 int image_edit_end(struct volume *vol);
 
 /* Bytes of a block as they are on the device, and checksums after changing them. */

@@ -27,7 +27,7 @@ void bed_open(struct bed *bed)
 
 void bed_make(struct bed *bed, u64 bytes, u32 block_size)
 {
-	struct format_options format = { .block_size = block_size, .quota = bed->quota };
+	struct format_options format = { .block_size = block_size, .quota = bed->quota, .no_data_csum = bed->no_data_csum };
 	char why[256] = "";
 
 	bed->dev = device_memory_create(bytes);

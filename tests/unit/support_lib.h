@@ -30,7 +30,7 @@ struct bed {
 	struct tux3_node *root;
 	struct volume_options opts;
 	u64 data_cache_bytes;
-	bool quota;
+	bool quota, no_data_csum;
 };
 
 #define assert_ok(call) bed_assert_ok(call, #call, __FILE__, __LINE__)
