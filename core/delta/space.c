@@ -498,7 +498,7 @@ void space_init(struct volume *vol)
 {
 	paid_init(vol);
 	space_look_at_root(vol, true);
-	vol->space.available = space_available(vol);
+	WRITE_ONCE(vol->space.available, space_available(vol));
 	atomic64_set(&vol->space.balance, vol->space.available);
 	atomic64_set(&vol->space.freed, 1);
 	spin_lock_init(&vol->space.full_lock);
@@ -836,7 +836,7 @@ static void space_move_balance(struct volume *vol, s64 charged)
 	s64 taken = charged ? vol->space.standing[vol->delta.front & 1] : 0;
 
 	WRITE_ONCE(vol->space.alone, S64_MAX);
-	vol->space.available = available;
+	WRITE_ONCE(vol->space.available, available);
 	atomic64_add(move, &vol->space.balance);
 	if (move > taken)
 		atomic64_inc(&vol->space.freed);
