@@ -31,6 +31,7 @@
 #include "volumes.h"
 #include "core/check/check.h"
 #include "core/delta/delta.h"
+#include "core/format/anchor.h"
 #include "core/open.h"
 #include "core/repair/repair.h"
 #include "user/env/clock.h"
@@ -115,6 +116,20 @@ static void demand_silence(struct trial *trial, const char *when, struct check_r
 	volume_close(vol);
 }
 
+/* One that is where it belongs: both copies of it may have changed places. */
+static bool has_anchor(struct trial *trial)
+{
+	const u64 offsets[] = { TUX3_ANCHOR_STRIDE, 2 * TUX3_ANCHOR_STRIDE, trial->bytes - 2 * TUX3_ANCHOR_STRIDE,
+				trial->bytes - TUX3_ANCHOR_STRIDE };
+	char why[512];
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(offsets); i++)
+		if (!anchor_check((const void *)(trial_block(trial, 0) + offsets[i]), offsets[i], why, sizeof(why)))
+			return true;
+	return false;
+}
+
 /* As fsck.tux3 -n.  false: there is no volume any more. */
 static bool check_damaged(struct trial *trial)
 {
@@ -132,7 +147,7 @@ static bool check_damaged(struct trial *trial)
 		return true;
 	}
 	trial_say(trial, "open: %d, %s\n", err, why);
-	if (err == -EINVAL || err == -EOPNOTSUPP)
+	if (err == -EINVAL || err == -EOPNOTSUPP || !has_anchor(trial))
 		return false;
 	demand(err == -EIO || err == -EUCLEAN || err == -EILSEQ, "fsck.tux3 would not go on: %d, %s", err, why);
 	opts.no_recovery = true;
@@ -291,6 +306,21 @@ static void clear_flags(struct tux3_node *node)
 	tux3_setattr(node, NULL, &stat, TUX3_SET_FLAGS);
 }
 
+/* The root stays: what has been forged for it takes blocks, too. */
+static void remove_xattrs(struct tux3_node *node)
+{
+	static char list[65536];
+	ssize_t size = tux3_listxattr(node, list, sizeof(list));
+	const char *name;
+	int err;
+
+	demand(size >= 0, "its extended attributes cannot be listed: %zd", size);
+	for (name = list; name < list + size; name += strlen(name) + 1) {
+		err = tux3_removexattr(node, NULL, name);
+		demand(!err, "removal of %s: %d", name, err);
+	}
+}
+
 static int remove_name(struct tux3_node *dir, const char *name, bool is_dir)
 {
 	return is_dir ? tux3_rmdir(dir, NULL, name) : tux3_unlink(dir, NULL, name);
@@ -403,6 +433,7 @@ static void empty(struct trial *trial)
 	step("mount and remove");
 	bed_open(bed);
 	clear_flags(bed->root);
+	remove_xattrs(bed->root);
 	walk(trial, bed->root, 0, NULL);
 	sync_volume(trial);
 	bed_close(bed);
