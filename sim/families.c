@@ -725,10 +725,10 @@ static void remap_live(struct life *life)
 		run_random_op(life->run, life->rng);
 }
 
+/* New ones come last: what follows from a seed depends on the place. */
 static const struct family families[] = {
 	{ "full", "small volumes filled to the last block, deletes with syncs, filled again", full_params, full_live,
 	  { .least.full = 950, MOUNT_MS } },
-	{ "coarse", "full volumes of large blocks, whose few leaves split", coarse_params, coarse_live, { .least.full = 850, MOUNT_MS } },
 	{ "files", "thousands of files in several directories, renamed, linked and removed", files_params, files_live,
 	  { .least.inodes = 3000, MOUNT_MS } },
 	{ "log", "hundreds of small syncs without a unify", log_params, log_live, { .least.log_blocks = 400, MOUNT_MS } },
@@ -760,6 +760,7 @@ static const struct family families[] = {
 	  { .least.bad = 1 } },
 	{ "early", "large files that are synced, changed in all ways, and synced again", early_params, early_live,
 	  { .least.early = 1, MOUNT_MS } },
+	{ "coarse", "full volumes of large blocks, whose few leaves split", coarse_params, coarse_live, { .least.full = 850, MOUNT_MS } },
 };
 
 /* ---- as a workload ---- */
