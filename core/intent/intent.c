@@ -297,12 +297,12 @@ static int far_leave(struct volume *vol, const struct intent_far_part *part, u32
 }
 
 /* What is of some commits ago counts little. */
-static void note_load(struct volume *vol)
+static void note_load(struct volume *vol, u64 delta)
 {
 	struct intent *intent = &vol->intent;
 
 	WRITE_ONCE(intent->committed_load, intent->committed_load - intent->committed_load / LOAD_FADES +
-		   READ_ONCE(vol->delta.committing));
+		   intent_load(vol, delta));
 	atomic64_sub(atomic64_read(&intent->large_synced) / LOAD_FADES, &intent->large_synced);
 }
 
@@ -311,7 +311,7 @@ int intent_begin_commit(struct volume *vol, u64 delta, s64 *charged)
 	int err;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
-	note_load(vol);
+	note_load(vol, delta);
 	pace_await(vol, false);		/* this is the first one, whether it makes areas or not */
 	err = far_give_back(vol);
 	if (err || READ_ONCE(vol->opts.fsync) == TUX3_FSYNC_FULL || vol->intent.shrink)

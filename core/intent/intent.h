@@ -96,7 +96,7 @@ struct intent {
 	u32 said;			/* capture: likewise, for names */
 	atomic64_t large;		/* blocks of data of large requests that are not written yet, or are about to be captured */
 	atomic_t syncing;		/* so many are in fsync with something to write */
-	/* Hints, which fade with each commit: bytes of large files that fsyncs were called for; and delta_load() of commits. */
+	/* Hints, which fade with each commit: bytes of large files that fsyncs were called for; and intent_load() of commits. */
 	atomic64_t large_synced;
 	u64 committed_load;		/* set with commit_mutex */
 	u64 alone_delta, alone_bytes;	/* of this delta so much was there, nearly all of it durable by intents: a hint */

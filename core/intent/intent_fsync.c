@@ -85,10 +85,10 @@ static bool fsync_may_go_ahead(struct volume *vol)
 	return load > DELTA_HEAVY_BYTES || (fsync_is_alone(vol) && load_not_durable(vol, load) <= ALONE_BYTES + ASIDE_BYTES);
 }
 
-/* Were, of all that was written lately, three of four bytes of large files that are synced? */
+/* Were three quarters of what was committed lately, and of what is to be, large files that are synced? */
 static bool large_are_synced(struct volume *vol)
 {
-	s64 load = READ_ONCE(vol->intent.committed_load) + front_load(vol);
+	s64 load = READ_ONCE(vol->intent.committed_load) + intent_load(vol, READ_ONCE(vol->delta.front));
 
 	return atomic64_read(&vol->intent.large_synced) > load / 4 * 3;
 }

@@ -4,6 +4,7 @@
 #define TUX3_INTENT_INTERNAL_H
 
 #include "core/volume.h"
+#include "core/delta/delta.h"
 
 /*
  * Room for a batch in the area, and for far blocks of data in the far one, which from now on count as written; intent->lock held.
@@ -42,6 +43,17 @@ int intent_recover_name(struct volume *vol, const struct disk_intent *intent);
  * for in the tree, nor are its attributes changed.
  */
 int intent_recover_names(struct volume *vol, const struct disk_intent *intent, const void *records, bool *named);
+
+/*
+ * What committing a delta takes, as so many bytes of data: a change that is none takes no less time than a block.  (For pace.h it
+ * is less, where it is the disk that counts.)
+ */
+#define INTENT_CHANGE_BYTES	4096u
+
+static inline s64 intent_load(struct volume *vol, u64 delta)
+{
+	return delta_dirty_bytes_sum(&vol->delta, delta & 1) + delta_changes_sum(&vol->delta, delta & 1) * INTENT_CHANGE_BYTES;
+}
 
 static inline u32 intent_header_room(const struct volume *vol)
 {

@@ -145,6 +145,14 @@ static void test_beside_little(void **state)
 	bed_free(&bed);
 }
 
+static void make_small(struct bed *bed, u32 number)
+{
+	char name[20];
+
+	snprintf(name, sizeof(name), "small%u", number);
+	tux3_node_put(bed_file(bed, name), 1);
+}
+
 /*
  * Several write and sync large files: what others have written waits for its own fsync, and they share commits.  Beside a load that
  * nobody syncs the file goes ahead.
@@ -153,7 +161,7 @@ static void test_several_go_together(void **state)
 {
 	struct bed bed = { .opts = { .manual = true } };
 	struct tux3_node *node[2], *load;
-	u32 i, ahead = 0;
+	u32 i, k, ahead = 0;
 
 	bed_make(&bed, LARGE_VOLUME, BLOCK);
 	load = bed_file(&bed, "load");
@@ -172,6 +180,14 @@ static void test_several_go_together(void **state)
 	assert_in_range(ahead, 0, 5);
 	for (i = 0, ahead = 0; i < 30; i++) {
 		fill(load, (i % 4) * 8 * MIB, 8 * MIB, i);
+		fill(node[1], 0, MIB, i);
+		ahead += synced_ahead(&bed, node[1]);
+	}
+	assert_in_range(ahead, 20, 30);
+	/* Nor for changes that are many, though they are few bytes. */
+	for (i = 0, ahead = 0; i < 30; i++) {
+		for (k = 0; k < 1200; k++)
+			make_small(&bed, i * 1200 + k);
 		fill(node[1], 0, MIB, i);
 		ahead += synced_ahead(&bed, node[1]);
 	}
