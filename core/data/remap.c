@@ -225,7 +225,7 @@ static int remap_clean(struct tux3_inode *inode, const struct data_remap_ops *op
 	int err = delta_commit_inode(inode);
 	u32 dirty;
 
-	if (!err)
+	if (!err && count)
 		err = ops->drop(inode, block, end - block);
 	if (err)
 		return err;
@@ -237,19 +237,13 @@ static int remap_clean(struct tux3_inode *inode, const struct data_remap_ops *op
 	return inode->vol->host->data_dirty(inode, block, end, &at, &more) ? -EAGAIN : 0;
 }
 
-static void remap_lock(struct tux3_inode *const *inode, const struct data_remap_ops *ops)
-{
-	if (ops->lock)
-		ops->lock(inode[0], inode[1]);
-}
-
 static void remap_unlock(struct tux3_inode *const *inode, const struct data_remap_ops *ops)
 {
 	if (ops->unlock)
 		ops->unlock(inode[0], inode[1]);
 }
 
-/* inode[1] may be NULL, or the other one.  Locked on return 0; nothing in the cache has to do with these blocks. */
+/* inode[1] may be NULL, or the other one.  Locked on return 0; nothing in the cache has to do with these blocks, if any. */
 static int remap_prepare(struct tux3_inode *const *inode, const struct data_remap_ops *ops, const u64 *block, u64 count)
 {
 	u32 tries, i;
@@ -260,7 +254,8 @@ static int remap_prepare(struct tux3_inode *const *inode, const struct data_rema
 			err = remap_settle(inode[i], ops);
 		if (err)
 			break;
-		remap_lock(inode, ops);
+		if (ops->lock)
+			ops->lock(inode[0], inode[1]);
 		for (i = 0; i < 2 && inode[i] && !err; i++)
 			err = remap_clean(inode[i], ops, block[i], count);
 		if (err)
@@ -473,32 +468,18 @@ static void data_freshness(struct tux3_inode *inode, u64 *words)
 	words[5] = (u64)attr.ctime.sec * 1000000000 + attr.ctime.nsec;
 }
 
-/* Locked: the commit of a page that a store has made writable again since it was settled may have made it inline again: -EAGAIN. */
-static int commit_apart(struct tux3_inode *inode)
-{
-	int err = delta_commit_inode(inode);
-
-	return !err && READ_ONCE(inode->attr.flags) & TUX3_ATTR_INLINE ? -EAGAIN : err;
-}
-
+/* A page that a store has made writable again since its commit took it would take others, and nobody would notice. */
 int data_start_commit(struct tux3_inode *inode, const struct data_remap_ops *ops, u64 *words)
 {
 	struct tux3_inode *const alone[2] = { inode };
-	int err = -EAGAIN;
-	u32 tries;
+	const u64 block = 0;
+	int err = remap_prepare(alone, ops, &block, 0);
 
-	for (tries = 0; err == -EAGAIN && tries < REMAP_TRIES; tries++) {
-		err = remap_settle(inode, ops);
-		if (err)
-			break;
-		/* Without its commit such a page would take other stores, and nobody would notice. */
-		remap_lock(alone, ops);
-		err = commit_apart(inode);
-		if (!err)
-			data_freshness(inode, words);
-		remap_unlock(alone, ops);
-	}
-	return err == -EAGAIN ? -EBUSY : err;
+	if (err)
+		return err;
+	data_freshness(inode, words);
+	remap_unlock(alone, ops);
+	return 0;
 }
 
 static bool is_fresh(const struct data_exchange *exchange)
