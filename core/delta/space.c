@@ -763,17 +763,6 @@ static s64 space_frees_begun(struct volume *vol)
 	return frees;
 }
 
-/* All that were charged so far. */
-static s64 space_ops(struct volume *vol)
-{
-	s64 ops = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		ops += atomic64_read(&per_cpu_ptr(vol->delta.cpu, cpu)->ops);
-	return ops;
-}
-
 /* Moves with everything that may make a charge fit that did not. */
 static s64 space_freed(struct volume *vol)
 {
@@ -970,7 +959,7 @@ static bool space_gives_up(struct volume *vol, u64 blocks, unsigned int flags, c
 		return true;
 	if (attempt <= 3)
 		return false;
-	if (space_ops(vol) != try->ops || space_fits_alone(vol, blocks, flags))
+	if (delta_counter(vol, TUX3_COUNT_OPS) != try->ops || space_fits_alone(vol, blocks, flags))
 		return attempt > OVERTAKEN_MAX;
 	return attempt > 10 || (READ_ONCE(vol->space.unified) && space_freed(vol) == try->freed);
 }
@@ -997,7 +986,7 @@ int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_
 	freed = space_frees_begun(vol);
 	err = delta_commit_space(vol, flags, attempt);
 	try->freed = freed + atomic64_read(&vol->space.freed);
-	try->ops = space_ops(vol);
+	try->ops = delta_counter(vol, TUX3_COUNT_OPS);
 	return err;
 }
 

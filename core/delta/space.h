@@ -254,7 +254,7 @@ void space_note_log(struct volume *vol, u64 delta, u64 blocks);
 struct space_try {
 	unsigned int attempts;
 	s64 freed;		/* space_freed() as the last attempt left it, but for what others freed meanwhile */
-	s64 ops;		/* how many others had been charged then */
+	u64 ops;		/* how many operations had been entered then */
 };
 /* A caller was refused: bring back what can be (commit, unify).  0: try again, or -ENOSPC, -EIO. */
 int space_wait(struct volume *vol, u64 blocks, unsigned int flags, struct space_try *try);
