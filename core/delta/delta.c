@@ -393,14 +393,31 @@ static bool delta_look_at_recovery(struct volume *vol, unsigned int slot)
 #define PASS_SYNCS_BYTES (128u << 20)	/* all who do: what the far area has room for */
 #define FSYNC_MEMORY_NS	(2ULL * NSEC_PER_SEC)	/* who has called it so lately will call it again */
 
-static struct delta_pass *delta_pass_of_task(struct volume *vol)
-{
-	return &vol->delta.passes[hash_64((uintptr_t)current, DELTA_PASS_BITS)];
-}
-
 static bool delta_pass_syncs(const struct delta_pass *pass)
 {
-	return pass->synced_by == current && ktime_get_ns() - pass->synced_ns < FSYNC_MEMORY_NS;
+	return pass->synced_ns && ktime_get_ns() - pass->synced_ns < FSYNC_MEMORY_NS;
+}
+
+/* What would be forgotten, if another task had this place: a stream is not to go on for having the hash of another one. */
+static u64 delta_pass_worth(struct delta_state *delta, const struct delta_pass *pass)
+{
+	return (pass->delta == READ_ONCE(delta->front) ? pass->used : 0) + (delta_pass_syncs(pass) ? DELTA_PASS_BYTES : 0);
+}
+
+static struct delta_pass *delta_pass_of_task(struct delta_state *delta)
+{
+	struct delta_pass *set = delta->passes[hash_64((uintptr_t)current, DELTA_PASS_BITS)], *least = set;
+	unsigned int way;
+
+	lockdep_assert_held(&delta->pass_lock);
+	for (way = 0; way < DELTA_PASS_WAYS; way++)
+		if (set[way].task == current)
+			return &set[way];
+	for (way = 1; way < DELTA_PASS_WAYS; way++)
+		if (delta_pass_worth(delta, &set[way]) < delta_pass_worth(delta, least))
+			least = &set[way];
+	*least = (struct delta_pass){ .task = current };
+	return least;
 }
 
 static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
@@ -409,15 +426,15 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 	u64 limit = READ_ONCE(vol->pace.limit_bytes), most = DELTA_PASS_BYTES, all;
 	s64 changes = delta_changes(&vol->delta, front & 1);
 	struct delta_state *delta = &vol->delta;
-	struct delta_pass *pass = delta_pass_of_task(vol);
+	struct delta_pass *pass;
 	bool may, syncs;
 
 	if (changes >= (s64)vol->opts.overlay_entries * (OVERLAY_LIMIT_FACTOR + 1))
 		return false;
 	spin_lock(&delta->pass_lock);
-	if (pass->delta != front || pass->task != current) {	/* who has the same hash is not to wait for a stream */
+	pass = delta_pass_of_task(delta);
+	if (pass->delta != front) {
 		pass->delta = front;
-		pass->task = current;
 		pass->used = 0;
 	}
 	if (delta->passed_delta != front) {
@@ -441,17 +458,14 @@ static bool delta_may_pass(struct volume *vol, u64 front, u64 cost)
 void delta_pass_again(struct volume *vol)
 {
 	spin_lock(&vol->delta.pass_lock);
-	delta_pass_of_task(vol)->used = 0;
+	delta_pass_of_task(&vol->delta)->used = 0;
 	spin_unlock(&vol->delta.pass_lock);
 }
 
 void delta_note_fsync(struct volume *vol)
 {
-	struct delta_pass *pass = delta_pass_of_task(vol);
-
 	spin_lock(&vol->delta.pass_lock);
-	pass->synced_by = current;
-	pass->synced_ns = ktime_get_ns();
+	delta_pass_of_task(&vol->delta)->synced_ns = ktime_get_ns();
 	spin_unlock(&vol->delta.pass_lock);
 }
 
@@ -460,7 +474,7 @@ static bool delta_task_syncs(struct volume *vol)
 	bool syncs;
 
 	spin_lock(&vol->delta.pass_lock);
-	syncs = delta_pass_syncs(delta_pass_of_task(vol));
+	syncs = delta_pass_syncs(delta_pass_of_task(&vol->delta));
 	spin_unlock(&vol->delta.pass_lock);
 	return syncs;
 }

@@ -48,16 +48,16 @@ struct delta_cpu {
 	u64 leaf_hint;		/* ino >> DELTA_LEAF_SHIFT of the last inode that became dirty here */
 };
 
-/* Of the tasks of this hash: with how many bytes they have gone on though the delta was full; who called fsync last, and when. */
+/* Of one task: with how many bytes it has gone on though the delta was full; when it called fsync. */
 struct delta_pass {
 	u64 delta;
-	const void *task;	/* the last one */
+	const void *task;
 	u32 used;
-	const void *synced_by;
-	u64 synced_ns;
+	u64 synced_ns;		/* 0: never */
 };
 
-#define DELTA_PASS_BITS	6
+#define DELTA_PASS_BITS	4
+#define DELTA_PASS_WAYS	4	/* so many tasks of the same hash */
 #define DELTA_PASS_BYTES	(8u << 20)	/* of data that a task may add to a delta that is full: delta_may_pass() ... */
 #define DELTA_PASSES	24u	/* ... or so many other changes */
 
@@ -114,7 +114,7 @@ struct delta_state {
 	wait_queue_head_t commit_queue;	/* woken when committed or error move, and when commit_mutex is free */
 	wait_queue_head_t drain_queue;	/* the back end, waiting for the last operation to leave */
 	spinlock_t pass_lock;		/* of the next three */
-	struct delta_pass passes[1u << DELTA_PASS_BITS];	/* by hash of the task */
+	struct delta_pass passes[1u << DELTA_PASS_BITS][DELTA_PASS_WAYS];	/* by hash of the task */
 	u64 passed_delta, passed_bytes[2];	/* what all have added to that delta when it was full; 1: those that call fsync */
 	wait_queue_head_t gate_queue;	/* operations that came meanwhile; writers who have outrun the device (pace.c) */
 	atomic_t draining;

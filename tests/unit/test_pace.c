@@ -607,6 +607,96 @@ static void test_who_saves_need_not_wait(void **state)
 	slow_free(&bed);
 }
 
+#define STREAMS	(4u << DELTA_PASS_BITS)	/* two of them have the same hash */
+#define STREAM_PIECES (4 * MIB / SAVER_PIECE)
+
+static struct {
+	struct bed *bed;
+	atomic_t hash[STREAMS], turn, written, over;	/* whose turn it is to write a piece: 1 and up; pieces */
+} streams;
+
+/* With one other, in turn: each until it has to wait. */
+static void *stream_in_turn(void *arg)
+{
+	u32 i = (uintptr_t)arg;
+	u8 *data = calloc(1, SAVER_PIECE);
+	struct tux3_node *node;
+	char path[32];
+	int turn;
+
+	atomic_set(&streams.hash[i], 1 + hash_64((uintptr_t)current, DELTA_PASS_BITS));
+	snprintf(path, sizeof(path), "/stream%u", i);
+	while ((turn = atomic_read(&streams.turn)) != (int)i + 1 && !atomic_read(&streams.over))
+		usleep(1000);
+	if (turn == (int)i + 1) {
+		node = bed_file(streams.bed, path);
+		for (i = 0; i < STREAM_PIECES; i++) {
+			while (atomic_read(&streams.turn) != turn && !atomic_read(&streams.over))
+				usleep(1000);
+			assert_int_equal(tux3_write(node, data, SAVER_PIECE, (u64)i * SAVER_PIECE), SAVER_PIECE);
+			atomic_inc(&streams.written);
+			if (!atomic_read(&streams.over))
+				atomic_set(&streams.turn, 0);
+		}
+		tux3_node_put(node, 1);
+	}
+	free(data);
+	return NULL;
+}
+
+static u32 wait_for_hash(u32 i)
+{
+	while (!atomic_read(&streams.hash[i]))
+		usleep(1000);
+	return atomic_read(&streams.hash[i]);
+}
+
+/* Two streams of the same hash: what each may add to the full delta is what one may. */
+static void test_streams_of_the_same_hash(void **state)
+{
+	struct bed bed = { .opts = { .age_ms = 24 * 3600 * 1000, .delta_ms = 1000 } };
+	struct volume *vol = slow_make(&bed, 8 * MIB);
+	struct tux3_node *stream = bed_file(&bed, "/f");
+	u32 first = 0, second = 0, count, piece, i;
+	u8 *data = calloc(1, MIB);
+	pthread_t thread[STREAMS];
+	s64 limit;
+
+	streams.bed = &bed;
+	for (count = 0; count < STREAMS && first == second; count++) {
+		assert_int_equal(pthread_create(&thread[count], NULL, stream_in_turn, (void *)(uintptr_t)count), 0);
+		for (i = 0; i < count; i++)
+			if (wait_for_hash(i) == wait_for_hash(count)) {
+				first = i;
+				second = count;
+			}
+	}
+	assert_int_not_equal(first, second);
+	write_much(&bed, stream, 64);
+	assert_ok(tux3_sync(bed.volume));
+	delta_lock(vol);
+	limit = READ_ONCE(vol->pace.limit_bytes);
+	for (i = 0; i < 64 && delta_dirty_bytes_sum(&vol->delta, READ_ONCE(vol->delta.front) & 1) < limit; i++)
+		assert_int_equal(tux3_write(stream, data, MIB, i * MIB), MIB);
+	/* Who does not hand on the turn waits for the commit. */
+	for (piece = 0; piece < 2 * STREAM_PIECES; piece++) {
+		atomic_set(&streams.turn, 1 + (piece % 2 ? second : first));
+		for (i = 0; i < 200 && atomic_read(&streams.turn); i++)
+			usleep(5000);
+		if (atomic_read(&streams.turn))
+			break;
+	}
+	piece = atomic_read(&streams.written);
+	atomic_set(&streams.over, 1);
+	delta_unlock(vol);
+	for (i = 0; i < count; i++)
+		pthread_join(thread[i], NULL);
+	free(data);
+	assert_in_range(piece, 2, 2 * (limit / 8 / SAVER_PIECE + 1));
+	tux3_node_put(stream, 1);
+	slow_free(&bed);
+}
+
 /*
  * With the first fsync the limit sinks below what the front delta holds.  Who makes small changes need not wait for
  * that, and as long as his fsyncs do not wait for it he may go on.
@@ -739,6 +829,7 @@ int main(void)
 		cmocka_unit_test(test_fsyncs_beside_a_stream),
 		cmocka_unit_test(test_writes_between_fsyncs),
 		cmocka_unit_test(test_who_saves_need_not_wait),
+		cmocka_unit_test(test_streams_of_the_same_hash),
 		cmocka_unit_test(test_the_limit_sinks),
 		cmocka_unit_test(test_names_count),
 		cmocka_unit_test(test_options_of_an_open_volume_change),
