@@ -23,6 +23,15 @@ struct tux3_attr;
 struct volume;
 struct io_wait;
 
+/* What is told of a quota: an operation was refused, or a commit brought what is used above or below a limit. */
+enum quota_event {
+	QUOTA_REFUSED_HARD,
+	QUOTA_REFUSED_GRACE,	/* above the soft limit, and grace is over */
+	QUOTA_ABOVE_SOFT,	/* grace has begun */
+	QUOTA_BELOW_SOFT,
+	QUOTA_BELOW_HARD,	/* it was all used */
+};
+
 struct tux3_host_ops {
 	/* A delta pins the inode / lets it go; the last reference may be dropped here, freeing the object. */
 	void (*inode_grab)(struct tux3_inode *inode);
@@ -119,8 +128,8 @@ struct tux3_host_ops {
 
 	/* Outside a delta: may the caller exceed quotas?  NULL: nobody may. */
 	bool (*quota_exempt)(struct volume *vol);
-	/* Outside: the caller was refused, for inodes or for blocks, by a hard limit or since grace is over.  May be NULL. */
-	void (*quota_refused)(struct volume *vol, u32 type, u32 id, bool inodes, bool hard);
+	/* Who has this quota, and others, may want to know; of inodes or of blocks.  May be NULL. */
+	void (*quota_told)(struct volume *vol, u32 type, u32 id, bool inodes, enum quota_event event);
 
 	/* The clock of inode_now(), if it is another than the coarse one.  May be NULL. */
 	void (*now)(struct volume *vol, struct timespec64 *now);

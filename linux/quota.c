@@ -183,13 +183,17 @@ bool host_quota_exempt(struct volume *vol)
 }
 
 /* A message to who listens for it by netlink. */
-void host_quota_refused(struct volume *vol, u32 type, u32 id, bool inodes, bool hard)
+void host_quota_told(struct volume *vol, u32 type, u32 id, bool inodes, enum quota_event event)
 {
-	static const char kinds[2][2] = {
-		{ QUOTA_NL_BSOFTLONGWARN, QUOTA_NL_BHARDWARN }, { QUOTA_NL_ISOFTLONGWARN, QUOTA_NL_IHARDWARN },
+	static const char kinds[][2] = {
+		[QUOTA_REFUSED_HARD]  = { QUOTA_NL_BHARDWARN, QUOTA_NL_IHARDWARN },
+		[QUOTA_REFUSED_GRACE] = { QUOTA_NL_BSOFTLONGWARN, QUOTA_NL_ISOFTLONGWARN },
+		[QUOTA_ABOVE_SOFT]    = { QUOTA_NL_BSOFTWARN, QUOTA_NL_ISOFTWARN },
+		[QUOTA_BELOW_SOFT]    = { QUOTA_NL_BSOFTBELOW, QUOTA_NL_ISOFTBELOW },
+		[QUOTA_BELOW_HARD]    = { QUOTA_NL_BHARDBELOW, QUOTA_NL_IHARDBELOW },
 	};
 
-	quota_send_warning(make_kqid(&init_user_ns, type, id), bdev_device_of(vol->dev)->sb->s_dev, kinds[inodes][hard]);
+	quota_send_warning(make_kqid(&init_user_ns, type, id), bdev_device_of(vol->dev)->sb->s_dev, kinds[event][inodes]);
 }
 
 /* ---- df ---- */

@@ -382,6 +382,6 @@ struct kstatfs;
 void super_set_quota(struct tux3_sb *sbi);
 void quota_statfs(struct inode *inode, struct kstatfs *stat);
 bool host_quota_exempt(struct volume *vol);
-void host_quota_refused(struct volume *vol, u32 type, u32 id, bool inodes, bool hard);
+void host_quota_told(struct volume *vol, u32 type, u32 id, bool inodes, enum quota_event event);
 
 #endif

@@ -197,10 +197,10 @@ static void charge_refused(struct volume *vol, struct quota *quota, const struct
 	bool inodes, hard;
 
 	count_add(vol, TUX3_COUNT_EDQUOT, 1);
-	if (!vol->host->quota_refused)
+	if (!vol->host->quota_told)
 		return;
 	quota_why(quota, amount, &inodes, &hard);
-	vol->host->quota_refused(vol, quota->type, quota->id, inodes, hard);
+	vol->host->quota_told(vol, quota->type, quota->id, inodes, hard ? QUOTA_REFUSED_HARD : QUOTA_REFUSED_GRACE);
 }
 
 static void charge_waits_end(struct charging *charging, struct quota **waits)

@@ -353,6 +353,11 @@ static bool above(s64 used, u64 limit)
 	return limit && used > 0 && (u64)used > limit;
 }
 
+static bool reached(s64 used, u64 limit)
+{
+	return limit && used > 0 && (u64)used >= limit;
+}
+
 static bool may_use(s64 used, s64 more, u64 soft, u64 hard, u64 time, u64 now)
 {
 	return more <= 0 || (!above(used + more, hard) && !(time && now >= time && above(used + more, soft)));
@@ -635,15 +640,44 @@ static void quota_settle_one(struct quota *quota, unsigned int n)
 	limits->inodes_time = time_for(quota->inodes + other->inodes, limits->inodes_soft, limits->inodes_time, 0);
 }
 
+/* Of nothing above or below a limit, so of most, nothing is told. */
+static void tell_crossed(struct volume *vol, const struct quota *quota, bool inodes, s64 before, s64 after, u64 soft, u64 hard)
+{
+	void (*told)(struct volume *, u32, u32, bool, enum quota_event) = vol->host->quota_told;
+
+	if (above(before, soft) != above(after, soft))
+		told(vol, quota->type, quota->id, inodes, above(after, soft) ? QUOTA_ABOVE_SOFT : QUOTA_BELOW_SOFT);
+	if (reached(before, hard) && !reached(after, hard))
+		told(vol, quota->type, quota->id, inodes, QUOTA_BELOW_HARD);
+}
+
+/*
+ * That a soft limit is exceeded is told when the commit knows it, not at the operation: most blocks may turn out to be none.  One
+ * message for a delta, of what is durable.
+ */
 void quota_settle(struct volume *vol, u64 delta)
 {
+	bool tells = vol->host->quota_told && !READ_ONCE(vol->opts.no_quota), limited;
 	unsigned int n = delta & 1;
 	struct quota *quota, *next;
 
 	llist_for_each_entry_safe(quota, next, llist_del_all(&vol->quota.changed[n]), slot[n].node) {
+		s64 blocks, inodes, blocks_now, inodes_now;
+		struct quota_limits limits;
+
 		spin_lock(&quota->lock);
+		limited = quota->mode == QUOTA_LIMITED;
+		blocks = quota->blocks;
+		inodes = quota->inodes;
 		quota_settle_one(quota, n);
+		blocks_now = quota->blocks;
+		inodes_now = quota->inodes;
+		limits = quota->limits;
 		spin_unlock(&quota->lock);
+		if (limited && tells) {
+			tell_crossed(vol, quota, false, blocks, blocks_now, limits.blocks_soft, limits.blocks_hard);
+			tell_crossed(vol, quota, true, inodes, inodes_now, limits.inodes_soft, limits.inodes_hard);
+		}
 		quota_put(vol, quota);
 	}
 }

@@ -74,6 +74,100 @@ static u64 counter(struct bed *bed, enum tux3_counter which)
 	return delta_counter(tux3_core(bed->volume), which);
 }
 
+#define TOLD_INODES 16u		/* of inodes, not of blocks */
+
+static struct {
+	u32 of[32], count;	/* enum quota_event, TOLD_INODES */
+} tells;
+
+static void note_told(struct volume *vol, u32 type, u32 id, bool inodes, enum quota_event event)
+{
+	assert_int_equal(type, QUOTA_USER);
+	assert_int_equal(id, USER);
+	assert_true(tells.count < ARRAY_SIZE(tells.of));
+	tells.of[tells.count++] = event | (inodes ? TOLD_INODES : 0);
+}
+
+/* Since the last time this was told, once everything is committed, and nothing else. */
+static void assert_told(struct bed *bed, u32 count, const u32 *of)
+{
+	u32 i;
+
+	assert_ok(tux3_sync(bed->volume));
+	assert_int_equal(tells.count, count);
+	for (i = 0; i < count; i++)
+		assert_int_equal(tells.of[i], of[i]);
+	tells.count = 0;
+}
+
+#define ASSERT_TOLD(bed, ...) assert_told(bed, ARRAY_SIZE(((u32[]){ __VA_ARGS__ })), (u32[]){ __VA_ARGS__ })
+
+/* Who has a quota learns when a limit is crossed, once, and not of what stays on one side of it. */
+static void test_told(void **state)
+{
+	struct tux3_quota quota = {
+		.bytes_soft = 10 * BLOCK, .bytes_hard = 20 * BLOCK, .inodes_soft = 3, .inodes_hard = 5,
+	};
+	struct tux3_host_ops host;
+	struct tux3_node *node[5], *refused;
+	struct volume *vol;
+	struct bed bed;
+	u32 i;
+
+	make(&bed);
+	vol = tux3_core(bed.volume);
+	host = *vol->host;
+	host.quota_told = note_told;
+	vol->host = &host;
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, TUX3_QUOTA_BYTES_SOFT | TUX3_QUOTA_BYTES_HARD |
+				 TUX3_QUOTA_INODES_SOFT | TUX3_QUOTA_INODES_HARD));
+	node[0] = create(&bed, "0");
+	assert_int_equal(put(node[0], 0, 10), 10);
+	assert_told(&bed, 0, NULL);
+	assert_int_equal(put(node[0], 10, 2), 2);
+	ASSERT_TOLD(&bed, QUOTA_ABOVE_SOFT);
+	assert_int_equal(put(node[0], 4, 4), 4);
+	assert_int_equal(put(node[0], 12, 1), 1);
+	assert_told(&bed, 0, NULL);
+	assert_int_equal(put(node[0], 13, 7), 7);
+	assert_told(&bed, 0, NULL);
+	assert_int_equal(put(node[0], 20, 1), -EDQUOT);
+	ASSERT_TOLD(&bed, QUOTA_REFUSED_HARD);
+	assert_ok(tux3_truncate(node[0], 15 * BLOCK));
+	ASSERT_TOLD(&bed, QUOTA_BELOW_HARD);
+	assert_ok(tux3_truncate(node[0], 5 * BLOCK));
+	ASSERT_TOLD(&bed, QUOTA_BELOW_SOFT);
+	/* Both at once, and there and back in one delta. */
+	assert_int_equal(put(node[0], 0, 20), 20);
+	ASSERT_TOLD(&bed, QUOTA_ABOVE_SOFT);
+	assert_ok(tux3_truncate(node[0], 0));
+	ASSERT_TOLD(&bed, QUOTA_BELOW_SOFT, QUOTA_BELOW_HARD);
+	assert_int_equal(put(node[0], 0, 12), 12);
+	assert_ok(tux3_truncate(node[0], 0));
+	assert_told(&bed, 0, NULL);
+	for (i = 1; i < 5; i++) {
+		char name[2] = { '0' + i };
+
+		node[i] = create(&bed, name);
+	}
+	ASSERT_TOLD(&bed, QUOTA_ABOVE_SOFT | TOLD_INODES);
+	assert_int_equal(tux3_mknod(bed.root, &user, "5", S_IFREG | 0644, 0, 0, &refused), -EDQUOT);
+	ASSERT_TOLD(&bed, QUOTA_REFUSED_HARD | TOLD_INODES);
+	/* Limits that change are known to who changes them. */
+	quota.inodes_soft = 2;
+	quota.inodes_hard = 7;
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, TUX3_QUOTA_INODES_SOFT | TUX3_QUOTA_INODES_HARD));
+	assert_told(&bed, 0, NULL);
+	for (i = 0; i < 5; i++) {
+		char name[2] = { '0' + i };
+
+		tux3_node_put(node[i], 1);
+		assert_ok(tux3_unlink(bed.root, &user, name));
+	}
+	ASSERT_TOLD(&bed, QUOTA_BELOW_SOFT | TOLD_INODES);
+	bed_free(&bed);
+}
+
 /* Up to the limit, one by one and as a whole; what is there is written over at the limit; and refusals cost no commit. */
 static void test_hard(void **state)
 {
@@ -680,6 +774,7 @@ int main(void)
 		cmocka_unit_test(test_longer_holes),
 		cmocka_unit_test(test_usage_beyond_all_numbers),
 		cmocka_unit_test(test_limits_beyond_all_numbers),
+		cmocka_unit_test(test_told),
 		cmocka_unit_test(test_hard),
 		cmocka_unit_test(test_first_limit),
 		cmocka_unit_test(test_inline),

@@ -6,6 +6,7 @@ import fcntl
 import mmap
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -101,6 +102,91 @@ def fill(path, step=1):
             expect(errno.errorcode[error.errno], "EDQUOT")
             return count
         count += 1
+
+
+ATTRIBUTE = struct.Struct("<2H")
+GENL = struct.Struct("<I2H2I2BH")  # length, type, flags, sequence, port; command, version
+CTRL, CTRL_GETFAMILY, CTRL_ID, CTRL_NAME, CTRL_GROUPS, CTRL_GROUP_ID = 0x10, 3, 1, 2, 7, 2
+KIND, EXCESS_ID, WARNING, MAJOR, MINOR = 1, 2, 3, 4, 5
+IHARDWARN, ISOFTWARN, BHARDWARN, BSOFTLONGWARN, BSOFTWARN = 1, 3, 4, 5, 6
+IHARDBELOW, ISOFTBELOW, BHARDBELOW, BSOFTBELOW = 7, 8, 9, 10
+
+
+def attributes(data):
+    found = {}
+    while len(data) >= ATTRIBUTE.size:
+        length, number = ATTRIBUTE.unpack_from(data)
+        found[number] = data[ATTRIBUTE.size:length]
+        data = data[(length + 3) & ~3:]
+    return found
+
+
+def number(value):
+    return int.from_bytes(value, "little")
+
+
+def listener():
+    """A socket that gets what is said of quotas: generic netlink, family VFS_DQUOT, its only group."""
+    messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16)  # NETLINK_GENERIC
+    messages.bind((0, 0))
+    name = b"VFS_DQUOT\0"
+    request = ATTRIBUTE.pack(ATTRIBUTE.size + len(name), CTRL_NAME) + name + bytes(-len(name) % 4)
+    messages.send(GENL.pack(GENL.size + len(request), CTRL, 1, 1, 0, CTRL_GETFAMILY, 1, 0) + request)
+    family = attributes(messages.recv(65536)[GENL.size:])
+    group = attributes(attributes(family[CTRL_GROUPS])[1])
+    messages.setsockopt(270, 1, number(group[CTRL_GROUP_ID]))  # SOL_NETLINK, NETLINK_ADD_MEMBERSHIP
+    messages.settimeout(0.5)
+    return messages
+
+
+def told(messages, kind, who):
+    """What was said of one since the last time, all of it durable."""
+    os.sync()
+    found = []
+    device = os.stat(MNT).st_dev
+    try:
+        while True:
+            message = {key: number(value) for key, value in attributes(messages.recv(65536)[GENL.size:]).items()}
+            if (message[KIND], message[EXCESS_ID]) == (kind, who):
+                expect((message[MAJOR], message[MINOR]), (os.major(device), os.minor(device)))
+                found.append(message[WARNING])
+    except TimeoutError:
+        return found
+
+
+def test_netlink():
+    path = folder("netlink")
+    messages = listener()
+    quotactl(Q_SETINFO, USER, 0, DQINFO.pack(1, 1, 0, 3))
+    quotactl(Q_SETQUOTA, USER, 3100, DQBLK.pack(20 * BLOCK // 1024, 10 * BLOCK // 1024, 0, 4, 3, 0, 0, 0, QIF_LIMITS, 0))
+
+    def write(count, at):
+        return lambda: expect(os.pwrite(open_fd(f"{path}/file"), b"n" * count * BLOCK, at * BLOCK), count * BLOCK)
+
+    expect(by_user(3100, write(10, 0)), 0)
+    expect(told(messages, USER, 3100), [])
+    expect(by_user(3100, write(1, 10)), 0)
+    expect(told(messages, USER, 3100), [BSOFTWARN])
+    expect(by_user(3100, write(9, 11)), 0)
+    expect(told(messages, USER, 3100), [])
+    expect(by_user(3100, lambda: refused(os.pwrite, open_fd(f"{path}/file"), b"n", 20 * BLOCK)), 0)
+    expect(told(messages, USER, 3100), [BHARDWARN])
+    expect(by_user(3100, os.truncate, f"{path}/file", 12 * BLOCK), 0)
+    expect(told(messages, USER, 3100), [BHARDBELOW])
+    time.sleep(1.5)
+    expect(by_user(3100, lambda: refused(os.pwrite, open_fd(f"{path}/file"), b"n", 15 * BLOCK)), 0)
+    expect(told(messages, USER, 3100), [BSOFTLONGWARN])
+    expect(by_user(3100, os.truncate, f"{path}/file", 0), 0)
+    expect(told(messages, USER, 3100), [BSOFTBELOW])
+    names = [f"{path}/{n}" for n in range(3)]
+    expect(by_user(3100, lambda: [os.mknod(name) for name in names]), 0)
+    expect(told(messages, USER, 3100), [ISOFTWARN])
+    expect(by_user(3100, lambda: refused(os.mknod, f"{path}/more")), 0)
+    expect(told(messages, USER, 3100), [IHARDWARN])
+    expect(by_user(3100, os.unlink, names[0]), 0)
+    expect(told(messages, USER, 3100), [ISOFTBELOW, IHARDBELOW])
+    quotactl(Q_SETINFO, USER, 0, DQINFO.pack(604800, 604800, 0, 3))
+    messages.close()
 
 
 def test_state():
@@ -310,6 +396,11 @@ def test_acl():
     syncs.terminate()
     syncs.wait()
     expect(used(USER, 1008), (0, 0))
+
+
+def test_frozen():
+    """The volume is frozen."""
+    quotactl(Q_SYNC, USER)
 
 
 def test_noquota():

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # Limits of users, groups and projects: hard, soft with grace, blocks and inodes, stores through mappings, changes of owner, df,
-# quotactl(2), noquota; and that they stand after a remount.  In the machine:
+# quotactl(2), messages by netlink, noquota; and that they stand after a remount.  In the machine:
 #	vm/run --disk 256M -- tests/vm/guest/quota.sh
 cd "$(dirname "$0")/../../.." && . tests/vm/guest/lib.sh
 
@@ -53,7 +53,7 @@ assert found['user', 1234]['inodes'] == 3 and found['user', 1234]['bytes'] == 3 
 
 others || failed "ext4" "it could not be mounted"
 fresh -O quota
-for test in state hard mapping users grace project owner unnamed acl; do
+for test in state hard mapping users grace netlink project owner unnamed acl; do
 	quota $test
 done
 check "tux3 quota" tool
@@ -61,7 +61,10 @@ refused "limits of id 0" "Id 0 has no limits" build/tux3 quota "$MNT" group root
 check "which change nothing" told bash -c "! build/tux3 quota $MNT group root --hard 10M"
 check "a volume that is read-only" told mount -o remount,ro "$MNT"
 mount -o remount,rw "$MNT"
+exec 8>"$MNT/removed" && rm "$MNT/removed"
 check "a volume that is frozen" told fsfreeze -f "$MNT"
+exec 8>&-	# its deletion waits until it is thawed
+check "Q_SYNC of that does not wait" timeout 20 python3 tests/vm/guest/quota.py "$DEVICE" "$MNT" frozen
 fsfreeze -u "$MNT"
 check "remount noquota" mount -o remount,noquota "$MNT"
 quota noquota
