@@ -657,7 +657,7 @@ static void tell_crossed(struct volume *vol, const struct quota *quota, bool ino
  */
 void quota_settle(struct volume *vol, u64 delta)
 {
-	bool tells = vol->host->quota_told && !READ_ONCE(vol->opts.no_quota), limited;
+	bool tells = vol->host && vol->host->quota_told && !READ_ONCE(vol->opts.no_quota), limited;
 	unsigned int n = delta & 1;
 	struct quota *quota, *next;
 
