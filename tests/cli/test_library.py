@@ -71,6 +71,7 @@ ALONE = """
 import ctypes, os, resource, sys
 sys.path[:0] = [{tests!r}]
 from tools_helpers import Volume
+{before}
 volume = Volume({build!r}, {path!r}, {options})
 def change():
     for name in ("/one", "/two"):
@@ -79,9 +80,9 @@ def change():
 """
 
 
-def run_alone(build, path, code, options=""):
+def run_alone(build, path, code, options="", before=""):
     """In a process of its own, which is given up when it takes too long."""
-    head = ALONE.format(tests=str(ROOT / "tests/cli"), build=str(build), path=str(path), options=options)
+    head = ALONE.format(tests=str(ROOT / "tests/cli"), build=str(build), path=str(path), options=options, before=before)
     result = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -115,6 +116,27 @@ assert threads() == 1
 os._exit(-volume.lib.tux3_close(volume.handle))
 """, "manual=True, sync_io=True")
     run_alone(build, path, 'volume.node("/two")\nassert len(os.listdir("/proc/self/task")) == 1', "read_only=True")
+    run("fsck.tux3", "-n", "--data", path)
+
+
+@pytest.mark.parametrize("options", ["", "sync_io=True", "manual=True, sync_io=True", "read_only=True"])
+@pytest.mark.parametrize("closed", [[0, 1, 2], [1], [2]])
+def test_closed_streams(build, run, mkfs, options, closed):
+    """A daemon may have none: what it prints does not get into the volume, and /dev/null in their places does not replace it."""
+    path = mkfs("64M")
+    run_alone(build, path, f"""
+for stream in {closed}:
+    assert not os.path.exists(f"/proc/self/fd/{{stream}}"), os.readlink(f"/proc/self/fd/{{stream}}")
+null = os.open("/dev/null", os.O_RDWR)
+for stream in {closed}:
+    os.dup2(null, stream)
+if not {"read_only" in options}:
+    change()
+assert volume.lib.tux3_close(volume.handle) == 0
+""", options, f"""
+for stream in {closed}:
+    os.close(stream)
+""")
     run("fsck.tux3", "-n", "--data", path)
 
 

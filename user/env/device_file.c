@@ -27,6 +27,7 @@
 #include <unistd.h>
 #include "device_file.h"
 #include "device_use.h"
+#include "streams.h"
 #include "write_queue.h"
 
 #define DIRECT_NEVER	(-1)
@@ -132,7 +133,7 @@ static int direct_fd(struct device_file *file)
 	if (fd != DIRECT_NOT_YET)
 		return fd;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+	fd = beyond_standard_streams(open(path, O_RDONLY | O_CLOEXEC | O_DIRECT));
 	fd = fd < 0 ? DIRECT_NEVER : fd;
 	if (__atomic_compare_exchange_n(&file->direct_fd, &none, fd, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return fd;
@@ -418,12 +419,12 @@ static int open_claimed(struct opening *opening, struct device_file *file, mode_
 	int fd, err;
 
 	if (opening->write && S_ISBLK(mode)) {
-		file->claim_fd = open(opening->path, O_CLOEXEC | O_RDONLY | O_EXCL);
+		file->claim_fd = beyond_standard_streams(open(opening->path, O_CLOEXEC | O_RDONLY | O_EXCL));
 		if (file->claim_fd < 0)
 			return explain_open(opening, errno);
 		set_soft_block_size(file->claim_fd);
 	}
-	fd = open(opening->path, O_CLOEXEC | (opening->write ? O_RDWR : O_RDONLY));
+	fd = beyond_standard_streams(open(opening->path, O_CLOEXEC | (opening->write ? O_RDWR : O_RDONLY)));
 	if (fd >= 0)
 		return fd;
 	err = explain_open(opening, errno);

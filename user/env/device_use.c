@@ -20,6 +20,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include "device_use.h"
+#include "streams.h"
 
 #define DEPTH_MAX	4	/* of loop devices on loop devices */
 #define TRIES		50	/* for what others open exclusively for a moment, just to look */
@@ -283,7 +284,7 @@ static int open_exclusively(const char *path, dev_t dev)
 	int fd, tries;
 
 	for (tries = 0; tries < TRIES; tries++) {
-		fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
+		fd = beyond_standard_streams(open(path, O_RDONLY | O_EXCL | O_CLOEXEC));
 		if (fd >= 0 || errno != EBUSY || find_mount(dev, where, sizeof(where), &read_only))
 			break;
 		usleep(TRY_US);
@@ -378,11 +379,11 @@ int device_lock(int fd, bool write)
 static int lock_backing(struct holding *holding, const char *path, struct stat *st)
 {
 	bool write = holding->purpose != DEVICE_TO_READ;
-	int fd = open(path, O_CLOEXEC | (write ? O_RDWR : O_RDONLY));
+	int fd = beyond_standard_streams(open(path, O_CLOEXEC | (write ? O_RDWR : O_RDONLY)));
 
 	if (fd < 0 && write) {
 		write = false;
-		fd = open(path, O_CLOEXEC | O_RDONLY);
+		fd = beyond_standard_streams(open(path, O_CLOEXEC | O_RDONLY));
 	}
 	if (fd < 0)
 		return -errno;

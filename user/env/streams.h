@@ -24,6 +24,23 @@ static inline void hold_standard_streams(void)
 		close(fd);
 }
 
+/*
+ * The same in a library, whose caller may have closed them: a descriptor that was just opened goes elsewhere, so that nothing the
+ * caller prints gets into it, and nothing that he opens in their place takes it away.  -1: as it came, or there are no more.
+ */
+static inline int beyond_standard_streams(int fd)
+{
+	int beyond, err;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	beyond = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	err = errno;
+	close(fd);
+	errno = err;
+	return beyond;
+}
+
 /* Of a program whose whole work was to say something: status, or failed, with a message, if nobody can have got it. */
 static inline int finish_output(const char *program, int status, int failed)
 {

@@ -33,6 +33,7 @@
 #include <unistd.h>
 #include <liburing.h>
 #include "core/env.h"
+#include "streams.h"
 #include "write_queue.h"
 
 #define DIRECT_BYTES	(256u << 10)
@@ -303,6 +304,11 @@ static int ring_open(struct write_queue *queue)
 
 	if (err)
 		return err;
+	queue->ring.ring_fd = queue->ring.enter_ring_fd = beyond_standard_streams(queue->ring.ring_fd);
+	if (queue->ring.ring_fd < 0) {
+		io_uring_queue_exit(&queue->ring);
+		return -EMFILE;
+	}
 	queue->reaper = kthread_run(reaper, queue, "tux3-reaper");
 	if (IS_ERR(queue->reaper)) {
 		io_uring_queue_exit(&queue->ring);
