@@ -69,6 +69,8 @@ static void test_make_and_remove(void **state)
 	assert_int_equal(tux3_mknod(dir, NULL, name, 0644, 0, 0, NULL), -ENAMETOOLONG);
 	name[255] = 0;
 	assert_ok(tux3_mknod(dir, NULL, name, S_IFBLK | 0600, 8, 1, NULL));
+	assert_int_equal(tux3_symlink(dir, NULL, "link", NULL, NULL), -EINVAL);
+	assert_int_equal(tux3_symlink(dir, NULL, "link", "", NULL), -ENOENT);
 	assert_ok(tux3_symlink(dir, NULL, "link", "to/here", NULL));
 	assert_ok(tux3_link(node, NULL, dir, "again"));
 	assert_int_equal(tux3_link(dir, NULL, bed.root, "dirlink"), -EPERM);

@@ -318,7 +318,7 @@ int tux3_mknod(struct tux3_node *dir, const struct tux3_cred *cred, const char *
 int tux3_symlink(struct tux3_node *dir, const struct tux3_cred *cred, const char *name, const char *target,
 		 struct tux3_node **node)
 {
-	return create(dir, cred, name, S_IFLNK | 0777, 0, 0, target, node);
+	return target ? create(dir, cred, name, S_IFLNK | 0777, 0, 0, target, node) : -EINVAL;
 }
 
 int tux3_tmpfile(struct tux3_node *dir, const struct tux3_cred *cred, uint32_t mode, struct tux3_node **nodep)

@@ -7,8 +7,8 @@
  * tux3_sync() or tux3_fsync() returned 0 is in it.
  *
  * All calls may be made from many threads at once.  Unless said otherwise they return 0 or a
- * negative errno; flags that are not listed here are -EINVAL, and so is no path or no volume.  Reference counts: whatever hands out
- * a struct tux3_node gives you a reference, which tux3_node_put() takes back.
+ * negative errno; flags that are not listed here are -EINVAL, and so is no path, no volume or no target of a symlink.  Reference
+ * counts: whatever hands out a struct tux3_node gives you a reference, which tux3_node_put() takes back.
  *
  * Units: bytes for offsets and lengths; times in seconds and nanoseconds since 1970.
  */
