@@ -519,6 +519,7 @@ static void test_lost(void **state)
 	assert_ok(call(&bed, TUX3_HOLD_RELEASE, &hold));
 	assert_ok(tux3_check(bed.volume, on_problem, &told));
 	assert_int_equal(told.count, 0);
+	assert_int_equal(tux3_check(bed.volume, NULL, NULL), -EINVAL);
 	bed_free(&bed);
 }
 

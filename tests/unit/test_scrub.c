@@ -334,6 +334,7 @@ static void test_nodes(void **state)
 /* Sectors that cannot be read. */
 static void test_unreadable(void **state)
 {
+	struct tux3_scrub portion = { .budget_bytes = ALL };
 	struct tux3_device *below = NULL;
 	struct data_extent extent;
 	struct tux3_node *node;
@@ -353,6 +354,8 @@ static void test_unreadable(void **state)
 	assert_ok(data_map(tux3_node_core(node), 1003, 1, &extent, NULL, 0));
 	device_slow_fail(bed.dev, extent.addr);
 	scrub_expect(&bed, ALL, 1);
+	assert_ok(tux3_scrub(bed.volume, &portion, NULL, NULL));	/* who only wants to know how many */
+	assert_true(portion.over && portion.problems == 1);
 	assert_int_equal(told.problem[0].flags, TUX3_SCRUB_UNREADABLE);
 	assert_true(told.problem[0].kind == TUX3_SCRUB_DATA && told.problem[0].offset == 1003 * BLOCK);
 	assert_true(told.problem[0].addr == extent.addr && told.problem[0].count == 1);

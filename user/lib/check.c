@@ -247,7 +247,7 @@ static int hold_here(void *ctx, struct tux3_ioc_hold *hold)
 int tux3_check(struct tux3 *volume, tux3_check_fn fn, void *ctx)
 {
 	struct held_check check = { .hold = hold_here, .ctx = volume };
-	int err = volume ? held_check(&check, volume->vol->dev) : -EINVAL;
+	int err = volume && fn ? held_check(&check, volume->vol->dev) : -EINVAL;
 	u32 i;
 
 	for (i = 0; !err && i < check.count; i++) {

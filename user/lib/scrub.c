@@ -43,7 +43,7 @@ int tux3_scrub(struct tux3 *volume, struct tux3_scrub *scrub, tux3_scrub_fn fn, 
 		scrub->problems = portion->problem_count;
 		scrub->over = portion->flags & TUX3_SCRUB_OVER;
 	}
-	for (i = 0; !err && i < portion->problem_count; i++)
+	for (i = 0; !err && fn && i < portion->problem_count; i++)
 		tell(&portion->problem[i], fn, ctx);
 	kfree(portion);
 	return err;

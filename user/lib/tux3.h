@@ -363,8 +363,8 @@ struct tux3_scrub_problem {
 typedef void (*tux3_scrub_fn)(void *ctx, const struct tux3_scrub_problem *problem);
 
 /*
- * One portion, from any thread; fn is called for each problem.  What changes meanwhile is no problem, and nobody waits for a scrub.
- * -ESTALE: the cursor is that of another volume; -EINVAL; -ENOMEM; -EIO: the volume has stopped.
+ * One portion, from any thread; fn is called for each problem, or is NULL.  What changes meanwhile is no problem, and nobody
+ * waits for a scrub.  -ESTALE: the cursor is that of another volume; -EINVAL; -ENOMEM; -EIO: the volume has stopped.
  */
 TUX3_API int tux3_scrub(struct tux3 *volume, struct tux3_scrub *scrub, tux3_scrub_fn fn, void *ctx);
 
@@ -380,8 +380,8 @@ typedef void (*tux3_check_fn)(void *ctx, const struct tux3_check_problem *proble
 
 /*
  * What fsck.tux3 looks at, of the volume as it is at one moment after the call; others go on.  All of it is read, but for data.
- * fn is called for each problem, up to 1,000.  -ESTALE: space is too short to keep that state for so long; -EBUSY: somebody else
- * checks; if the volume has stopped, the error that stopped it.
+ * fn is called for each problem, up to 1,000; -EINVAL: it is NULL.  -ESTALE: space is too short to keep that state for so long;
+ * -EBUSY: somebody else checks; if the volume has stopped, the error that stopped it.
  */
 TUX3_API int tux3_check(struct tux3 *volume, tux3_check_fn fn, void *ctx);
 
