@@ -16,6 +16,7 @@
 #define LOAD_MAX	16384u	/* directories with at most so many entries are read as a whole */
 #define BATCH_MAX	64u	/* names that a CPU counts by itself */
 #define SHRINK_DIRS	1024u	/* directories looked at by one call of name_shrink() */
+#define SHRINK_LOOKS	4u	/* entries looked at for each that is to go */
 
 int name_cache_init(struct volume *vol)
 {
@@ -269,8 +270,11 @@ static bool chain_is_clean(struct name_entry *first, struct name_entry **end)
 	return clean;
 }
 
-/* Clean entries of one directory go, those of one hash together; names.lock held. */
-static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
+/*
+ * Clean entries of one directory go, those of one hash together; names.lock held.  Where the last call has stopped it goes on: else
+ * those that are changed would gather where it begins, and it would get no further.  *looks: less those that were looked at.
+ */
+static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count, s64 *looks)
 {
 	struct name_entry *entry, *next, *end;
 	u64 dropped = 0, seen = 0;
@@ -278,7 +282,8 @@ static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 	lockdep_assert_held(&vol->names.lock);
 	if (!spin_trylock(&dir->lock))
 		return 0;
-	for (entry = name_entry_from(dir, 0); entry && dropped < count && seen++ < 4 * count; entry = end) {
+	entry = name_entry_from(dir, dir->shrink_from);
+	for (; entry && dropped < count && seen++ < SHRINK_LOOKS * count; entry = end) {
 		if (!chain_is_clean(entry, &end))
 			continue;
 		for (; entry != end; entry = next) {
@@ -287,6 +292,8 @@ static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 			dropped++;
 		}
 	}
+	*looks -= max_t(u64, seen, 1);
+	dir->shrink_from = entry ? entry->hash : 0;
 	if (dropped) {
 		WRITE_ONCE(dir->complete, false);
 		dir->evictions++;
@@ -298,16 +305,17 @@ static u64 dir_shrink(struct volume *vol, struct name_dir *dir, u64 count)
 u64 name_shrink(struct volume *vol, u64 count)
 {
 	struct name_cache *names = &vol->names;
+	s64 looks = SHRINK_LOOKS * min_t(u64, count, U32_MAX);
 	u64 dropped = 0, want, got;
 	struct name_dir *dir;
 	u32 left;
 
 	spin_lock(&names->lock);
 	left = min_t(u64, names->dir_count, SHRINK_DIRS);
-	while (dropped < count && left) {
+	while (dropped < count && left && looks > 0) {
 		dir = list_first_entry(&names->dirs, struct name_dir, link);
 		want = min_t(u64, count - dropped, NAME_BATCH);
-		got = dir_shrink(vol, dir, want);
+		got = dir_shrink(vol, dir, want, &looks);
 		dropped += got;
 		if (got < want) {
 			list_move_tail(&dir->link, &names->dirs);
@@ -329,12 +337,15 @@ u64 name_reclaimable(struct volume *vol)
 	return max_t(s64, percpu_counter_sum(&vol->names.entries) - delta_changes_sum(delta, 0) - delta_changes_sum(delta, 1), 0);
 }
 
+/* Of those that are too many, changed ones cannot go: looking through them for each name that comes would take long. */
 void name_limit(struct volume *vol)
 {
 	s64 over = percpu_counter_read(&vol->names.entries) - (s64)vol->opts.names_cached;
 
-	if (unlikely(over > 0))
-		name_shrink(vol, over + NAME_BATCH);
+	if (likely(over <= 0))
+		return;
+	over -= delta_changes(&vol->delta, 0) + delta_changes(&vol->delta, 1);
+	name_shrink(vol, max_t(s64, over, 0) + NAME_BATCH);
 }
 
 /* ---- lookup ---- */
@@ -386,7 +397,6 @@ static int sought_load(struct sought *sought)
 
 	if (READ_ONCE(sought->dir->complete))
 		return sought_spare(sought);
-	name_limit(vol);
 	size = dir_size(sought->inode);
 	if (size <= LOAD_MAX && size < vol->opts.names_cached)
 		return dir_load_all(sought->inode, sought->dir);
@@ -418,6 +428,7 @@ static struct name_entry *entry_bring(struct sought *sought)
 	struct name_entry *entry;
 	int err;
 
+	name_limit(sought->inode->vol);		/* once: what is brought here has to stay until it is found */
 	do {
 		err = sought_load(sought);
 		entry = err ? ERR_PTR(err) : sought_find(sought);

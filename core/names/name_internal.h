@@ -68,6 +68,7 @@ struct name_dir {
 	struct rb_root entries;		/* by hash, then name */
 	u64 count;
 	u64 evictions;			/* entries dropped that the tree has */
+	u64 shrink_from;		/* lock: the hash at which dropping them goes on */
 	bool complete;
 	u32 pins;			/* lock: of all entries; counted only with CONFIG_PROVE_LOCKING */
 	struct list_head changed[2];	/* name_change, by delta & 1 */

@@ -179,18 +179,28 @@ static void world_close(struct world *w, bool crash)
 		assert_int_equal(volume_close(w->vol), 0);
 }
 
-static int setup(void **state)
+static int setup_size(void **state, u64 size_bytes)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	struct format_options opts = {};
 	char why[256] = "";
 
-	w->dev = device_memory_create(16 << 20);
+	w->dev = device_memory_create(size_bytes);
 	w->opts.manual = true;
 	assert_int_equal(volume_format(w->dev, &opts, why, sizeof(why)), 0);
 	world_open(w);
 	*state = w;
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_size(state, 16 << 20);
+}
+
+static int setup_large(void **state)
+{
+	return setup_size(state, 256 << 20);
 }
 
 static int teardown(void **state)
@@ -550,6 +560,86 @@ static void colliding_names_live_together(void **state)
 	world_close(w, false);
 }
 
+/* ---- memory: clean entries go when there are more than names_cached, whoever brings more ---- */
+
+#define NAMES_KEPT 1000u
+
+static void world_with_few_names(struct world *w)
+{
+	world_close(w, false);
+	w->opts.names_cached = NAMES_KEPT;
+	world_open(w);
+}
+
+/* From this one on, so many: made, with a commit after each `batch`. */
+static void make_names(struct world *w, struct node *dir, u32 from, u32 count, u32 batch)
+{
+	char name[16];
+	u32 i;
+
+	for (i = from; i < from + count; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		node_put(make(w, dir, name, S_IFREG));
+		if (i % batch == batch - 1)
+			assert_int_equal(delta_commit(w->vol), 0);
+	}
+}
+
+static u64 names_in_memory(struct world *w)
+{
+	return percpu_counter_sum(&w->vol->names.entries);
+}
+
+static void names_that_are_made_leave_memory(void **state)
+{
+	struct world *w = *state;
+	u64 at, most = 0;
+	struct node *dir;
+	u32 i;
+
+	world_with_few_names(w);
+	dir = make(w, w->root, "dir", S_IFDIR);
+	for (i = 0; i < 40; i++) {
+		make_names(w, dir, i * 500, 500, 500);
+		at = names_in_memory(w);
+		most = max(most, at);
+	}
+	/* Those of a batch that has just been committed, and what a CPU counts by itself. */
+	assert_true(most <= NAMES_KEPT + 500 + 64 * num_possible_cpus());
+	world_check(w);
+	node_put(dir);
+	world_close(w, false);
+}
+
+/* A directory of which others change names all the time: those at its beginning are among them. */
+static void names_go_also_behind_those_that_are_changed(void **state)
+{
+	const u32 count = 12000, changed = 4000;
+	struct world *w = *state;
+	struct node *dir;
+	char name[16];
+	u64 ino;
+	u32 i;
+
+	world_with_few_names(w);
+	dir = make(w, w->root, "dir", S_IFDIR);
+	make_names(w, dir, 0, count, 500);
+	ino = dir->inode.ino;
+	node_put(dir);
+	world_close(w, false);
+	world_open(w);
+	dir = node_read(w, ino);
+	make_names(w, dir, count, changed, UINT_MAX);
+	for (i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		assert_true(lookup(dir, name));
+	}
+	assert_true(names_in_memory(w) <= NAMES_KEPT + changed + 64 * num_possible_cpus());
+	assert_int_equal(delta_commit(w->vol), 0);
+	node_put(dir);
+	world_close(w, false);
+}
+
 /* ---- chains: items of names whose hashes collide have an end ---- */
 
 static void world_with_collisions(struct world *w)
@@ -859,6 +949,8 @@ int main(void)
 		TEST(made_and_removed_costs_nothing),
 		TEST(orphan_goes_at_the_next_mount),
 		TEST(colliding_names_live_together),
+		TEST(names_that_are_made_leave_memory),
+		cmocka_unit_test_setup_teardown(names_go_also_behind_those_that_are_changed, setup_large, teardown),
 		TEST(a_full_chain_of_entries_is_told_before_the_commit),
 		TEST(a_full_chain_of_entries_makes_no_commit_for_nothing),
 		TEST(a_full_chain_of_parents_is_told_before_the_commit),
