@@ -417,11 +417,14 @@ int intent_keep(struct volume *vol, u64 addr, u32 count)
 void intent_retire(struct volume *vol, u64 delta)
 {
 	struct intent *intent = &vol->intent;
+	u64 beside;
 
 	lockdep_assert_held(&vol->delta.commit_mutex);
 	mutex_lock(&intent->capture);
 	intent->retired = delta;
+	beside = intent->ahead_delta > delta ? intent->ahead_blocks : 0;
 	mutex_unlock(&intent->capture);
+	WRITE_ONCE(intent->beside_blocks, max(beside, intent->beside_blocks - intent->beside_blocks / LOAD_FADES));
 	/* Before vol->delta.committed.  A delta without a commit is not what a crash leads to. */
 	if (intent->naming_delta == delta)
 		WRITE_ONCE(intent->durable, delta);
@@ -447,6 +450,7 @@ int intent_committed(struct volume *vol, bool written)
 	intent->named = intent->naming;
 	if (intent->fresh.addr && intent->named.addr == intent->fresh.addr) {
 		intent->place = intent->fresh;
+		WRITE_ONCE(intent->beside_blocks, intent->place.blocks / 4);	/* until that is known */
 		WRITE_ONCE(intent->ready, true);
 		memset(&intent->fresh, 0, sizeof(intent->fresh));
 	}

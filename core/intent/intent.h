@@ -102,6 +102,7 @@ struct intent {
 	u64 alone_delta, alone_bytes;	/* of this delta so much was there, nearly all of it durable by intents: a hint */
 	u64 ahead_delta;		/* what intents of the front delta, this one, have written: a hint, set with capture ... */
 	u64 ahead_blocks, ahead_far;	/* ... in the area, and in the far one */
+	u64 beside_blocks;		/* the same of the area, while a commit was made: the most lately.  Set with commit_mutex */
 	struct mutex write;		/* a batch is being written */
 	struct workqueue_struct *writer;	/* NULL: the volume has no thread of its own */
 	struct work_struct work;	/* of that: a batch, for who lacks time */

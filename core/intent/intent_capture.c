@@ -732,23 +732,31 @@ static void note_ahead(struct intent *intent, const struct intent_request *reque
 }
 
 /*
- * While a commit is made the next delta's intents need room, too: so it begins before the ring is full.  If it must wait for
- * another one deltas are too large for that: when the ring is full fsyncs wait for them.
+ * While a commit is made the next delta's intents need room, too: so it begins before the ring is full.  How much room is what came
+ * beside the last ones, twice, and a quarter of the ring to spare.
  */
+static bool ring_is_due(const struct intent *intent, bool committing)
+{
+	u64 blocks = intent->place.blocks, ahead = intent->ahead_blocks;
+
+	return ahead > blocks / 4 && (committing || ahead + 2 * READ_ONCE(intent->beside_blocks) > blocks - blocks / 4);
+}
+
+/* If a commit that is due must wait for another one deltas are too large: when the ring is full fsyncs wait for them. */
 static void queue_request(struct volume *vol, struct intent_request *request)
 {
 	struct intent *intent = &vol->intent;
-	bool due;
+	bool committing = READ_ONCE(vol->delta.committing), due;
 
 	lockdep_assert_held(&intent->capture);
 	spin_lock(&intent->lock);
 	list_add_tail(&request->link, &intent->queue);
-	due = intent->ahead_blocks > intent->place.blocks / 4 || intent->ahead_far > intent->far.blocks / 4;
+	due = ring_is_due(intent, committing) || intent->ahead_far > intent->far.blocks / 4;
 	spin_unlock(&intent->lock);
 	if (!due)
 		return;
 	delta_request(vol);
-	if (READ_ONCE(vol->delta.committing))
+	if (committing)
 		pace_wait(vol);
 }
 

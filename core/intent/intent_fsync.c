@@ -21,7 +21,8 @@
 #include "core/intent/intent_request.h"
 
 #define HEAVY_MEMORY_NS	(100u * 1000 * 1000)	/* after a heavy commit the next one is taken for heavy, too */
-#define LONG_US		(10u * 1000)	/* a commit that an fsync need not wait for, though it has to come */
+#define LONG_US		(10u * 1000)	/* a commit that an fsync need not wait for, though it has to come ... */
+#define AHEAD_SHARE	3u		/* ... when what went ahead of it is so many times what it writes */
 #define LARGE_SHARE	4u	/* a large file is copied only if others have changed no less than one of so many parts of it */
 #define EARLY_SHARE	4u	/* a run of less than one of so many parts of what is near is written again, nearer to its file */
 #define LITTLE_BYTES	(32u << 10)	/* of a file: beside heavy commits it is not asked what goes ahead a second time */
@@ -139,7 +140,8 @@ bool intent_goes_ahead(struct volume *vol, u32 blocks, u32 front)
 		return heavy || others > DELTA_HEAVY_BYTES;
 	if (others <= DELTA_HEAVY_BYTES || pace_commit_us(vol, others) <= LONG_US)
 		return false;
-	delta_request(vol);
+	if ((s64)(twice << vol->block_shift) / AHEAD_SHARE >= others)
+		delta_request(vol);
 	return true;
 }
 

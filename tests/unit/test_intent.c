@@ -1161,18 +1161,19 @@ static void test_a_long_commit_is_not_waited_for(void **state)
 	struct volume *vol;
 	u32 i;
 
-	bed_make(&bed, 256 << 20, BLOCK);	/* with an area that is large enough for all */
+	bed_make(&bed, 512 << 20, BLOCK);	/* with an area that is large enough for all */
 	vol = tux3_core(bed.volume);
 	log = bed_file(&bed, "log");
 	other = bed_file(&bed, "other");
 	assert_ok(tux3_sync(bed.volume));
-	assert_true(vol->intent.place.blocks / 4 > 110);
+	assert_true(vol->intent.place.blocks / 4 > 400);
 	vol->pace.load_rate = 1 << 20;
 	fill(other, 0, 96 * BLOCK, 1);
-	for (i = 0; i < 55; i++) {
+	/* An fsync writes two blocks: it is asked for when that is three times what the commit writes. */
+	for (i = 0; i < 170; i++) {
 		fill(log, i % 8 * BLOCK, BLOCK, 2);
 		assert_true(synced_ahead(&bed, log));
-		if (i == 10)
+		if (i == 135)
 			assert_false(atomic_read(&vol->delta.wanted));
 	}
 	assert_true(atomic_read(&vol->delta.wanted));
@@ -1188,14 +1189,27 @@ static void test_a_long_commit_is_not_waited_for(void **state)
 	bed_free(&bed);
 }
 
-/* Before the ring is full of the front delta's intents a commit is asked for: beside that there is room for more. */
+static u64 blocks_until_wanted(struct bed *bed, struct tux3_node *log)
+{
+	u64 before = counted(bed, TUX3_COUNT_INTENT_BLOCKS);
+
+	while (!atomic_read(&tux3_core(bed->volume)->delta.wanted)) {
+		fill(log, 0, BLOCK, 2);
+		assert_true(synced_ahead(bed, log));
+	}
+	return counted(bed, TUX3_COUNT_INTENT_BLOCKS) - before;
+}
+
+/*
+ * Before the ring is full of the front delta's intents a commit is asked for: beside that there is room for more.  How much that
+ * has to be becomes known.
+ */
 static void test_the_ring_asks_for_a_commit(void **state)
 {
 	struct bed bed = { .opts = { .manual = true, .fsync = TUX3_FSYNC_AHEAD } };
 	struct tux3_node *log;
 	struct volume *vol;
-	u64 before;
-	u32 part;
+	u32 part, i;
 
 	bed_make(&bed, BYTES, BLOCK);
 	vol = tux3_core(bed.volume);
@@ -1204,12 +1218,7 @@ static void test_the_ring_asks_for_a_commit(void **state)
 	assert_ok(tux3_fsync(log, false));	/* it makes the area */
 	part = vol->intent.place.blocks / 4;
 	assert_true(part > 10);
-	before = counted(&bed, TUX3_COUNT_INTENT_BLOCKS);
-	while (!atomic_read(&vol->delta.wanted)) {
-		fill(log, 0, BLOCK, 2);
-		assert_true(synced_ahead(&bed, log));
-	}
-	assert_in_range(counted(&bed, TUX3_COUNT_INTENT_BLOCKS) - before, part - 4, part + 4);
+	assert_in_range(blocks_until_wanted(&bed, log), part - 4, part + 4);
 	/* If one is under way, and so it cannot begin at once, deltas are too large. */
 	assert_false(vol->pace.waited_ns);
 	WRITE_ONCE(vol->delta.committing, 1);
@@ -1217,6 +1226,13 @@ static void test_the_ring_asks_for_a_commit(void **state)
 	assert_true(synced_ahead(&bed, log));
 	WRITE_ONCE(vol->delta.committing, 0);
 	assert_true(vol->pace.waited_ns);
+	/* Nothing comes beside commits. */
+	for (i = 0; i < 40; i++) {
+		fill(log, 0, BLOCK, 2);
+		assert_ok(tux3_sync(bed.volume));
+	}
+	atomic_set(&vol->delta.wanted, 0);
+	assert_in_range(blocks_until_wanted(&bed, log), 2 * part, 3 * part + 4);
 	tux3_node_put(log, 1);
 	bed_free(&bed);
 }
