@@ -351,7 +351,7 @@ static void dirty_locked(struct delta_op *op, struct tux3_inode *inode, u32 dirt
 	}
 	if (dirty != INODE_DIRTY_ATIME) {
 		slot->stored = cause == BY_STORE && (slot->stored || !(slot->dirty & ~INODE_DIRTY_ATIME));
-		inode->attr.change++;
+		WRITE_ONCE(inode->attr.change, inode->attr.change + 1);	/* inode_is_unknown() looks without the lock */
 		if (cause != BY_NAME && dirty & ~(INODE_DIRTY_NAMES | INODE_DIRTY_LISTING)) {
 			inode->changed_delta = op->delta;
 			inode->changes++;

@@ -203,7 +203,7 @@ static inline bool inode_is_new(const struct tux3_inode *inode, u64 delta)
 /* Is it being made, with nothing that a delta knows of?  Then nobody else has it, and it is not counted in quotas yet. */
 static inline bool inode_is_unknown(const struct tux3_inode *inode)
 {
-	return !READ_ONCE(inode->in_tree) && !inode->attr.change;
+	return !READ_ONCE(inode->in_tree) && !READ_ONCE(inode->attr.change);
 }
 
 /*

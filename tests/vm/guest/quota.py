@@ -157,7 +157,6 @@ def told(messages, kind, who):
 def test_netlink():
     path = folder("netlink")
     messages = listener()
-    quotactl(Q_SETINFO, USER, 0, DQINFO.pack(1, 1, 0, 3))
     quotactl(Q_SETQUOTA, USER, 3100, DQBLK.pack(20 * BLOCK // 1024, 10 * BLOCK // 1024, 0, 4, 3, 0, 0, 0, QIF_LIMITS, 0))
 
     def write(count, at):
@@ -173,7 +172,7 @@ def test_netlink():
     expect(told(messages, USER, 3100), [BHARDWARN])
     expect(by_user(3100, os.truncate, f"{path}/file", 12 * BLOCK), 0)
     expect(told(messages, USER, 3100), [BHARDBELOW])
-    time.sleep(1.5)
+    quotactl(Q_SETQUOTA, USER, 3100, DQBLK.pack(0, 0, 0, 0, 0, 0, int(time.time()) - 1, 0, QIF_BTIME, 0))  # its grace has ended
     expect(by_user(3100, lambda: refused(os.pwrite, open_fd(f"{path}/file"), b"n", 15 * BLOCK)), 0)
     expect(told(messages, USER, 3100), [BSOFTLONGWARN])
     expect(by_user(3100, os.truncate, f"{path}/file", 0), 0)
@@ -185,7 +184,6 @@ def test_netlink():
     expect(told(messages, USER, 3100), [IHARDWARN])
     expect(by_user(3100, os.unlink, names[0]), 0)
     expect(told(messages, USER, 3100), [ISOFTBELOW, IHARDBELOW])
-    quotactl(Q_SETINFO, USER, 0, DQINFO.pack(604800, 604800, 0, 3))
     messages.close()
 
 
