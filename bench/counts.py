@@ -6,10 +6,12 @@ First through libtux3 (bench/counts.c, where nothing but the case itself commits
 """
 import json
 import os
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import ROOT, Tux3Mount, c_program, machine, need, program, run as execute, sparse_file, write_json
+from common import ROOT, Tux3Mount, c_program, machine, need, program, run as execute, sparse_file, wait_for, write_json
 
 FILES = 1000
 WRITTEN = ("data_blocks", "log_blocks", "node_blocks", "map_blocks", "anchor_blocks", "flushes")
@@ -31,20 +33,34 @@ def sync(mnt):
     os.close(fd)
 
 
-def make_and_remove(directory, count):
+@contextmanager
+def requests(mnt, work):
+    """How many requests the daemon has not answered, by a function."""
+    control = work / "fusectl"
+    control.mkdir()
+    execute(["mount", "-t", "fusectl", "fusectl", control])
+    try:
+        waiting = control / str(os.minor(os.stat(mnt).st_dev)) / "waiting"
+        yield lambda: int(waiting.read_text())
+    finally:
+        execute(["umount", control])
+
+
+def make_and_remove(directory, count, waiting):
     """The kernel tells of a last close later, and what is still open when its delta is committed has to be written."""
     for n in range(count):
         with open(directory / f"file{n}", "wb") as f:
             f.write(bytes(8192))
-    statistics(directory.parent)
+    wait_for(lambda: not waiting(), "answers to all requests")
     for n in range(count):
         os.unlink(directory / f"file{n}")
+    time.sleep(1)  # "forget" has no answer
 
 
-def cost(mnt, count):
+def cost(mnt, count, waiting):
     sync(mnt)
     before = statistics(mnt)
-    make_and_remove(mnt / "dir", count)
+    make_and_remove(mnt / "dir", count, waiting)
     sync(mnt)
     after = statistics(mnt)
     return {name: after[name] - before[name] for name in after}
@@ -58,7 +74,8 @@ def run_mounted(work):
     mount = Tux3Mount(image, work / "mnt", "age=3600")
     try:
         os.mkdir(mount.path / "dir")
-        one, many = cost(mount.path, 1), cost(mount.path, FILES)
+        with requests(mount.path, work) as waiting:
+            one, many = cost(mount.path, 1, waiting), cost(mount.path, FILES, waiting)
         mount.unmount()
     finally:
         mount.cleanup()
