@@ -27,7 +27,9 @@
  * window, so that who wants to know about inodes that are not in the tree yet can leave these out (ialloc_held()).
  *
  * Directories go to stretches of 32 numbers of which none is in use, each behind the one before, from the
- * highest number of the tree on; files to the next free number after their parent or its last child.
+ * highest number of the tree on; files to the next free number after their parent or its last child.  Where a few windows
+ * have none they go behind the highest number, too: a directory of millions is not read as a whole for the first file that a
+ * mount makes in it.
  *
  * Locking: ialloc->lock; the tree is read without it.  Any thread.
  */
@@ -41,6 +43,7 @@
 #define DIR_STRETCH	32u
 #define FILL_ITEMS	48u	/* items of one inode looked at before skipping to the next inode */
 #define LIMIT_TRIES	16u	/* windows looked at when one is added */
+#define NEAR_WINDOWS	4u	/* looked at for a file before it goes where there is room */
 #define HELD_WINDOWS	16u	/* looked at by ialloc_held(): with the lock */
 
 struct ialloc_window {
@@ -357,13 +360,61 @@ static u64 window_after(const struct ialloc_window *window, u32 stretch)
 	return stretch == 1 && !window->free && window->skip > window->index ? window->skip : window->index + 1;
 }
 
-/* From this number on to the highest, and then from the first. */
+/* Where directories begin after a mount: behind the highest number of the tree; where that cannot be read, where there is room. */
+static int ialloc_find_next(struct volume *vol, u64 *next)
+{
+	struct tree_key at = tree_key(TUX3_INO_MAX, U8_MAX, U64_MAX);
+	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), found;
+	int len = tree_lookup_before(vol, &at, &from, &found, NULL, 0);
+
+	if (len < 0 && len != -ENOENT && len != -EIO)
+		return len;
+	*next = roundup(len < 0 ? TUX3_INO_FIRST : found.ino + 1, DIR_STRETCH);
+	if (*next > TUX3_INO_MAX)
+		*next = TUX3_INO_FIRST;
+	return 0;
+}
+
+/* Have *next, which is next_dir or next_file.  The lock is dropped for a while if it is not known yet. */
+static int ialloc_know(struct volume *vol, u64 *next)
+{
+	u64 found = 0;
+	int err;
+
+	lockdep_assert_held(&vol->ialloc.lock);
+	if (*next)
+		return 0;
+	mutex_unlock(&vol->ialloc.lock);
+	err = ialloc_find_next(vol, &found);
+	mutex_lock(&vol->ialloc.lock);
+	/* Files made meanwhile may lie behind it: the search passes over them. */
+	if (!err && !*next)
+		*next = found;
+	return err;
+}
+
+/* Nothing was found near the number: begin anew where there is room, unless that lies before. */
+static int search_far(struct volume *vol, u64 *from, u64 *index, u32 *at, bool *again)
+{
+	u64 *far = &vol->ialloc.next_file;
+	int err = ialloc_know(vol, far);
+
+	if (err || *far >> WINDOW_SHIFT <= *index)
+		return err;
+	*from = *far;
+	*index = *far >> WINDOW_SHIFT;
+	*at = *far % WINDOW_NUMBERS;
+	*again = false;
+	return 0;
+}
+
+/* From this number on to the highest, and then from the first; for a file that finds nothing near it from next_file on. */
 static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 {
 	struct ialloc_window *window;
 	u64 index, full = U64_MAX;
 	bool again = false, unread = false;
-	u32 at;
+	u32 at, looked = 0;
 	int err;
 
 	lockdep_assert_held(&vol->ialloc.lock);
@@ -383,36 +434,28 @@ static int ialloc_search(struct volume *vol, u64 from, u32 stretch, u64 *ino)
 			window = full == U64_MAX || stretch > 1 ? NULL : window_find(&vol->ialloc, full);
 			if (window)
 				window->skip = index;
+			if (stretch == 1 && looked >= NEAR_WINDOWS)
+				vol->ialloc.next_file = *ino;
 			return 0;
 		}
 		if (!window->free && full == U64_MAX)
 			full = index;
 		unread = unread || window->unread;
 		index = window_after(window, stretch);
+		at = 0;
+		if (stretch == 1 && ++looked == NEAR_WINDOWS) {
+			err = search_far(vol, &from, &index, &at, &again);
+			if (err)
+				return err;
+		}
 		if (index > WINDOW_LAST) {
 			if (again)
 				break;
 			again = true;
 			index = 0;
 		}
-		at = 0;
 	}
 	return unread ? -EIO : -ENOSPC;
-}
-
-/* Where directories begin after a mount: behind the highest number of the tree; where that cannot be read, where there is room. */
-static int ialloc_find_next_dir(struct volume *vol, u64 *next)
-{
-	struct tree_key at = tree_key(TUX3_INO_MAX, U8_MAX, U64_MAX);
-	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), found;
-	int len = tree_lookup_before(vol, &at, &from, &found, NULL, 0);
-
-	if (len < 0 && len != -ENOENT && len != -EIO)
-		return len;
-	*next = roundup(len < 0 ? TUX3_INO_FIRST : found.ino + 1, DIR_STRETCH);
-	if (*next > TUX3_INO_MAX)
-		*next = TUX3_INO_FIRST;
-	return 0;
 }
 
 static void number_free(struct ialloc *ialloc, u64 ino)
@@ -466,20 +509,12 @@ static int ialloc_look(struct volume *vol, u64 ino, u64 *end)
 static int ialloc_new_dir(struct volume *vol, u64 parent, u64 *ino)
 {
 	struct ialloc *ialloc = &vol->ialloc;
-	u64 next = 0;
 	int err;
 
 	mutex_lock(&ialloc->lock);
-	if (!ialloc->next_dir) {
-		mutex_unlock(&ialloc->lock);
-		err = ialloc_find_next_dir(vol, &next);
-		mutex_lock(&ialloc->lock);
-		if (err)
-			goto out;
-		/* Files made meanwhile may lie behind it: the search passes over them. */
-		if (!ialloc->next_dir)
-			ialloc->next_dir = next;
-	}
+	err = ialloc_know(vol, &ialloc->next_dir);
+	if (err)
+		goto out;
 	err = ialloc_search(vol, ialloc->next_dir, DIR_STRETCH, ino);
 	if (!err)	/* behind the last number it begins anew */
 		ialloc->next_dir = *ino + DIR_STRETCH > TUX3_INO_MAX ? TUX3_INO_FIRST : *ino + DIR_STRETCH;

@@ -22,6 +22,7 @@ struct ialloc {
 	struct rb_root windows;		/* lock */
 	struct list_head lru;		/* lock: windows, least recently used first */
 	u64 next_dir;			/* lock: where the next directory goes */
+	u64 next_file;			/* lock: where a file goes that finds no number near its directory; 0: not known yet */
 	u64 count;			/* lock: windows in memory */
 	u64 windows_max;		/* that many, beside those of which the tree does not know all */
 	u64 held_total;			/* lock: numbers held, of all windows */
@@ -33,10 +34,10 @@ struct ialloc {
 void ialloc_init(struct volume *vol);
 void ialloc_exit(struct volume *vol);
 /*
- * A free number for a child of dir.  Files: the next after dir, or after the last file of dir.  From the second file on dir takes
- * some numbers at once: those of its next files cost no lock that others take.  Directories: the start of a free stretch of 32,
- * so that their files get numbers next to them.  Numbers whose leaf cannot be read are passed over.  -ENOSPC when all 2^56 are
- * used; -EIO: all but such; -ENOMEM.
+ * A free number for a child of dir.  Files: the next after dir, or after the last file of dir, unless that is far; then one
+ * where there is room.  From the second file on dir takes some numbers at once: those of its next files cost no lock that
+ * others take.  Directories: the start of a free stretch of 32, so that their files get numbers next to them.  Numbers whose
+ * leaf cannot be read are passed over.  -ENOSPC when all 2^56 are used; -EIO: all but such; -ENOMEM.
  */
 int ialloc_new(struct tux3_inode *dir, bool is_dir, u64 *ino);
 /* What is left of these may be used again: nobody uses dir any more. */

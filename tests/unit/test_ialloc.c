@@ -282,6 +282,35 @@ static void test_full_windows(void **unused)
 	close_volume(fixture);
 }
 
+/* How much of the tree is read for a file in a directory behind which that many windows are full: as little for one as for many. */
+static u64 windows_for_a_file(u32 full)
+{
+	struct tree_fixture *fixture = open_volume();
+	struct volume *vol = &fixture->vol;
+	u64 ino, windows;
+
+	for (ino = TUX3_INO_FIRST; ino < (u64)full * WINDOW; ino++)
+		set_items(vol, ino, TUX3_ITEM_EXTENT, 1);
+	forget(vol);
+	ino = new_number(vol, TUX3_INO_ROOT, 0, false);
+	check(ino >= (u64)full * WINDOW && ino < (full + 1ull) * WINDOW);
+	/* Another one goes on there; one that finds something near takes that. */
+	check(new_number(vol, TUX3_INO_ROOT + WINDOW, 0, false) == ino + 1);
+	remove_inode(vol, 2 * WINDOW);
+	windows = vol->ialloc.count;
+	forget(vol);
+	check(new_number(vol, TUX3_INO_ROOT, 0, false) == 2 * WINDOW);
+	close_volume(fixture);
+	return windows;
+}
+
+static void test_few_windows_are_read(void **unused)
+{
+	begin("test_few_windows_are_read", 0);
+	check(windows_for_a_file(8) <= 8);
+	check(windows_for_a_file(32) <= 8);
+}
+
 /* ---- failures and threads ---- */
 
 static void test_memory_faults(void **unused)
@@ -865,6 +894,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_locality),
 		cmocka_unit_test(test_fill_speed),
 		cmocka_unit_test(test_full_windows),
+		cmocka_unit_test(test_few_windows_are_read),
 		cmocka_unit_test(test_memory_faults),
 		cmocka_unit_test(test_bad_blocks),
 		cmocka_unit_test(test_window_goes_while_filled),
