@@ -289,7 +289,7 @@ static int range_locate(struct volume *vol, const char *what, u64 addr, u64 len,
 /* ---- allocating ---- */
 
 /* With lock.  What is missing because it is being discarded comes back. */
-static int balloc_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
+static int balloc_find(struct volume *vol, enum balloc_kind kind, u64 goal, const struct balloc_want *want,
 		       struct placement *place)
 {
 	struct balloc *balloc = &vol->balloc;
@@ -299,7 +299,7 @@ static int balloc_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 
 	lockdep_assert_held(&vol->balloc.lock);
 	atomic64_inc(&balloc->allocs);
 	for (;;) {
-		err = placement_find(vol, kind, goal, min, want, place);
+		err = placement_find(vol, kind, goal, want, place);
 		if (!balloc->trimming || (err != -ENOSPC && err != -EIO))
 			return err;
 		trims = balloc->trims;
@@ -327,25 +327,39 @@ static void balloc_taken(struct volume *vol, enum balloc_kind kind, u64 goal, co
 	trace_tux3_balloc(vol, kind, goal, *addr, *len);
 }
 
-int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
-		 u64 *addr, u32 *len)
+static int balloc_get(struct volume *vol, enum balloc_kind kind, u64 goal, struct balloc_want *want, u64 *addr, u32 *len)
 {
 	struct balloc *balloc = &vol->balloc;
 	s64 free = atomic64_read(&balloc->free_blocks);
 	struct placement place;
 	int err;
 
-	min = max(min, 1u);
-	want = max(want, min);
-	if (free < min)
+	want->min = max(want->min, 1u);
+	want->most = max(want->most, want->min);
+	if (free < want->min)
 		return -ENOSPC;
-	want = min_t(u64, want, free);
+	want->most = min_t(u64, want->most, free);
+	want->run = max(want->run, want->most);
 	mutex_lock(&balloc->lock);
-	err = balloc_find(vol, kind, goal, min, want, &place);
+	err = balloc_find(vol, kind, goal, want, &place);
 	if (!err)
 		balloc_taken(vol, kind, goal, &place, addr, len);
 	mutex_unlock(&balloc->lock);
 	return err;
+}
+
+int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want, u64 *addr, u32 *len)
+{
+	struct balloc_want wanted = { .min = min, .most = want };
+
+	return balloc_get(vol, kind, goal, &wanted, addr, len);
+}
+
+int balloc_alloc_part(struct volume *vol, u64 goal, u64 run, u32 most, u64 *addr, u32 *len)
+{
+	struct balloc_want want = { .most = most, .run = min_t(u64, run, U32_MAX) };
+
+	return balloc_get(vol, BALLOC_DATA, goal, &want, addr, len);
 }
 
 int balloc_window_take(struct volume *vol, u64 ino, u64 block, u32 want, u64 *addr, u32 *len)
@@ -412,11 +426,12 @@ void balloc_unpromise(struct volume *vol, u64 blocks)
 int balloc_place(struct volume *vol, u32 want, u64 *addr, u32 *len)
 {
 	struct balloc *balloc = &vol->balloc;
+	struct balloc_want wanted = { .min = 1, .most = want, .run = want };
 	struct placement place;
 	int err;
 
 	mutex_lock(&balloc->lock);
-	err = balloc_find(vol, BALLOC_NODE, 0, 1, want, &place);
+	err = balloc_find(vol, BALLOC_NODE, 0, &wanted, &place);
 	if (!err) {
 		group_mark_busy(place.group, place.from, place.len);
 		group_set_disk(balloc, place.group, BALLOC_NODE, place.from, place.len);

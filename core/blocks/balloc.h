@@ -110,13 +110,14 @@ void balloc_exit(struct volume *vol);
  * Allocate up to want blocks in one run, at least min, near goal (0: the kind's own goal).  For data,
  * goal is where the last allocation for the same file ended: then the file gets a stretch of its own
  * when others are in its way.  The policy is told in placement.c: exactly at goal if free; else the first
- * run of want blocks in the goal's group, then in other groups; else a run at least half as long as the
- * longest there is, if >= min.
+ * run of want blocks in the goal's group, then in other groups; else a run at least three quarters as
+ * long as the longest there is, if >= min.
  * -ENOSPC if there is no run of min blocks on the volume.  A group whose free map cannot be read is
  * passed over; if nothing is found elsewhere: -EIO.
  */
-int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
-		 u64 *addr, u32 *len);
+int balloc_alloc(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want, u64 *addr, u32 *len);
+/* Data likewise, up to most blocks of a run in which more of the file is to follow: run blocks, if there is such a one. */
+int balloc_alloc_part(struct volume *vol, u64 goal, u64 run, u32 most, u64 *addr, u32 *len);
 
 /*
  * Windows, for files that are filled out of order: file blocks from block on have their places in a run of len disk

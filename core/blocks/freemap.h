@@ -118,14 +118,18 @@ u32 group_mark_busy(struct balloc_group *group, u32 from, u32 len);
 void group_unmark_busy(struct balloc_group *group, u32 from, u32 len);
 
 /* placement.c */
+struct balloc_want {
+	u32 min, most;		/* so many blocks */
+	u32 run;		/* of a run like that, if there is one: what is to follow them */
+};
 struct placement {
 	struct balloc_group *group;
 	u32 from, len;
+	u32 run;		/* free from there on */
 };
 void placement_init(struct volume *vol);
 /* Choose a free run, which the caller marks busy at once.  0, -ENOSPC, -EIO, -ENOMEM. */
-int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
-		   struct placement *place);
+int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, const struct balloc_want *want, struct placement *place);
 /* For balloc_window_open() and so on. */
 int placement_window_open(struct volume *vol, const struct balloc_window *window, u64 hint);
 int placement_window_again(struct volume *vol, const struct balloc_window *window, u64 addr, u64 wanted);

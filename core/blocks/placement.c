@@ -8,9 +8,11 @@
  * one sweep.  The first blocks of small files are packed behind each other (data_goal), those of large
  * files elsewhere (large_goal).  A file that goes on gets the blocks behind its last ones.  If they are taken,
  * it is one of several that grow at the same time: it gets a stretch of its own, several times what it
- * asks for, twice as long each time; so do the others, and from then on they do not cut each other up.  Files
- * written at once never get a stretch, and leave no gaps.  A file that is filled out of order gets windows:
- * stretches that are taken from anywhere, so that each block has its neighbours-to-be beside it.
+ * asks for, twice as long each time; so do the others, and from then on they do not cut each other up.  Where no free
+ * run is that long, one that grows by much at once gets most of the longest.  Files written at once never get a stretch,
+ * and leave no gaps; a run is looked for in which all of such a file has room, though its mappings are logged in parts.  A
+ * file that is filled out of order gets windows: stretches that are taken from anywhere, so that each block has its
+ * neighbours-to-be beside it.
  *
  * Stretches live in memory only, the least recently used goes, and all go when space is short: they never
  * cause -ENOSPC.  None are made when they would hold a notable part of what is free.
@@ -42,6 +44,7 @@
 #define FILE_STRETCH_MAX 8192u
 #define FILE_STRETCH_FACTOR 8u
 #define STRETCH_SHARE	64u	/* a stretch is at most this part of the free blocks */
+#define RUN_MAX		8192u	/* the longest run that a file is looked for, however large it is */
 #define WINDOW_MAX	8192u
 #define WINDOW_OTHERS	16u	/* at most this part of what is seen of it may have gone to others */
 #define MEMO_RUNS	64u	/* a search that looked at more runs leaves a memo */
@@ -50,6 +53,7 @@ struct search {
 	struct volume *vol;
 	struct balloc *balloc;
 	u32 min, want;
+	u32 most;			/* of what is found so much is taken */
 	struct placement *place;	/* the result */
 };
 
@@ -269,7 +273,8 @@ static int search_group(struct search *search, u64 index, u32 begin, u32 len, bo
 		return 0;
 	search->place->group = group;
 	search->place->from = scan.from;
-	search->place->len = min(scan.len, search->want);
+	search->place->len = min(scan.len, search->most);
+	search->place->run = scan.len;
 	return 1;
 }
 
@@ -372,7 +377,7 @@ static u32 longest_known(struct balloc *balloc)
 	return longest;
 }
 
-/* Want blocks near goal; else a good part of the longest run in known groups; 0, -ENOSPC, -ENOMEM. */
+/* A run of want blocks near goal; else a good part of the longest run in known groups; 0, -ENOSPC, -ENOMEM. */
 static int search_best(struct search *search, u64 goal)
 {
 	u32 len = search->want, longest;
@@ -386,7 +391,7 @@ static int search_best(struct search *search, u64 goal)
 		longest = min(longest_known(search->balloc), len - 1);
 		if (longest < search->min)
 			return -ENOSPC;
-		len = max(search->min, longest - longest / 2);
+		len = max(search->min, longest - longest / 4);
 		probes = 0;
 	}
 }
@@ -403,14 +408,14 @@ static bool search_at(struct search *search, u64 goal, const struct balloc_stret
 		return false;
 	if (test_bit(from, group->busy))
 		return false;
-	/* No further than what is wanted: the run may be long. */
-	to = min_t(u64, group->blocks, from + (u64)max(need, search->want));
+	/* No further than what is needed: the run may be long. */
+	to = min_t(u64, group->blocks, from + (u64)max(need, search->most));
 	high = group->start + find_next_bit(group->busy, to, from);
 	if (high - low < need || !stretch_clip(search->balloc, own, &low, &high, need) || low != goal)
 		return false;
 	search->place->group = group;
 	search->place->from = from;
-	search->place->len = min_t(u64, high - low, search->want);
+	search->place->len = min_t(u64, high - low, search->most);
 	return true;
 }
 
@@ -458,8 +463,8 @@ static int place_growing_file(struct search *search, u64 goal)
 {
 	struct balloc *balloc = search->balloc;
 	struct balloc_stretch *stretch = stretch_of_file(balloc, goal);
+	int found, err;
 	u32 size;
-	int found;
 
 	if (search_at(search, goal, stretch, search->min)) {
 		if (!stretch)
@@ -472,21 +477,26 @@ static int place_growing_file(struct search *search, u64 goal)
 		}
 		return 0;
 	}
-	size = min(search->want, FILE_STRETCH_MAX / FILE_STRETCH_FACTOR) * FILE_STRETCH_FACTOR;
+	size = min(search->most, FILE_STRETCH_MAX / FILE_STRETCH_FACTOR) * FILE_STRETCH_FACTOR;
 	size = max(size, FILE_STRETCH_MIN);
 	if (stretch) {
 		size = max(size, min(2 * stretch->size, FILE_STRETCH_MAX));
 		stretch_drop(balloc, stretch);
 	}
 	size = stretch_limit(search, size);
-	if (size / 2 >= search->want) {
+	if (size / 2 >= search->most) {
 		found = search_length(search, goal, size, 0);
 		if (found > 0)
 			stretch_begin(search, stretch ? stretch : stretch_oldest(balloc), size);
 		if (found)
 			return min(found, 0);
 	}
-	return search_best(search, goal);
+	if (search->most > LARGE_BLOCKS)
+		search->want = max(search->want, size);
+	err = search_best(search, goal);
+	if (!err && min(search->place->run, size) / 2 >= search->most)
+		stretch_begin(search, stretch ? stretch : stretch_oldest(balloc), min(search->place->run, size));
+	return err;
 }
 
 /* ---- windows ---- */
@@ -535,7 +545,8 @@ int placement_window_open(struct volume *vol, const struct balloc_window *window
 {
 	struct balloc *balloc = &vol->balloc;
 	struct placement place;
-	struct search search = { .vol = vol, .balloc = balloc, .min = window->len, .want = window->len, .place = &place };
+	struct search search = { .vol = vol, .balloc = balloc, .min = window->len, .want = window->len, .most = window->len,
+				 .place = &place };
 	struct balloc_stretch opened = { .ino = window->ino, .block = window->block };
 	int found = hint && hint < vol->total_blocks && search_at(&search, hint, NULL, window->len);
 
@@ -612,7 +623,7 @@ int placement_window_again(struct volume *vol, const struct balloc_window *windo
 	u64 low = addr, high = addr + window->len, place = addr + (wanted - window->block);
 	u32 allowed = window->blocks + (window->high - window->low) / WINDOW_OTHERS;
 	struct placement found;
-	struct search search = { .vol = vol, .balloc = &vol->balloc, .min = 1, .want = 1, .place = &found };
+	struct search search = { .vol = vol, .balloc = &vol->balloc, .min = 1, .want = 1, .most = 1, .place = &found };
 
 	lockdep_assert_held(&vol->balloc.lock);
 	if (!addr || addr >= vol->total_blocks || window->len > vol->total_blocks - addr ||
@@ -647,7 +658,7 @@ int placement_in_window(struct volume *vol, u64 ino, u64 block, u32 want, struct
 	if (!stretch)
 		return -ENOENT;
 	addr = stretch->next + (block - stretch->block);
-	search.want = min_t(u64, want, stretch->end - addr);
+	search.want = search.most = min_t(u64, want, stretch->end - addr);
 	if (!search_at(&search, addr, stretch, 1))
 		return -ENOSPC;
 	stretch->used = ++vol->balloc.clock;
@@ -707,17 +718,16 @@ static int place_kind(struct search *search, enum balloc_kind kind, u64 goal)
 	return place_best(search, near, kind_goal);
 }
 
-int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min, u32 want,
-		   struct placement *place)
+int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, const struct balloc_want *want, struct placement *place)
 {
 	struct search search = {
-		.vol = vol, .balloc = &vol->balloc, .min = min, .place = place,
-		.want = min_t(u32, want, vol->group_blocks),
+		.vol = vol, .balloc = &vol->balloc, .min = want->min, .most = min(want->most, vol->group_blocks),
+		.want = min3(want->run, max(want->most, RUN_MAX), vol->group_blocks), .place = place,
 	};
 	int err, found;
 
 	lockdep_assert_held(&vol->balloc.lock);
-	if (min > vol->group_blocks)
+	if (want->min > vol->group_blocks)
 		return -ENOSPC;
 	if (goal >= vol->total_blocks)
 		goal = 0;
@@ -730,7 +740,7 @@ int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, u32 min,
 			err = place_new_file(&search);
 	} while (err == -ENOSPC && stretches_drop(&vol->balloc));
 	if (err == -ENOSPC) {
-		found = search_unknown(&search, min, U64_MAX);
+		found = search_unknown(&search, want->min, U64_MAX);
 		if (found)
 			err = min_t(int, found, 0);
 		else if (vol->balloc.bad_groups)

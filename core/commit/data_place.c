@@ -121,7 +121,7 @@ static int place_new(struct data_places *places, u64 block, u64 count, u64 *addr
 		find_span(places);
 	if (places->span && !place_is_last(places, block) && !place_in_window(places, block, count, addr, run))
 		return 0;
-	err = balloc_alloc(inode->vol, BALLOC_DATA, inode->goal, 1, min_t(u64, count, LOG_EXTENT_BLOCKS), addr, run);
+	err = balloc_alloc_part(inode->vol, inode->goal, count, min_t(u64, count, LOG_EXTENT_BLOCKS), addr, run);
 	if (!err)
 		inode->goal = *addr + *run;
 	return err;

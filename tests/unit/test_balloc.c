@@ -545,6 +545,51 @@ static void test_growing_files(void **unused)
 	grow_files(25, 4, 4000, 30);
 }
 
+/* A volume on which files of all sizes came and went: half of it is free, in runs of 8 to 2048 blocks. */
+static struct volume *volume_aged(u64 bytes)
+{
+	struct volume *vol = volume_make(bytes, 4096);
+	u64 addr;
+	u32 len;
+
+	while (balloc_alloc(vol, BALLOC_DATA, 0, 1, U32_MAX, &addr, &len) == 0)
+		;
+	for (addr = 0; addr < vol->total_blocks; addr += len) {
+		u64 end = addr + (len = 8 + random_below(1u << (3 + random_below(9))));
+
+		if (random64() % 2)
+			continue;
+		for (; addr < min(end, vol->total_blocks); addr++, len--)
+			if (!balloc_is_fixed(vol, addr))
+				check(balloc_free(vol, BALLOC_DATA, addr, 1) == 0);
+	}
+	return vol;
+}
+
+/* Large files go where long runs are left, also in parts, and beside each other: in extents no shorter than so. */
+static void test_aged(void **unused)
+{
+	struct volume *vol;
+	struct file files[2] = {}, whole = {};
+	u64 left, addr;
+	u32 i, len;
+
+	random_begin("test_aged", 11);
+	vol = volume_aged(2 * GIB);
+	for (left = 20000; left; left -= len) {
+		check(balloc_alloc_part(vol, whole.end, left, min_t(u64, left, 977), &addr, &len) == 0);
+		whole.extents += addr != whole.end;
+		whole.end = addr + len;
+	}
+	print_message("  a file of 20000 blocks: %u extents\n", whole.extents);
+	check(whole.extents <= 7);
+	for (i = 0; i < 40; i++)
+		file_append(vol, &files[i % 2], 977);
+	print_message("  two files growing in turn by 977 blocks, 20 times: %u and %u extents\n", files[0].extents, files[1].extents);
+	check(files[0].extents + files[1].extents <= 23);
+	volume_drop(vol);
+}
+
 /* New files are packed, whatever else goes on: growing files, nodes, log. */
 static void test_small_files(void **unused)
 {
@@ -869,6 +914,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_random_fragmented),
 		cmocka_unit_test(test_random_packed),
 		cmocka_unit_test(test_growing_files),
+		cmocka_unit_test(test_aged),
 		cmocka_unit_test(test_small_files),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_last_block),
