@@ -22,12 +22,15 @@
  * Who must not wait (IOCB_NOWAIT, as io_uring asks first) gets what one extent has, if it is known at once where that is.  Not
  * what two have: the second may have to be waited for when the first is on its way.
  *
+ * Who polls (IOCB_HIPRI, as an io_uring with IORING_SETUP_IOPOLL does) ends his bio himself, and waits for what a worker does then.
+ *
  * Locking: none, but for what is read by way of the page cache.  As with other reads, a truncate or a write beside it may be seen
  * or not.
  *
  * Writes with O_DIRECT go through the page cache, and leave it when they are durable (write.c): nobody waits for the device, and a
  * read after that is direct again.
  */
+#include <linux/blkdev.h>
 #include <linux/crc32c.h>
 #include <linux/highmem.h>
 #include <linux/iomap.h>
@@ -211,6 +214,12 @@ static bool direct_aim(struct direct_bio *direct, bool nowait)
 	return true;
 }
 
+/* The kernel refuses bios that are to be polled for where that cannot be: ours come as others then, while the caller polls. */
+static bool can_be_polled(const struct volume *vol)
+{
+	return bdev_get_queue(bdev_device_of(vol->dev)->bdev)->limits.features & BLK_FEAT_POLL;
+}
+
 static void direct_submit(const struct iomap_iter *iter, struct bio *bio, loff_t pos)
 {
 	struct volume *vol = vol_of(iter->inode);
@@ -234,6 +243,8 @@ static void direct_submit(const struct iomap_iter *iter, struct bio *bio, loff_t
 	direct->size = i_size_read(iter->inode);
 	bio->bi_private = direct;
 	bio->bi_end_io = direct_bio_end;
+	if (!can_be_polled(vol))
+		bio_clear_polled(bio);
 	slot = block_reads_begin(vol);
 	if (likely(direct_aim(direct, nowait))) {
 		block_read_start(vol, slot, &direct->read);

@@ -8,6 +8,7 @@
  *
  * Locking: i_rwsem is held shared while we look, so that only the back end changes things.
  */
+#include <linux/blkdev.h>
 #include <linux/fiemap.h>
 #include <linux/filelock.h>
 #include <linux/splice.h>
@@ -198,6 +199,7 @@ const struct file_operations file_file_ops = {
 	.llseek = file_llseek,
 	.read_iter = file_read_iter,
 	.write_iter = file_write_iter,
+	.iopoll = iocb_bio_iopoll,
 	.splice_read = filemap_splice_read,
 	.splice_write = iter_file_splice_write,
 	.mmap = file_mmap,

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <linux/io_uring.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -340,6 +341,74 @@ static void asynchronous(void)
 	close(fd);
 }
 
+/* The kernel's side of an io_uring of one request, whose caller waits by polling the device. */
+struct poll_ring {
+	int fd;
+	char *rings;
+	struct io_uring_sqe *sqe;
+	struct io_uring_params params;
+};
+
+static bool poll_ring_open(struct poll_ring *ring)
+{
+	*ring = (struct poll_ring){ .params.flags = IORING_SETUP_IOPOLL };
+	ring->fd = (int)syscall(SYS_io_uring_setup, 1, &ring->params);
+	if (ring->fd < 0)
+		return false;
+	ring->rings = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, IORING_OFF_SQ_RING);
+	ring->sqe = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, IORING_OFF_SQES);
+	return ring->rings != MAP_FAILED && ring->sqe != MAP_FAILED;
+}
+
+/* What is done at offset 0, or -errno. */
+static int poll_ring_do(struct poll_ring *ring, uint8_t opcode, int fd, void *data, uint32_t len)
+{
+	atomic_uint *tail = (atomic_uint *)(ring->rings + ring->params.sq_off.tail);
+	atomic_uint *head = (atomic_uint *)(ring->rings + ring->params.cq_off.head);
+	struct io_uring_cqe *cqe = (struct io_uring_cqe *)(ring->rings + ring->params.cq_off.cqes);
+	uint32_t *order = (uint32_t *)(ring->rings + ring->params.sq_off.array);
+	uint32_t seen = atomic_load(head);
+	int result;
+
+	*ring->sqe = (struct io_uring_sqe){ .opcode = opcode, .fd = fd, .addr = (uintptr_t)data, .len = len };
+	order[0] = 0;
+	atomic_fetch_add(tail, 1);
+	if (syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
+		return -errno;
+	result = cqe[seen & (ring->params.cq_entries - 1)].res;
+	atomic_store(head, seen + 1);
+	return result;
+}
+
+/* Who polls is served by every device, also by one that cannot be polled. */
+static void polled(void)
+{
+	unsigned int len = block > 4 * PAGE ? block : 4 * PAGE;
+	int fd = open_in("polled", O_RDWR | O_CREAT | O_TRUNC | O_DIRECT), got;
+	char *data = memory(len);
+	struct poll_ring ring;
+
+	if (!poll_ring_open(&ring))
+		err(1, "io_uring");
+	fill(data, 4, 0, len, 1);
+	got = poll_ring_do(&ring, IORING_OP_WRITE, fd, data, len);
+	if (got != (int)len)
+		complain("a write that is polled for: %d", got);
+	expect(!fsync(fd));
+	forget(fd);
+	memset(data, 0, len);
+	got = poll_ring_do(&ring, IORING_OP_READ, fd, data, len);
+	if (got != (int)len)
+		complain("a read that is polled for: %d", got);
+	expect(is_filled(data, 4, 0, len, 1));
+	expect(!resident(fd, len));
+	munmap(data, len);
+	munmap(ring.rings, PAGE);
+	munmap(ring.sqe, PAGE);
+	close(ring.fd);
+	close(fd);
+}
+
 static int rules(void)
 {
 	close(make_file("file"));
@@ -347,6 +416,7 @@ static int rules(void)
 	told();
 	nowait();
 	asynchronous();
+	polled();
 	alignments();
 	reads_of_all(true);
 	small_and_new();
