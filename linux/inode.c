@@ -266,7 +266,7 @@ struct inode *node_new(struct mnt_idmap *idmap, struct inode *dir, umode_t mode,
 	attr->gid = i_gid_read(inode);
 	attr->rdev_major = MAJOR(rdev);
 	attr->rdev_minor = MINOR(rdev);
-	attr_inherit_project(attr, core_of(dir));
+	attr_inherit(attr, core_of(dir));
 	node_set_ops(inode);
 	return inode;
 }

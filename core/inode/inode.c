@@ -152,10 +152,13 @@ bool attr_flags_from_ioctl(u32 flags, u32 *attr)
 	return flags == attr_flags_to_ioctl(*attr);
 }
 
-void attr_inherit_project(struct tux3_attr *attr, struct tux3_inode *dir)
+void attr_inherit(struct tux3_attr *attr, struct tux3_inode *dir)
 {
 	/* Changed with the directory locked only, as the caller has it. */
-	if (!(READ_ONCE(dir->attr.flags) & TUX3_ATTR_PROJINHERIT))
+	u32 flags = READ_ONCE(dir->attr.flags);
+
+	attr->flags |= flags & (TUX3_ATTR_NODUMP | TUX3_ATTR_NOATIME);
+	if (!(flags & TUX3_ATTR_PROJINHERIT))
 		return;
 	attr->projid = READ_ONCE(dir->attr.projid);
 	if (S_ISDIR(attr->mode))

@@ -251,8 +251,8 @@ u32 attr_flags_to_ioctl(u32 attr_flags);
 bool attr_flags_from_ioctl(u32 flags, u32 *attr_flags);
 u32 attr_flags_to_xflags(u32 attr_flags);		/* as FS_IOC_FSGETXATTR has them */
 
-/* What a new inode, whose mode is set, takes over from its directory: the project, if that one says so. */
-void attr_inherit_project(struct tux3_attr *attr, struct tux3_inode *dir);
+/* What a new inode, whose mode is set, takes over from its directory: NODUMP, NOATIME, and the project, if that one says so. */
+void attr_inherit(struct tux3_attr *attr, struct tux3_inode *dir);
 
 /* What is inline has no block, but had one until its commit: so that du says the same then, and after a remount. */
 static inline u64 attr_least_blocks(const struct tux3_attr *attr)

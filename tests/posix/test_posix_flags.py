@@ -201,6 +201,27 @@ def test_both_views(mnt):
         assert (get_flags(path), get_xflags(path)) == (0, 0)
 
 
+def test_what_is_made_in_a_directory_takes_over_its_flags(mnt):
+    """NODUMP and NOATIME, whatever is made; not what was there before, comes by its name, or is IMMUTABLE or APPEND."""
+    write_file(f"{mnt}/outside")
+    os.mkdir(f"{mnt}/d")
+    write_file(f"{mnt}/d/before")
+    for flags in (NODUMP, NOATIME, NODUMP | NOATIME):
+        with flagged(f"{mnt}/d", flags):
+            write_file(f"{mnt}/d/f{flags}")
+            os.mkdir(f"{mnt}/d/d{flags}")
+            write_file(f"{mnt}/d/d{flags}/f")
+            with opened(f"{mnt}/d", os.O_TMPFILE | os.O_RDWR) as fd:
+                link_fd(fd, f"{mnt}/d/t{flags}")
+        for name in (f"f{flags}", f"d{flags}", f"d{flags}/f", f"t{flags}"):
+            assert get_flags(f"{mnt}/d/{name}") == flags, name
+    with flagged(f"{mnt}/d", NODUMP | NOATIME):
+        os.rename(f"{mnt}/outside", f"{mnt}/d/moved")
+    with flagged(f"{mnt}/d", APPEND | NODUMP):
+        write_file(f"{mnt}/d/appended")
+    assert [get_flags(f"{mnt}/d/{name}") for name in ("before", "moved", "appended")] == [0, 0, NODUMP]
+
+
 def test_flags_that_are_not_kept(mnt):
     """They are refused, and nothing changes."""
     path = write_file(f"{mnt}/f", b"x")

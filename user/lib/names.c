@@ -174,7 +174,7 @@ static void init_owner(struct tux3_node *dir, const struct tux3_cred *cred, stru
 	inode_get_attr(&dir->inode, &above);
 	attr->uid = cred ? cred->uid : 0;
 	attr->gid = cred ? cred->gid : 0;
-	attr_inherit_project(attr, &dir->inode);
+	attr_inherit(attr, &dir->inode);
 	if (above.mode & S_ISGID) {
 		attr->gid = above.gid;
 		if (S_ISDIR(attr->mode))
