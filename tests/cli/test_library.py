@@ -119,6 +119,36 @@ os._exit(-volume.lib.tux3_close(volume.handle))
     run("fsck.tux3", "-n", "--data", path)
 
 
+CHILD = """
+import errno
+def opened():
+    other = ctypes.c_void_p()
+    err = volume.lib.tux3_open({path!r}.encode(), None, ctypes.byref(other), None, 0)
+    assert err or volume.lib.tux3_close(other) == 0
+    return err
+ended, end = os.pipe()
+if not os.fork():
+    os.close(end)
+    os.read(ended, 1)
+    os._exit({child})
+assert opened() == -errno.EBUSY
+assert volume.lib.tux3_close(volume.handle) == 0
+assert opened() == {err}
+os.close(end)
+assert os.wait()[1] == 0
+assert opened() == 0
+"""
+
+
+@pytest.mark.parametrize("options,has_it", [("", False), ("sync_io=True", False), ("manual=True", False), ("read_only=True", True),
+                                            ("manual=True, sync_io=True", True)])
+def test_a_child_does_not_keep_what_was_closed(build, mkfs, options, has_it):
+    """A worker of multiprocessing has all descriptors.  Where it can use the volume, it has it until it closes it itself."""
+    path = mkfs("64M")
+    child, err = ("-volume.lib.tux3_close(volume.handle)", -errno.EBUSY) if has_it else ("0", 0)
+    run_alone(build, path, CHILD.format(path=str(path), child=child, err=err), options)
+
+
 @pytest.mark.parametrize("options", ["", "sync_io=True", "manual=True, sync_io=True", "read_only=True"])
 @pytest.mark.parametrize("closed", [[0, 1, 2], [1], [2]])
 def test_closed_streams(build, run, mkfs, options, closed):

@@ -44,6 +44,7 @@ struct device_file {
 	int direct_fd;			/* past the page cache; DIRECT_NOT_YET, DIRECT_NEVER; atomic */
 	struct device_holds holds;	/* other names of the volume */
 	struct write_queue *queue;	/* NULL if read-only */
+	pid_t owner;			/* the only process that can use it; 0: a child of fork(2), too */
 };
 
 static struct device_file *device_file(struct tux3_device *dev)
@@ -249,6 +250,11 @@ static void file_close(struct tux3_device *dev)
 
 	if (file->queue)
 		write_queue_close(file->queue);
+	/* A child of fork(2) has the descriptors, too, and with them the locks: they would stay as long as it lives. */
+	if (file->owner == getpid()) {
+		device_unlock(file->fd);
+		device_unlock_others(&file->holds);
+	}
 	device_file_unclaim(dev);
 	if (file->direct_fd >= 0)
 		close(file->direct_fd);
@@ -518,6 +524,7 @@ int device_open_file(const char *path, unsigned int flags, struct tux3_device **
 			close(file->fd);
 			goto fail;
 		}
+		file->owner = flags & DEVICE_OPEN_ALONE ? 0 : getpid();
 	}
 	file->dev.ops = &file_ops;
 	file->dev.name = name;

@@ -375,6 +375,13 @@ int device_lock(int fd, bool write)
 	return 0;
 }
 
+void device_unlock(int fd)
+{
+	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 /* Locked as whoever opens it by its own name locks it. */
 static int lock_backing(struct holding *holding, const char *path, struct stat *st)
 {
@@ -430,6 +437,14 @@ int device_hold_others(const char *path, const struct stat *st, enum device_purp
 	if (err)
 		device_release_others(holds);
 	return err;
+}
+
+void device_unlock_others(const struct device_holds *holds)
+{
+	int i;
+
+	for (i = 0; i < holds->count; i++)
+		device_unlock(holds->fds[i]);
 }
 
 void device_release_others(struct device_holds *holds)

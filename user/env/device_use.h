@@ -26,6 +26,8 @@ enum device_purpose {
  * was killed lets go of it: who is started again at once is not refused.
  */
 int device_lock(int fd, bool write);
+/* Whoever else has the descriptor, after a fork(2), keeps nobody out from now on. */
+void device_unlock(int fd);
 
 /*
  * What st is (of path, open and locked) must not be in use under another name: the file behind a loop device is locked
@@ -33,6 +35,7 @@ int device_lock(int fd, bool write);
  */
 int device_hold_others(const char *path, const struct stat *st, enum device_purpose purpose,
 		       struct device_holds *holds, char *why, size_t why_size);
+void device_unlock_others(const struct device_holds *holds);
 void device_release_others(struct device_holds *holds);
 
 /*

@@ -73,7 +73,8 @@ struct tux3_options {		/* zero everything you do not care about; 0 means the def
 };
 /*
  * opts NULL: all defaults; -EINVAL: a value that is not listed, or no_recovery without read_only.  Starts threads, so not before a
- * fork(), unless it is read_only, or manual with sync_io and without write_rate.
+ * fork(), unless it is read_only, or manual with sync_io and without write_rate.  What a child of fork() has without being able to
+ * use it keeps nobody out once the volume is closed; but a block device stays in use until the child ends or calls exec.
  */
 TUX3_API int tux3_open(const char *path, const struct tux3_options *opts, struct tux3 **volume,
 		       char *why, size_t why_size);
