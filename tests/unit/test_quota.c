@@ -708,6 +708,30 @@ static void test_limits_beyond_all_numbers(void **state)
 	bed_free(&bed);
 }
 
+/* Only what is to be set counts: the rest need not even be filled in. */
+static void test_what_is_not_set_does_not_count(void **state)
+{
+	static const u32 times[] = { TUX3_QUOTA_BYTES_TIME, TUX3_QUOTA_INODES_TIME };
+	struct tux3_quota quota, negative;
+	struct bed bed;
+	u32 i;
+
+	make(&bed);
+	memset(&negative, 0xa5, sizeof(negative));
+	for (i = 0; i < ARRAY_SIZE(times); i++)
+		assert_int_equal(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &negative, times[i]), -EINVAL);
+	quota = negative;
+	quota.bytes_hard = 10 * BLOCK;
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, TUX3_QUOTA_BYTES_HARD));
+	quota = negative;
+	quota.inodes_time = 60;
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &quota, TUX3_QUOTA_INODES_TIME));
+	assert_int_equal(state_of(&bed).bytes_hard, 10 * BLOCK);
+	assert_int_equal(state_of(&bed).inodes_hard, 0);
+	assert_int_equal(state_of(&bed).bytes_time, 0);
+	bed_free(&bed);
+}
+
 /* A file that gets longer without getting data takes nothing, though it may have been inline. */
 static void test_longer_holes(void **state)
 {
@@ -774,6 +798,7 @@ int main(void)
 		cmocka_unit_test(test_longer_holes),
 		cmocka_unit_test(test_usage_beyond_all_numbers),
 		cmocka_unit_test(test_limits_beyond_all_numbers),
+		cmocka_unit_test(test_what_is_not_set_does_not_count),
 		cmocka_unit_test(test_told),
 		cmocka_unit_test(test_hard),
 		cmocka_unit_test(test_first_limit),

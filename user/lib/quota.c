@@ -97,8 +97,9 @@ int tux3_quota_set(struct tux3 *volume, enum tux3_quota_type type, uint32_t id, 
 
 	static_assert(TUX3_QUOTA_INODES_TIME == QUOTA_SET_INODES_TIME && TUX3_QUOTA_BYTES_SOFT == QUOTA_SET_BLOCKS_SOFT,
 		      "they are numbered alike");
-	if (!err && (set & ~(QUOTA_SET_LIMITS | QUOTA_SET_BLOCKS_TIME | QUOTA_SET_INODES_TIME) || quota->bytes_time < 0 ||
-		     quota->inodes_time < 0))
+	if (!err && (set & ~(QUOTA_SET_LIMITS | QUOTA_SET_BLOCKS_TIME | QUOTA_SET_INODES_TIME) ||
+		     (set & TUX3_QUOTA_BYTES_TIME && quota->bytes_time < 0) ||
+		     (set & TUX3_QUOTA_INODES_TIME && quota->inodes_time < 0)))
 		err = -EINVAL;
 	return err ? err : volume_quota_set(volume->vol, type, id, &limits, set);
 }
