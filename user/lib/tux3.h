@@ -331,7 +331,7 @@ TUX3_API int tux3_quota_get(struct tux3 *volume, enum tux3_quota_type type, uint
 /* The first id from *id on that has something or has limits: *id, and its quota.  -ENOENT: there is none. */
 TUX3_API int tux3_quota_next(struct tux3 *volume, enum tux3_quota_type type, uint32_t *id, struct tux3_quota *quota);
 /*
- * set: TUX3_QUOTA_...  Limits hold from now on, and are durable with the next commit.  -EINVAL: limits for id 0; -ERANGE: they do
+ * set: TUX3_QUOTA_...  Limits hold from now on, and are durable with the next commit.  -EINVAL: limits for id 0; -ERANGE: bytes do
  * not fit into 63 bits, or a grace into 32.
  */
 TUX3_API int tux3_quota_set(struct tux3 *volume, enum tux3_quota_type type, uint32_t id, const struct tux3_quota *quota,
