@@ -36,7 +36,7 @@
 	X(SNAPSHOT_BLOCKS, "snapshot_blocks", "blocks",	    "memory that commits took for copies of what they write (module)") \
 	X(CHECKSUMS_HELPED, "checksums_helped", "blocks",   "checksums of data that other CPUs than the back end's computed for a commit") \
 	X(WRITE_WAITS,	  "write_waits",    "blocks",	    "file block changes that waited for I/O in flight") \
-	X(DIRTY_LOOKS,	  "dirty_looks",    "folios",	    "cached folios looked at to find what of a file is dirty (seek, fiemap)") \
+	X(DIRTY_LOOKS,	  "dirty_looks",    "pieces",	    "of cached data (folios; with libtux3 64 blocks) looked at to find what of a file is dirty") \
 	X(READS_LOCKED,	  "reads_locked",   "reads",	    "of tree nodes and free maps, made while the tree was locked") \
 	X(REPLAYED,	  "replayed",	    "deltas",	    "replayed at mount") \
 	X(CSUM_ERRORS,	  "csum_errors",    "blocks",	    "data blocks read with a wrong checksum") \

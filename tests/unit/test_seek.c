@@ -234,10 +234,46 @@ static void test_preallocated(void **state)
 	bed_free(&bed);
 }
 
+/* ---- what is dirty of a file of which much is cached ---- */
+
+/* How many pieces of the cache are looked at for an fsync and a seek, with the first and the last of so many changed. */
+static u64 looks_for_dirty(u32 cached)
+{
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	u64 before, last;
+	u32 i;
+
+	bed_make(&bed, 256 << 20, BLOCK);
+	node = bed_file(&bed, "/file");
+	for (i = 0; i < cached; i++)
+		assert_int_equal(tux3_write(node, page, BLOCK, (u64)i * CHUNK_BLOCKS * BLOCK), BLOCK);
+	assert_ok(tux3_sync(bed.volume));
+	last = (u64)(cached - 1) * CHUNK_BLOCKS * BLOCK;
+	before = delta_counter(tux3_core(bed.volume), TUX3_COUNT_DIRTY_LOOKS);
+	for (i = 0; i < 10; i++) {
+		assert_int_equal(tux3_write(node, page, BLOCK, 0), BLOCK);
+		assert_int_equal(tux3_write(node, page, BLOCK, last), BLOCK);
+		assert_int_equal(tux3_seek(node, BLOCK, SEEK_DATA), CHUNK_BLOCKS * BLOCK);
+		assert_ok(i % 2 ? tux3_sync(bed.volume) : tux3_fsync(node, false));
+	}
+	before = delta_counter(tux3_core(bed.volume), TUX3_COUNT_DIRTY_LOOKS) - before;
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+	return before;
+}
+
+static void test_dirty_is_found_at_once(void **state)
+{
+	assert_in_range(looks_for_dirty(100), 10, 300);
+	assert_in_range(looks_for_dirty(3000), 10, 300);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_commit_at_each_step),
+		cmocka_unit_test(test_dirty_is_found_at_once),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_preallocated),
 	};

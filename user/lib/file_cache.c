@@ -39,7 +39,7 @@ static struct data_lru *lru_of(struct tux3_node *node)
 	return &node->volume->lru[hash_64((uintptr_t)node, 32) % LRU_SHARDS];
 }
 
-static struct tux3_node *node_of_chunk(struct file_chunk *chunk)
+static struct tux3_node *node_of_chunk(const struct file_chunk *chunk)
 {
 	return container_of(chunk->cache, struct tux3_node, file);
 }
@@ -66,28 +66,30 @@ static u64 range_mask(u64 index, u64 from, u64 count)
 void file_cache_init(struct file_cache *cache)
 {
 	spin_lock_init(&cache->lock);
-	cache->chunks = RB_ROOT;
-	cache->low[0] = cache->low[1] = ~0ULL;
+	cache->chunks[CHUNKS_ALL] = cache->chunks[CHUNKS_DIRTY] = RB_ROOT;
 	cache->next_read = ~0ULL;
 }
 
 /* ---- chunks; with cache->lock ---- */
 
-static struct file_chunk *chunk_next(struct file_chunk *chunk)
+static struct file_chunk *chunk_of(struct rb_node *rb, enum chunk_tree tree)
 {
-	struct rb_node *rb = rb_next(&chunk->rb);
-
-	return rb ? rb_entry(rb, struct file_chunk, rb) : NULL;
+	return rb ? container_of(rb - tree, struct file_chunk, rb[0]) : NULL;
 }
 
-/* The first chunk with this index or a higher one. */
-static struct file_chunk *chunk_from(struct file_cache *cache, u64 index)
+static struct file_chunk *chunk_next(struct file_chunk *chunk, enum chunk_tree tree)
 {
-	struct rb_node *rb = cache->chunks.rb_node;
+	return chunk_of(rb_next(&chunk->rb[tree]), tree);
+}
+
+/* The first chunk of this tree with this index or a higher one. */
+static struct file_chunk *chunk_from(struct file_cache *cache, enum chunk_tree tree, u64 index)
+{
+	struct rb_node *rb = cache->chunks[tree].rb_node;
 	struct file_chunk *best = NULL;
 
 	while (rb) {
-		struct file_chunk *chunk = rb_entry(rb, struct file_chunk, rb);
+		struct file_chunk *chunk = chunk_of(rb, tree);
 
 		if (chunk->index == index)
 			return chunk;
@@ -108,29 +110,44 @@ static struct file_chunk *chunk_find(struct file_cache *cache, u64 index)
 	if (chunk && chunk->index == index)
 		return chunk;
 	if (chunk && chunk->index + 1 == index)
-		chunk = chunk_next(chunk);
+		chunk = chunk_next(chunk, CHUNKS_ALL);
 	else
-		chunk = chunk_from(cache, index);
+		chunk = chunk_from(cache, CHUNKS_ALL, index);
 	if (!chunk || chunk->index != index)
 		return NULL;
 	cache->hint = chunk;
 	return chunk;
 }
 
-static void chunk_insert(struct file_cache *cache, struct file_chunk *chunk)
+static void chunk_insert(struct file_cache *cache, enum chunk_tree tree, struct file_chunk *chunk)
 {
-	struct rb_node **link = &cache->chunks.rb_node, *parent = NULL;
+	struct rb_node **link = &cache->chunks[tree].rb_node, *parent = NULL;
 
 	while (*link) {
 		parent = *link;
-		if (chunk->index < rb_entry(parent, struct file_chunk, rb)->index)
+		if (chunk->index < chunk_of(parent, tree)->index)
 			link = &parent->rb_left;
 		else
 			link = &parent->rb_right;
 	}
-	rb_link_node(&chunk->rb, parent, link);
-	rb_insert_color(&chunk->rb, &cache->chunks);
-	cache->hint = chunk;
+	rb_link_node(&chunk->rb[tree], parent, link);
+	rb_insert_color(&chunk->rb[tree], &cache->chunks[tree]);
+}
+
+static bool chunk_is_dirty(const struct file_chunk *chunk)
+{
+	return chunk->dirty[0] | chunk->dirty[1];
+}
+
+static void chunk_set_dirty(struct file_chunk *chunk, u32 parity, u64 bits)
+{
+	bool was = chunk_is_dirty(chunk);
+
+	chunk->dirty[parity] = bits;
+	if (!was && chunk_is_dirty(chunk))
+		chunk_insert(chunk->cache, CHUNKS_DIRTY, chunk);
+	else if (was && !chunk_is_dirty(chunk))
+		rb_erase(&chunk->rb[CHUNKS_DIRTY], &chunk->cache->chunks[CHUNKS_DIRTY]);
 }
 
 /* Find or make; takes the lock and returns with it held, NULL or not. */
@@ -153,7 +170,8 @@ static struct file_chunk *chunk_get(struct file_cache *cache, u64 index)
 	fresh->index = index;
 	fresh->cache = cache;
 	INIT_LIST_HEAD(&fresh->lru_link);
-	chunk_insert(cache, fresh);
+	chunk_insert(cache, CHUNKS_ALL, fresh);
+	cache->hint = fresh;
 	return fresh;
 }
 
@@ -185,12 +203,14 @@ static void chunk_detach(struct file_chunk *chunk)
 	}
 	if (cache->hint == chunk)
 		cache->hint = NULL;
-	rb_erase(&chunk->rb, &cache->chunks);
+	rb_erase(&chunk->rb[CHUNKS_ALL], &cache->chunks[CHUNKS_ALL]);
+	if (chunk_is_dirty(chunk))
+		rb_erase(&chunk->rb[CHUNKS_DIRTY], &cache->chunks[CHUNKS_DIRTY]);
 }
 
 static bool chunk_is_empty(const struct file_chunk *chunk)
 {
-	return !chunk->pins && !(chunk->present | chunk->dirty[0] | chunk->dirty[1]);
+	return !chunk->pins && !chunk->present && !chunk_is_dirty(chunk);
 }
 
 /* Moves the buffers of the blocks in mask to out[], returns how many. */
@@ -229,7 +249,7 @@ void file_cache_exit(struct tux3_node *node)
 	s64 clean = 0;
 
 	spin_lock(&cache->lock);
-	while ((chunk = chunk_from(cache, 0))) {
+	while ((chunk = chunk_from(cache, CHUNKS_ALL, 0))) {
 		clean += __builtin_popcountll(chunk->present & ~(chunk->dirty[0] | chunk->dirty[1]));
 		chunk_detach(chunk);
 		spin_unlock(&cache->lock);
@@ -546,12 +566,10 @@ u32 file_cache_dirty(struct file_reserve *reserve, u64 delta, u64 block, u32 cou
 			}
 		}
 		newly += !(chunk->dirty[front] & bit);
-		chunk->dirty[front] |= bit;
+		chunk_set_dirty(chunk, front, chunk->dirty[front] | bit);
 		buffers[i] = chunk->data[slot];
 	}
 	chunk->referenced = true;
-	cache->low[front] = min(cache->low[front], chunk->index);
-	cache->high[front] = max(cache->high[front], chunk->index);
 	spin_unlock(&cache->lock);
 	if (unclean)
 		atomic64_sub(unclean, &reserve->node->volume->clean_blocks);
@@ -603,12 +621,11 @@ int file_drop_prepare(struct tux3_node *node, u64 block, u64 count, struct file_
 	u64 need = 0;
 
 	spin_lock(&cache->lock);
-	/* Only dirty chunks count, and they are between low and high. */
-	chunk = chunk_from(cache, max(block >> CHUNK_SHIFT, min(cache->low[0], cache->low[1])));
-	for (; chunk && chunk->index <= max(cache->high[0], cache->high[1]); chunk = chunk_next(chunk)) {
+	chunk = chunk_from(cache, CHUNKS_DIRTY, block >> CHUNK_SHIFT);
+	for (; chunk; chunk = chunk_next(chunk, CHUNKS_DIRTY)) {
 		if (chunk->index > (block + count - 1) >> CHUNK_SHIFT && block + count > block)
 			break;
-		need += (chunk->dirty[0] | chunk->dirty[1]) != 0;
+		need++;
 	}
 	spin_unlock(&cache->lock);
 	while (need--) {
@@ -642,7 +659,7 @@ static u32 drop_from_chunk(struct file_chunk *chunk, u64 mask, u32 front, struct
 		chunk->data[slot] = NULL;
 	}
 	chunk->present &= ~mask;
-	chunk->dirty[front] &= ~mask;
+	chunk_set_dirty(chunk, front, chunk->dirty[front] & ~mask);
 	return take_buffers(chunk->data, own, out);
 }
 
@@ -655,11 +672,12 @@ u64 file_cache_drop(struct tux3_node *node, u64 delta, u64 block, u64 count, str
 
 	for (;;) {
 		struct file_chunk *chunk;
+		bool empty = false;
 		u32 unused = 0;
 		u64 mask;
 
 		spin_lock(&cache->lock);
-		chunk = chunk_from(cache, index);
+		chunk = chunk_from(cache, CHUNKS_ALL, index);
 		mask = chunk ? range_mask(chunk->index, block, count) : 0;
 		if (!chunk || (block + count > block && chunk->index << CHUNK_SHIFT >= block + count)) {
 			spin_unlock(&cache->lock);
@@ -675,9 +693,14 @@ u64 file_cache_drop(struct tux3_node *node, u64 delta, u64 block, u64 count, str
 			list_add(&chunk->lru_link, &drop->chunks);
 		} else {
 			unused = drop_from_chunk(chunk, mask, delta & 1, drop, &dirty, &clean, buffers);
+			empty = chunk_is_empty(chunk);
+			if (empty)
+				chunk_detach(chunk);
 		}
 		spin_unlock(&cache->lock);
 		buffers_put(node->volume, buffers, unused);
+		if (empty)
+			chunk_free(node->volume, chunk);
 	}
 	if (clean)
 		atomic64_sub(clean, &node->volume->clean_blocks);
@@ -696,6 +719,12 @@ void file_drop_finish(struct tux3_node *node, struct file_drop *drop)
 
 /* ---- the back end's view ---- */
 
+/* One that was met in search of what is dirty. */
+static void chunk_looked(const struct file_chunk *chunk)
+{
+	count_add(node_of_chunk(chunk)->volume->vol, TUX3_COUNT_DIRTY_LOOKS, 1);
+}
+
 static u64 run_length(struct file_chunk *chunk, u32 slot, u32 parity)
 {
 	u64 count = 0;
@@ -709,7 +738,7 @@ static u64 run_length(struct file_chunk *chunk, u32 slot, u32 parity)
 		if (clear)
 			return count + __builtin_ctzll(clear);
 		count += CHUNK_BLOCKS - slot;
-		next = chunk_next(chunk);
+		next = chunk_next(chunk, CHUNKS_DIRTY);
 		if (!next || next->index != chunk->index + 1 || ++chunks == RUN_CHUNKS)
 			return count;
 		chunk = next;
@@ -725,16 +754,13 @@ int file_cache_next_dirty(struct tux3_node *node, u64 delta, u64 from, u64 *bloc
 	u64 index;
 
 	spin_lock(&cache->lock);
-	index = max(from >> CHUNK_SHIFT, cache->low[parity]);
+	index = from >> CHUNK_SHIFT;
 	for (;;) {
-		chunk = chunk_from(cache, index);
+		chunk = chunk_from(cache, CHUNKS_DIRTY, index);
 		for (scanned = 0; chunk && scanned < SCAN_BATCH; scanned++) {
 			u64 bits = chunk->dirty[parity];
 
-			if (chunk->index > cache->high[parity])
-				chunk = NULL;
-			if (!chunk)
-				break;
+			chunk_looked(chunk);
 			if (chunk->index == from >> CHUNK_SHIFT)
 				bits &= ~0ULL << slot_of(from);
 			if (bits) {
@@ -746,7 +772,7 @@ int file_cache_next_dirty(struct tux3_node *node, u64 delta, u64 from, u64 *bloc
 				return 0;
 			}
 			index = chunk->index + 1;
-			chunk = chunk_next(chunk);
+			chunk = chunk_next(chunk, CHUNKS_DIRTY);
 		}
 		spin_unlock(&cache->lock);
 		if (!chunk)
@@ -767,7 +793,7 @@ void file_cache_back_buffers(struct tux3_node *node, u64 delta, u64 block, u32 c
 		u32 slot = slot_of(block + i);
 
 		if (!chunk || !slot)
-			chunk = chunk_from(cache, (block + i) >> CHUNK_SHIFT);
+			chunk = chunk_from(cache, CHUNKS_ALL, (block + i) >> CHUNK_SHIFT);
 		buffers[i] = chunk->back && chunk->back[slot] ? chunk->back[slot] : chunk->data[slot];
 	}
 	spin_unlock(&cache->lock);
@@ -784,7 +810,7 @@ static u32 clean_chunk(struct file_chunk *chunk, u32 parity, u64 *clean, void **
 		*array = chunk->back;
 		chunk->back = NULL;
 	}
-	chunk->dirty[parity] = 0;
+	chunk_set_dirty(chunk, parity, 0);
 	now = was & ~chunk->dirty[!parity];
 	*clean += __builtin_popcountll(now);
 	chunk->cache->dirty_blocks -= __builtin_popcountll(now);
@@ -798,18 +824,16 @@ void file_cache_clean(struct tux3_node *node, u64 delta)
 	struct file_cache *cache = &node->file;
 	u32 parity = delta & 1, batch = 0;
 	u64 index = 0, clean = 0;
+	struct file_chunk *chunk;
 
 	spin_lock(&cache->lock);
-	index = cache->low[parity];
-	while (index <= cache->high[parity]) {
-		struct file_chunk *chunk = chunk_from(cache, index);
+	while ((chunk = chunk_from(cache, CHUNKS_DIRTY, index))) {
 		void *buffers[CHUNK_BLOCKS], **array = NULL;
 		u32 count = 0;
 		bool empty;
 
-		if (!chunk)
-			break;
 		index = chunk->index + 1;
+		chunk_looked(chunk);
 		if (chunk->dirty[parity])
 			count = clean_chunk(chunk, parity, &clean, buffers, &array);
 		empty = chunk_is_empty(chunk);
@@ -827,8 +851,6 @@ void file_cache_clean(struct tux3_node *node, u64 delta)
 		file_cache_trim(node->volume, 0);
 		spin_lock(&cache->lock);
 	}
-	cache->low[parity] = ~0ULL;
-	cache->high[parity] = 0;
 	spin_unlock(&cache->lock);
 	atomic64_add(clean, &node->volume->clean_blocks);
 	file_cache_trim(node->volume, 0);
@@ -838,18 +860,17 @@ bool file_cache_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block
 {
 	struct file_cache *cache = &node->file;
 	struct file_chunk *chunk;
-	u64 stop = 0, low;
+	u64 stop = 0;
 	bool found = false;
 
 	spin_lock(&cache->lock);
-	/* Before the first chunk that is dirty there may be many that are clean. */
-	low = max(from >> CHUNK_SHIFT, min(cache->low[0], cache->low[1]));
-	chunk = cache->dirty_blocks && low << CHUNK_SHIFT < end ? chunk_from(cache, low) : NULL;
-	for (; chunk && chunk->index << CHUNK_SHIFT < end; chunk = chunk_next(chunk)) {
+	chunk = cache->dirty_blocks ? chunk_from(cache, CHUNKS_DIRTY, from >> CHUNK_SHIFT) : NULL;
+	for (; chunk && chunk->index << CHUNK_SHIFT < end; chunk = chunk_next(chunk, CHUNKS_DIRTY)) {
 		u64 start = chunk->index << CHUNK_SHIFT;
 		u64 bits = chunk->present & (chunk->dirty[0] | chunk->dirty[1]) &
 			   range_mask(chunk->index, from, end - from);
 
+		chunk_looked(chunk);
 		if (!found && bits) {
 			found = true;
 			*block = stop = start + __builtin_ctzll(bits);

@@ -77,9 +77,14 @@ void buffer_pool_exit(struct buffer_pool *pool);
 /* The bits of a chunk's block. */
 #define block_bit(block) (1ULL << ((block) & (CHUNK_BLOCKS - 1)))
 
+enum chunk_tree {
+	CHUNKS_ALL,
+	CHUNKS_DIRTY,			/* in any delta: however much is cached, these are found at once */
+};
+
 /* A run of 64 file blocks of which some are in the cache.  All protected by file_cache.lock. */
 struct file_chunk {
-	struct rb_node rb;
+	struct rb_node rb[2];		/* by enum chunk_tree */
 	u64 index;			/* file block / CHUNK_BLOCKS */
 	struct file_cache *cache;	/* constant */
 	u64 present;			/* data[] is there, and is the file's newest content */
@@ -94,10 +99,9 @@ struct file_chunk {
 
 struct file_cache {
 	spinlock_t lock;
-	struct rb_root chunks;		/* lock; by index */
+	struct rb_root chunks[2];	/* lock; by enum chunk_tree, and in each by index */
 	struct file_chunk *hint;	/* lock; the last one used, or NULL */
 	u64 dirty_blocks;		/* lock; present and dirty in any delta */
-	u64 low[2], high[2];		/* lock; chunk indexes outside have nothing dirty in that delta */
 	u64 next_read;			/* file block where sequential reading would go on; atomic, a hint */
 	u32 window;			/* readahead, in blocks; atomic, a hint */
 };
