@@ -383,23 +383,29 @@ static u32 state_forget(struct tux3_node *node, struct folio_state *state, unsig
 	return hweight64(gone);
 }
 
-/* To the end of the file: by the list of what is dirty. */
-static u64 forget_tail(struct tux3_node *node, unsigned int slot, u64 from)
+#define FEW_DIRTY	128u	/* blocks; and so many states are looked at in one hold of data_lock */
+
+/* To the end of the file: by the list of what is dirty.  false: it is long, and not all of it was looked at. */
+static bool forget_listed(struct tux3_node *node, unsigned int slot, u64 from, u64 *gone)
 {
 	struct folio_state *state;
-	u64 gone = 0;
+	u32 looked = 0;
 
 	spin_lock(&node->data_lock);
-	list_for_each_entry(state, &node->dirty[slot], link[slot])
-		gone += state_forget(node, state, slot, from, DATA_END);
+	list_for_each_entry(state, &node->dirty[slot], link[slot]) {
+		if (++looked > FEW_DIRTY)
+			break;
+		*gone += state_forget(node, state, slot, from, DATA_END);
+	}
 	spin_unlock(&node->data_lock);
-	return gone;
+	count_add(node->core.vol, TUX3_COUNT_DIRTY_LOOKS, looked);
+	return looked <= FEW_DIRTY;
 }
 
-/* A range: by the page cache, for the list may be long. */
+/* A range: by the page cache, for the list may be long.  What is not in that any more has nothing dirty in the front delta. */
 static u64 forget_range(struct tux3_node *node, unsigned int slot, u64 from, u64 end)
 {
-	u32 shift = node->core.vol->block_shift - PAGE_SHIFT, i;
+	u32 shift = node->core.vol->block_shift - PAGE_SHIFT, looked = 0, i;
 	pgoff_t index = from << shift, last = ((end - 1) << shift) | ((1UL << shift) - 1);
 	struct folio_batch batch;
 	u64 gone = 0;
@@ -414,22 +420,22 @@ static u64 forget_range(struct tux3_node *node, unsigned int slot, u64 from, u64
 				gone += state_forget(node, state, slot, from, end);
 		}
 		spin_unlock(&node->data_lock);
+		looked += folio_batch_count(&batch);
 		folio_batch_release(&batch);
 	}
+	count_add(node->core.vol, TUX3_COUNT_DIRTY_LOOKS, looked);
 	return gone;
 }
 
 void folio_forget_dirty(struct delta_op *op, struct tux3_node *node, u64 from, u64 count)
 {
 	unsigned int slot = op->delta & 1;
-	u64 gone;
+	u64 gone = 0;
 
 	if (!count || !READ_ONCE(node->dirty_blocks[slot]))
 		return;
-	if (count >= DATA_END - from)
-		gone = forget_tail(node, slot, from);
-	else
-		gone = forget_range(node, slot, from, from + count);
+	if (count < DATA_END - from || !forget_listed(node, slot, from, &gone))
+		gone += forget_range(node, slot, from, count < DATA_END - from ? from + count : DATA_END);
 	if (gone)
 		delta_add_dirty_bytes(op, -(gone << op->vol->block_shift));
 }
@@ -539,8 +545,6 @@ static struct dirty_run find_run(struct tux3_node *node, u64 from, u64 end, bool
 		count_add(node->core.vol, TUX3_COUNT_DIRTY_LOOKS, looked);
 	return run;
 }
-
-#define FEW_DIRTY	128u	/* blocks; and so many states are looked at in one hold of data_lock */
 
 /* The first dirty blocks at or after from that one of the states on both lists has.  false: they are too many.  data_lock held. */
 static bool listed_next(struct tux3_node *node, u64 from, struct dirty_run *found)

@@ -305,6 +305,27 @@ def seek_steps(folder):
     subprocess.run(["mount", "-o", "remount,age=5", folder], check=True)
 
 
+def truncate_steps(folder):
+    """Who takes block after block from the end of a file does not look at all that is dirty of it each time."""
+    pieces, cuts = 5000, 1000
+    subprocess.run(["mount", "-o", "remount,age=600", folder], check=True)
+    fd = os.open(f"{folder}/truncate-steps", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.fsync(fd)
+    for piece in reversed(range(pieces)):  # in folios of one block each
+        os.pwrite(fd, b"x", 2 * piece * BLOCK)
+    before = counter("dirty_looks")
+    for cut in range(1, cuts + 1):
+        os.ftruncate(fd, 2 * (pieces - cut) * BLOCK)
+    looked = counter("dirty_looks") - before
+    print(f"{cuts} truncates, {looked} looks")
+    assert 0 < looked <= 200 * cuts, looked
+    os.fsync(fd)
+    assert os.fstat(fd).st_blocks == (pieces - cuts) * BLOCK // 512, os.fstat(fd).st_blocks
+    assert os.pread(fd, BLOCK, 2 * (pieces - cuts - 1) * BLOCK)[:1] == b"x"
+    os.close(fd)
+    subprocess.run(["mount", "-o", "remount,age=5", folder], check=True)
+
+
 def as_user(uid, function):
     """What function changes, in operations of the volume; called by another process, as this user."""
     before = counter("ops")
@@ -1142,11 +1163,11 @@ def huge(folder):
 
 
 CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-punched": seek_punched, "seek-steps": seek_steps,
-          "setid": setid, "fiemap": fiemap, "first-store": first_store, "scattered-stores": scattered_stores,
-          "locked-stores": locked_stores, "failed-memory": failed_memory, "failed-memory-cut": failed_memory_cut,
-          "failed-memory-beside": failed_memory_beside, "neighbours": neighbours, "modes": modes, "direct": direct,
-          "pieces": pieces, "self": self_write, "race": race, "full": full, "damaged": damaged, "huge": huge,
-          "slow-memory": slow_memory}
+          "truncate-steps": truncate_steps, "setid": setid, "fiemap": fiemap, "first-store": first_store,
+          "scattered-stores": scattered_stores, "locked-stores": locked_stores, "failed-memory": failed_memory,
+          "failed-memory-cut": failed_memory_cut, "failed-memory-beside": failed_memory_beside, "neighbours": neighbours,
+          "modes": modes, "direct": direct, "pieces": pieces, "self": self_write, "race": race, "full": full,
+          "damaged": damaged, "huge": huge, "slow-memory": slow_memory}
 
 
 def main():
