@@ -570,12 +570,18 @@ int volume_quota_next(struct volume *vol, u32 type, u32 *id, struct quota_state 
 	return err ? err : volume_quota_get(vol, type, *id, state);
 }
 
+static bool limits_are_none(const struct quota_limits *limits, u32 set)
+{
+	return !(set & QUOTA_SET_BLOCKS_SOFT && limits->blocks_soft) && !(set & QUOTA_SET_BLOCKS_HARD && limits->blocks_hard) &&
+	       !(set & QUOTA_SET_INODES_SOFT && limits->inodes_soft) && !(set & QUOTA_SET_INODES_HARD && limits->inodes_hard);
+}
+
 /* All that is set can be told again: sizes in bytes, by programs that know signed numbers, and times of 32 bits. */
 static int limits_check(struct volume *vol, u32 id, const struct quota_limits *limits, u32 set)
 {
 	u64 most = S64_MAX >> vol->block_shift;
 
-	if (!id && set & QUOTA_SET_LIMITS && limits->blocks_soft | limits->blocks_hard | limits->inodes_soft | limits->inodes_hard)
+	if (!id && !limits_are_none(limits, set))
 		return -EINVAL;
 	if ((set & QUOTA_SET_BLOCKS_SOFT && limits->blocks_soft > most) ||
 	    (set & QUOTA_SET_BLOCKS_HARD && limits->blocks_hard > most))

@@ -724,6 +724,10 @@ static void test_what_is_not_set_does_not_count(void **state)
 	quota.bytes_hard = 10 * BLOCK;
 	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, USER, &quota, TUX3_QUOTA_BYTES_HARD));
 	quota = negative;
+	quota.bytes_hard = 0;
+	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &quota, TUX3_QUOTA_BYTES_HARD));
+	assert_int_equal(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &negative, TUX3_QUOTA_INODES_SOFT), -EINVAL);
+	quota = negative;
 	quota.inodes_time = 60;
 	assert_ok(tux3_quota_set(bed.volume, TUX3_QUOTA_USER, 0, &quota, TUX3_QUOTA_INODES_TIME));
 	assert_int_equal(state_of(&bed).bytes_hard, 10 * BLOCK);
