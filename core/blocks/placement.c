@@ -377,18 +377,27 @@ static u32 longest_known(struct balloc *balloc)
 	return longest;
 }
 
-/* A run of want blocks near goal; else a good part of the longest run in known groups; 0, -ENOSPC, -ENOMEM. */
+/*
+ * A run of want blocks near goal; else a good part of the longest run in known groups.  Others are loaded only for what is to
+ * be taken now.  0, -ENOSPC, -ENOMEM.
+ */
 static int search_best(struct search *search, u64 goal)
 {
-	u32 len = search->want, longest;
-	u32 probes = PROBES;
+	u32 len = search->want, probes = PROBES, longest;
 	int found;
 
 	for (;;) {
-		found = search_length(search, goal, len, probes);
+		if (len > search->most)
+			found = search_known(search, goal / search->vol->group_blocks, len);
+		else
+			found = search_length(search, goal, len, probes);
 		if (found)
 			return min(found, 0);
 		longest = min(longest_known(search->balloc), len - 1);
+		if (len > search->most) {
+			len = max(search->most, longest - longest / 4);
+			continue;
+		}
 		if (longest < search->min)
 			return -ENOSPC;
 		len = max(search->min, longest - longest / 4);
