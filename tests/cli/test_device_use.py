@@ -196,5 +196,8 @@ def test_output_never_replaces_a_volume_in_use(build, run, mkfs, mount, tmp_path
     m = mount(other)
     refuse(path, other, "in use: mounted on")
     m.unmount()
+    before = digest(other)
+    assert "other.img is a Tux3 volume: choose another name" in run("tux3", "graph", path, "-o", other, status=1).stderr
+    assert digest(other) == before
     run("tux3", "image", "-f", path, other)
     assert "digraph" in run("tux3", "graph", path, "-o", "/dev/stdout").stdout

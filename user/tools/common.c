@@ -14,6 +14,7 @@
 #include "user/env/device_wait.h"
 #include "user/env/log.h"
 #include "user/env/streams.h"
+#include "core/format/anchor.h"
 #include "core/open.h"
 
 #define PROGRESS_AFTER_NS	2000000000ull
@@ -202,9 +203,11 @@ void tool_close(struct tool_volume *tool)
 
 int tool_check_output(const char *path, const char *from, bool copy)
 {
+	struct disk_anchor anchor;
 	struct stat out, in;
 	struct tux3_device *dev;
 	char why[512];
+	int err;
 
 	if (stat(path, &out))
 		return 0;
@@ -221,8 +224,13 @@ int tool_check_output(const char *path, const char *from, bool copy)
 		tool_error("%s.", why);
 		return EXIT_FAILED;
 	}
+	/* A copy has to be told to take the place of something.  Nobody wants a picture there. */
+	err = copy ? -EINVAL : volume_read_anchor(dev, &anchor, NULL, why, sizeof(why));
 	dev->ops->close(dev);
-	return 0;
+	if (err && err != -EOPNOTSUPP)
+		return 0;
+	tool_error("%s is a Tux3 volume: choose another name for the picture.", path);
+	return EXIT_FAILED;
 }
 
 /* ---- progress ---- */

@@ -65,7 +65,8 @@ struct tool_volume {
 int tool_open(const char *path, const struct volume_options *opts, struct tool_volume *tool, bool *device);
 void tool_close(struct tool_volume *tool);
 /*
- * What is about to be overwritten by a tool that reads `from`: not the same under another name, nor in use, nor a device.
+ * What is about to be overwritten by a tool that reads `from`: not the same under another name, nor in use, nor a device; by a
+ * picture (no copy) no volume at all.
  * 0, or an exit code: it was said why.
  */
 int tool_check_output(const char *path, const char *from, bool copy);
