@@ -549,19 +549,21 @@ static void test_growing_files(void **unused)
 static struct volume *volume_aged(u64 bytes)
 {
 	struct volume *vol = volume_make(bytes, 4096);
-	u64 addr;
+	u64 addr, end, run;
 	u32 len;
 
 	while (balloc_alloc(vol, BALLOC_DATA, 0, 1, U32_MAX, &addr, &len) == 0)
 		;
-	for (addr = 0; addr < vol->total_blocks; addr += len) {
-		u64 end = addr + (len = 8 + random_below(1u << (3 + random_below(9))));
-
+	for (addr = 0; addr < vol->total_blocks; addr = end) {
+		end = min(addr + 8 + random_below(1u << (3 + random_below(9))), vol->total_blocks);
 		if (random64() % 2)
 			continue;
-		for (; addr < min(end, vol->total_blocks); addr++, len--)
-			if (!balloc_is_fixed(vol, addr))
-				check(balloc_free(vol, BALLOC_DATA, addr, 1) == 0);
+		for (; addr < end; addr = run + 1) {
+			for (run = addr; run < end && !balloc_is_fixed(vol, run); run++)
+				;
+			if (run > addr)
+				check(balloc_free(vol, BALLOC_DATA, addr, run - addr) == 0);
+		}
 	}
 	return vol;
 }
