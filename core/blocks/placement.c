@@ -377,32 +377,41 @@ static u32 longest_known(struct balloc *balloc)
 	return longest;
 }
 
-/*
- * A run of want blocks near goal; else a good part of the longest run in known groups.  Others are loaded only for what is to
- * be taken now.  0, -ENOSPC, -ENOMEM.
- */
+/* A good part of the longest run that is shorter than len, in groups that are known. */
+static u32 next_length(struct search *search, u32 len)
+{
+	u32 longest = min(longest_known(search->balloc), len - 1);
+
+	return longest - longest / 4;
+}
+
+/* A longer run than is to be taken now: for that no group is loaded. */
+static int search_long(struct search *search, u64 goal)
+{
+	int found = 0;
+	u32 len;
+
+	for (len = search->want; !found && len > search->most; len = next_length(search, len))
+		found = search_known(search, goal / search->vol->group_blocks, len);
+	return found;
+}
+
+/* A run of want blocks near goal; else a good part of the longest run there is; 0, -ENOSPC, -ENOMEM. */
 static int search_best(struct search *search, u64 goal)
 {
-	u32 len = search->want, probes = PROBES, longest;
-	int found;
+	int found = search_long(search, goal);
+	u32 len = search->most, probes = PROBES;
 
-	for (;;) {
-		if (len > search->most)
-			found = search_known(search, goal / search->vol->group_blocks, len);
-		else
-			found = search_length(search, goal, len, probes);
+	while (!found) {
+		found = search_length(search, goal, len, probes);
 		if (found)
-			return min(found, 0);
-		longest = min(longest_known(search->balloc), len - 1);
-		if (len > search->most) {
-			len = max(search->most, longest - longest / 4);
-			continue;
-		}
-		if (longest < search->min)
+			break;
+		if (min(longest_known(search->balloc), len - 1) < search->min)
 			return -ENOSPC;
-		len = max(search->min, longest - longest / 4);
+		len = max(search->min, next_length(search, len));
 		probes = 0;
 	}
+	return min(found, 0);
 }
 
 /* At goal exactly: at least need blocks, up to want. */
