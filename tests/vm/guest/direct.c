@@ -365,6 +365,7 @@ static int poll_ring_do(struct poll_ring *ring, uint8_t opcode, int fd, void *da
 {
 	atomic_uint *tail = (atomic_uint *)(ring->rings + ring->params.sq_off.tail);
 	atomic_uint *head = (atomic_uint *)(ring->rings + ring->params.cq_off.head);
+	atomic_uint *done = (atomic_uint *)(ring->rings + ring->params.cq_off.tail);
 	struct io_uring_cqe *cqe = (struct io_uring_cqe *)(ring->rings + ring->params.cq_off.cqes);
 	uint32_t *order = (uint32_t *)(ring->rings + ring->params.sq_off.array);
 	uint32_t seen = atomic_load(head);
@@ -375,6 +376,10 @@ static int poll_ring_do(struct poll_ring *ring, uint8_t opcode, int fd, void *da
 	atomic_fetch_add(tail, 1);
 	if (syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
 		return -errno;
+	/* The kernel stops polling when the CPU is wanted by others. */
+	while (atomic_load(done) == seen)
+		if (syscall(SYS_io_uring_enter, ring->fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+			return -errno;
 	result = cqe[seen & (ring->params.cq_entries - 1)].res;
 	atomic_store(head, seen + 1);
 	return result;
