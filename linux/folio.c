@@ -165,11 +165,6 @@ u64 folio_copies_install(struct folio_state *state, unsigned int slot, u64 mask,
 
 /* ---- changing a folio ---- */
 
-static unsigned int front_slot(struct tux3_node *node)
-{
-	return READ_ONCE(node->core.vol->delta.front) & 1;
-}
-
 static u32 count_spare(const struct folio_part *part)
 {
 	const struct folio_copy *copy;
@@ -222,7 +217,7 @@ int folio_change_prepare(struct tux3_node *node, struct folio_part *part, bool l
 		state = folio_get_private(folio);
 		if (state) {
 			wait = folio_test_writeback(folio) ? part->mask & state->sent : 0;
-			need = hweight64(part->mask & folio_state_pending(state, !front_slot(node)));
+			need = hweight64(part->mask & folio_state_pending(state, !node_front_slot(node)));
 		}
 		spin_unlock(&node->data_lock);
 		part->state = state;
@@ -366,14 +361,6 @@ int folio_keep_old(struct delta_op *op, struct tux3_node *node, struct folio_par
 
 /* ---- forgetting ---- */
 
-/* The state's blocks in [from, end). */
-static u64 state_range(const struct folio_state *state, u64 from, u64 end)
-{
-	u64 first = max(from, state->block), stop = min(end, state->block + state->blocks);
-
-	return first < stop ? folio_mask(first - state->block, stop - first) : 0;
-}
-
 static u32 state_forget(struct tux3_node *node, struct folio_state *state, unsigned int slot, u64 from, u64 end)
 {
 	u64 gone = state->dirty[slot] & state_range(state, from, end);
@@ -382,8 +369,6 @@ static u32 state_forget(struct tux3_node *node, struct folio_state *state, unsig
 	node->dirty_blocks[slot] -= hweight64(gone);
 	return hweight64(gone);
 }
-
-#define FEW_DIRTY	128u	/* blocks; and so many states are looked at in one hold of data_lock */
 
 /* To the end of the file: by the list of what is dirty.  false: it is long, and not all of it was looked at. */
 static bool forget_listed(struct tux3_node *node, unsigned int slot, u64 from, u64 *gone)
@@ -459,179 +444,6 @@ u64 folio_dirty_blocks(struct tux3_node *node)
 	return READ_ONCE(node->dirty_blocks[0]) + READ_ONCE(node->dirty_blocks[1]);
 }
 
-/* Of the state's blocks those that were removed in the delta of this slot. */
-static u64 state_removed(struct tux3_node *node, const struct folio_state *state, unsigned int slot)
-{
-	struct tux3_inode *core = &node->core;
-	u64 bits = 0, here;
-	u32 i;
-
-	spin_lock(&core->lock);
-	for (i = 0; i < state->blocks; i += here) {
-		bool removed = file_ranges_find(&core->slot[slot].removed, state->block + i, &here);
-
-		here = min_t(u64, here, state->blocks - i);
-		bits |= removed ? folio_mask(i, here) : 0;
-	}
-	spin_unlock(&core->lock);
-	return bits;
-}
-
-/*
- * What is dirty of it, and still there: where the folio is larger than a hole that was made since, the back delta has blocks in
- * that, too.  data_lock held.
- */
-static u64 state_dirty(struct tux3_node *node, const struct folio_state *state)
-{
-	unsigned int front = front_slot(node);
-	u64 bits = state->dirty[front], back = state->dirty[!front] & ~bits;
-
-	if (likely(!back) || RB_EMPTY_ROOT(&node->core.slot[front].removed))
-		return bits | back;
-	return bits | (back & ~state_removed(node, state, front));
-}
-
-struct dirty_run {
-	u64 from;		/* where it is looked for */
-	u64 block, stop;	/* what was found so far; stop 0: nothing */
-};
-
-/* Adds what one folio, which comes after the last one, has of the run.  false: that was its end.  data_lock held. */
-static bool run_add_folio(struct dirty_run *run, struct tux3_node *node, struct folio *folio)
-{
-	struct folio_state *state = folio_get_private(folio);
-	u64 first = folio_block(node, folio), bits;
-	u32 blocks = folio_blocks(node, folio);
-
-	if (folio->mapping != node->vfs.i_mapping || first + blocks <= run->from)
-		return true;
-	bits = state ? state_dirty(node, state) : 0;
-	if (first < run->from)
-		bits &= ~0ULL << (run->from - first);
-	if (!run->stop) {
-		if (!bits)
-			return true;
-		run->block = run->stop = first + __ffs64(bits);
-	}
-	if (first > run->stop)
-		return false;
-	bits = ~(bits >> (run->stop - first));
-	run->stop += bits ? min_t(u64, __ffs64(bits), first + blocks - run->stop) : 64;
-	return run->stop == first + blocks;
-}
-
-/* Through the page cache: the lists are in no order, and one is the back end's.  tagged: only folios that are PG_dirty. */
-static struct dirty_run find_run(struct tux3_node *node, u64 from, u64 end, bool tagged)
-{
-	u32 shift = node->core.vol->block_shift - PAGE_SHIFT, looked = 0, i;
-	pgoff_t index = from << shift, last = ((end - 1) << shift) | ((1UL << shift) - 1);
-	struct address_space *mapping = node->vfs.i_mapping;
-	struct dirty_run run = { .from = from };
-	struct folio_batch batch;
-	bool more = true;
-
-	folio_batch_init(&batch);
-	while (more && (tagged ? filemap_get_folios_tag(mapping, &index, last, PAGECACHE_TAG_DIRTY, &batch) :
-				 filemap_get_folios(mapping, &index, last, &batch))) {
-		spin_lock(&node->data_lock);
-		for (i = 0; i < folio_batch_count(&batch) && more; i++)
-			more = run_add_folio(&run, node, batch.folios[i]);
-		spin_unlock(&node->data_lock);
-		looked += folio_batch_count(&batch);
-		folio_batch_release(&batch);
-		cond_resched();
-	}
-	if (looked)
-		count_add(node->core.vol, TUX3_COUNT_DIRTY_LOOKS, looked);
-	return run;
-}
-
-/* The first dirty blocks at or after from that one of the states on both lists has.  false: they are too many.  data_lock held. */
-static bool listed_next(struct tux3_node *node, u64 from, struct dirty_run *found)
-{
-	struct folio_state *state;
-	u32 looked = 0, slot;
-
-	found->block = found->stop = DATA_END;
-	for (slot = 0; slot < 2; slot++) {
-		list_for_each_entry(state, &node->dirty[slot], link[slot]) {
-			u64 bits = state->detached ? 0 : state_dirty(node, state) & state_range(state, from, DATA_END);
-			u32 first = bits ? __ffs64(bits) : 0;
-
-			if (++looked > FEW_DIRTY)
-				return false;
-			if (!bits || state->block + first >= found->block)
-				continue;
-			bits = ~(bits >> first);
-			found->block = state->block + first;
-			found->stop = found->block + (bits ? __ffs64(bits) : 64);
-		}
-	}
-	return true;
-}
-
-/*
- * The same as find_run(), of what is on the lists: if that is little, and not just being sorted by the back end, which takes none
- * from its list without data_lock.
- */
-static bool find_run_listed(struct tux3_node *node, u64 from, struct dirty_run *run)
-{
-	struct dirty_run next;
-	bool few;
-
-	*run = (struct dirty_run){ .from = from };
-	spin_lock(&node->data_lock);
-	few = !node->sorting && node->dirty_blocks[0] + node->dirty_blocks[1] <= FEW_DIRTY && listed_next(node, from, &next);
-	if (few && next.block < DATA_END) {
-		run->block = next.block;
-		do {
-			run->stop = next.stop;
-		} while (listed_next(node, run->stop, &next) && next.block == run->stop);
-	}
-	spin_unlock(&node->data_lock);
-	return few;
-}
-
-/*
- * What is dirty in the front delta is PG_dirty, and the page cache finds that at once, however much else is cached.
- * Only while a delta with data of this file is committed that is not enough: the back end has taken the flag from some, and
- * what they have is not yet where else it is looked for.  Then we look at the lists of what is dirty; or, if they are long,
- * at all cached folios.  If a delta became the back one while we looked, it may have been the one of what we missed.
- *
- * Nor is the flag enough while somebody takes it from a folio that is dirty in no delta (folio_clean()): who makes it dirty at that
- * moment may find the flag there still, and be done before it is set anew.  Either we see that somebody is about it, or he sees
- * what was dirty before we came.
- */
-bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count)
-{
-	u64 front = READ_ONCE(node->core.vol->delta.front);
-	struct dirty_run run;
-	bool tagged;
-
-	if (!folio_dirty_blocks(node))
-		return false;
-	smp_mb();		/* pairs with folio_clean() */
-	tagged = !READ_ONCE(node->dirty_blocks[~front & 1]) && !atomic_read(&node->cleaning);
-	if (tagged || !find_run_listed(node, from, &run))
-		run = find_run(node, from, end, tagged);
-	smp_rmb();
-	if (tagged && READ_ONCE(node->core.vol->delta.front) != front)
-		run = find_run(node, from, end, false);
-	/* A folio may reach beyond the end. */
-	if (!run.stop || run.block >= end)
-		return false;
-	*block = run.block;
-	*count = min(run.stop, end) - run.block;
-	return true;
-}
-
-bool folio_block_dirty(struct tux3_node *node, u64 block)
-{
-	u64 found, count;
-
-	return folio_find_dirty(node, block, block + 1, &found, &count);
-}
-
 /* ---- address space operations ---- */
 
 /*
@@ -655,7 +467,7 @@ void folio_state_invalidate(struct folio *folio, size_t offset, size_t length)
 		return;
 	node = state->node;
 	spin_lock(&node->data_lock);
-	front = front_slot(node);
+	front = node_front_slot(node);
 	was_busy = folio_state_busy(state);
 	state_forget(node, state, front, 0, DATA_END);
 	list_del_init(&state->link[front]);
@@ -709,7 +521,7 @@ static bool file_dirty_folio(struct address_space *mapping, struct folio *folio)
 		return false;
 	spin_lock(&node->data_lock);
 	state = folio_get_private(folio);
-	front = front_slot(node);
+	front = node_front_slot(node);
 	told = state ? state->dirty[front] | folio_state_pending(state, !front) : 0;
 	if (!told || untold) {
 		if (state)

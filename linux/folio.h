@@ -86,6 +86,9 @@ static inline u64 folio_state_pending(const struct folio_state *state, unsigned 
 	return state->dirty[slot] & ~state->sent & ~state->copied;
 }
 
+/* So many states are looked at in one hold of data_lock, and so many dirty blocks are looked through in whatever order. */
+#define FEW_DIRTY	128u
+
 /* ---- front end ---- */
 
 /* What one operation changes in one folio. */
@@ -111,6 +114,19 @@ static inline u64 folio_block(struct tux3_node *node, struct folio *folio)
 static inline u64 folio_mask(u32 from, u32 count)
 {
 	return (~0ULL >> (64 - count)) << from;
+}
+
+/* The state's blocks in [from, end). */
+static inline u64 state_range(const struct folio_state *state, u64 from, u64 end)
+{
+	u64 first = max(from, state->block), stop = min(end, state->block + state->blocks);
+
+	return first < stop ? folio_mask(first - state->block, stop - first) : 0;
+}
+
+static inline unsigned int node_front_slot(struct tux3_node *node)
+{
+	return READ_ONCE(node->core.vol->delta.front) & 1;
 }
 
 /*
@@ -146,9 +162,14 @@ void folio_forget_dirty(struct delta_op *op, struct tux3_node *node, u64 from, u
 u64 folio_dirty_mask(struct tux3_node *node, struct folio *folio, unsigned int slot);
 /* Blocks dirty in any delta, for stat. */
 u64 folio_dirty_blocks(struct tux3_node *node);
+
+/* ---- dirty.c ---- */
+
 /* The first run of blocks in [from, end) that are dirty in any delta, and not removed since; false: none.  And is this block? */
 bool folio_find_dirty(struct tux3_node *node, u64 from, u64 end, u64 *block, u64 *count);
 bool folio_block_dirty(struct tux3_node *node, u64 block);
+/* For the back end, when its list is in order: an index of that, for kvfree().  NULL: it is short, or there is no memory. */
+struct back_index *back_index_new(struct tux3_node *node, unsigned int slot);
 
 /* ---- the page cache's side: address space operations ---- */
 

@@ -7,6 +7,7 @@
  *	inode.c		inode objects, their life, attributes			sysfs.c	   /sys/fs/tux3
  *	namei.c		names: lookup, create, link, unlink, rename		dir.c	   listing
  *	folio.c		which blocks of a folio are dirty in which delta (folio.h)
+ *	dirty.c		where a file is dirty
  *	writeback.c	the back end's view of cached data: host.h's data_ functions; ->writepages
  *	read.c		filling folios from the disk, verified			write.c	   writes
  *	direct.c	direct reads, into the caller's memory
@@ -110,6 +111,12 @@
 
 /* ---- inodes ---- */
 
+/* The list of the back delta, to be searched. */
+struct back_index {
+	size_t count, done;		/* so many, and so many of them have been taken from the list, in their order */
+	struct folio_state *state[];
+};
+
 struct tux3_node {
 	struct tux3_inode core;
 
@@ -119,6 +126,7 @@ struct tux3_node {
 	u64 dirty_blocks[2];
 	bool sorted;			/* the list of the back delta is in order, and the back end's alone */
 	bool sorting;			/* it is just being put in order: nobody may look at it */
+	struct back_index *back;	/* then, if it is long; else NULL */
 	atomic_t cleaning;		/* so many take PG_dirty from folios that are dirty in no delta */
 	atomic_t redirtying;		/* so many make strays dirty that NODE_STRAYS does not tell of any more */
 	struct folio_state *cursor;	/* back end: where data_next() or data_write() was */

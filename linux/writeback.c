@@ -89,6 +89,8 @@ static int state_order(void *priv, const struct list_head *a, const struct list_
 /* The list becomes ours, in the order of the file. */
 static void list_begin(struct tux3_node *node, unsigned int slot)
 {
+	struct back_index *back;
+
 	if (node->sorted)
 		return;
 	spin_lock(&node->data_lock);
@@ -96,8 +98,10 @@ static void list_begin(struct tux3_node *node, unsigned int slot)
 	node->sorting = true;
 	spin_unlock(&node->data_lock);
 	list_sort(&slot, &node->dirty[slot], state_order);
+	back = back_index_new(node, slot);
 	spin_lock(&node->data_lock);
 	node->sorting = false;
+	node->back = back;
 	spin_unlock(&node->data_lock);
 }
 
@@ -712,6 +716,8 @@ static void state_done(struct tux3_node *node, struct folio_state *state, unsign
 	state->copies = NULL;
 	state->snapshot = NULL;
 	list_del_init(&state->link[slot]);
+	if (node->back)
+		node->back->done++;
 	busy = folio_state_busy(state);
 	detached = state->detached;
 	spin_unlock(&node->data_lock);
@@ -803,6 +809,7 @@ void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 	struct tux3_node *node = core_node(inode);
 	unsigned int slot = delta & 1;
 	struct folio_state *state, *next;
+	struct back_index *back;
 
 	data_release(node, slot);
 	if (err)
@@ -813,7 +820,10 @@ void host_data_done(struct tux3_inode *inode, u64 delta, int err)
 	}
 	spin_lock(&node->data_lock);
 	WRITE_ONCE(node->sorted, false);
+	back = node->back;
+	node->back = NULL;
 	spin_unlock(&node->data_lock);
+	kvfree(back);
 }
 
 /*

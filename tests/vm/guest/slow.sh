@@ -123,21 +123,32 @@ make_cached() {
 	END
 }
 
-# One block of it is being committed: that is found without looking at all that is cached.
-few_looks() {
+# Blocks of it are being committed, and others are dirty since: these are found without looking at all that is cached.
+few_looks() {	# blocks being committed, blocks dirty since
 	local front before after
 	front=$(figure front_delta)
-	dd if=/dev/zero of="$MNT/cached" bs=4k count=1 seek=4000 conv=notrunc status=none
+	write_blocks "$1"
 	sync -f "$MNT" &
 	syncer=$!
 	for n in $(seq 600); do
 		[ "$(figure front_delta)" -gt "$front" ] && break
 		sleep 0.1
 	done
+	sleep 1
+	write_blocks "$2"
 	before=$(figure dirty_looks)
 	python3 -c "import os, sys; os.lseek(os.open(sys.argv[1], os.O_RDONLY), 0, os.SEEK_HOLE)" "$MNT/cached"
 	after=$(figure dirty_looks)
 	looks=$((after - before))
+}
+
+write_blocks() {	# "blocks"
+	python3 - "$MNT/cached" "$1" <<-'END'
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_RDWR)
+		for block in sys.argv[2].split():
+		    os.pwrite(fd, b"y" * 4096, int(block) * 4096)
+	END
 }
 
 waited() {	# so often in all
@@ -246,8 +257,13 @@ check "a large file alone is not written in small deltas" flushes_of_large
 
 make_cached && sync -f "$MNT"
 dmsetup suspend --nolockfs --noflush slow
-few_looks
+few_looks 4000 ""
 check "what is dirty is found at once ($looks looks)" [ "$looks" -lt 1000 ]
+dmsetup resume slow
+wait $syncer
+dmsetup suspend --nolockfs --noflush slow
+few_looks "$(seq 2000 2299)" "0 4095"
+check "beside a commit of much of it, too ($looks looks)" [ "$looks" -lt 1000 ]
 dmsetup resume slow
 wait $syncer
 
