@@ -114,7 +114,8 @@ static void pull(struct inode *inode, bool size)
 
 	spin_lock(&core->lock);
 	pull_times(inode, attr);
-	inode->i_mode = attr->mode;
+	if (likely(!test_bit(NODE_MODE_TO_COME, &node_of(inode)->flags)))	/* else it would never come */
+		inode->i_mode = attr->mode;
 	i_uid_write(inode, attr->uid);
 	i_gid_write(inode, attr->gid);
 	inode->__i_nlink = attr->nlink;

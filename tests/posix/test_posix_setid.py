@@ -11,8 +11,8 @@ import struct
 
 import pytest
 
-from posixlib import (FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE, GROUP, OTHER, USER, as_user, fails,
-                      fallocate, opened, write_file)
+from posixlib import (FALLOC_COLLAPSE_RANGE, FALLOC_INSERT_RANGE, FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, FALLOC_ZERO_RANGE,
+                      GROUP, OTHER, USER, as_user, fails, fallocate, opened, write_file)
 
 CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 ACL_ACCESS, ACL_DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
@@ -81,6 +81,28 @@ def test_a_change_takes_setid(mnt, change):
     assert mode_of(path) == 0o6777
     with fails(errno.ENODATA):
         os.getxattr(path, "security.capability")
+
+
+REFUSED = {
+    "collapse-to-the-end": (FALLOC_COLLAPSE_RANGE, 0, 16384),
+    "collapse-beyond-the-end": (FALLOC_COLLAPSE_RANGE, 0, 1 << 20),
+    "collapse-a-part-of-a-block": (FALLOC_COLLAPSE_RANGE, 1, 4096),
+    "insert-beyond-the-end": (FALLOC_INSERT_RANGE, 1 << 20, 4096),
+    "insert-a-part-of-a-block": (FALLOC_INSERT_RANGE, 0, 1),
+}
+
+
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
+def test_who_was_refused_takes_setid_with_what_he_writes_then(mnt, change):
+    path = write_file(f"{mnt}/f", b"x" * 16384, 0o6777)
+
+    def refused_then_write():
+        with opened(path, os.O_RDWR) as fd:
+            with pytest.raises(OSError):        # which one is not the matter here
+                fallocate(fd, *change)
+            os.write(fd, b"y")
+    as_user(refused_then_write)
+    assert mode_of(path) == 0o777
 
 
 def test_a_read_takes_nothing(mnt):
