@@ -335,7 +335,8 @@ struct disk_commit {
 #define TUX3_COMMIT_DATA_FLUSHED (1u << 0)	/* its data was durable before its log was written */
 #define TUX3_COMMIT_SNAPSHOT	 (1u << 1)	/* a unify's snapshot was taken since the commit before */
 
-#define TUX3_INTENTS_FAR	(1u << 31)	/* in disk_intents.data_blocks */
+#define TUX3_INTENTS_FAR	(1u << 31)	/* in disk_intents.data_blocks: the data is elsewhere */
+#define TUX3_INTENTS_COPY	(1u << 30)	/* in a copy of the metadata: it is not here, and was there */
 
 /*
  * A batch of intents: header blocks, each with a part of the intents as its payload; behind them, in the area, the data
@@ -352,7 +353,7 @@ struct disk_intents {
 	__le64 seq;		/* one higher with each batch */
 	__le32 index;		/* of this header block in its batch */
 	__le32 blocks;		/* header blocks in the batch */
-	__le32 data_blocks;	/* blocks with data behind them; with TUX3_INTENTS_FAR: elsewhere */
+	__le32 data_blocks;	/* blocks with data behind them, and TUX3_INTENTS_... */
 	__le32 used;		/* payload bytes */
 	__le64 base;		/* the newest durable commit when it was written: it counts on top of that or a newer one */
 };

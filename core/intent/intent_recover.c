@@ -42,6 +42,7 @@ struct batch_data {
 	u64 addr;			/* of the first */
 	const u32 *csum;		/* of each */
 	u32 count, used;		/* used: by the intents so far */
+	bool copied;			/* this is a copy of the volume without them */
 };
 
 struct recovery {
@@ -119,8 +120,8 @@ static bool intent_whole(struct recovery *recovery, const struct disk_intent *in
 		at += intent_run_bytes(count);
 		if (at > len || !count || count > data->count - data->used || count > max || le64_to_cpu(run->block) > max - count)
 			return false;
-		for (j = 0; j < count; j++)
-			if (data->csum[data->used++] != le32_to_cpu(run->csum[j]))
+		for (j = 0; j < count; j++, data->used++)
+			if (!data->copied && data->csum[data->used] != le32_to_cpu(run->csum[j]))
 				return false;
 	}
 	return !(records & 7) && at + records + intent->name_len == len;
@@ -245,6 +246,9 @@ static bool batch_read_far(struct recovery *recovery, struct batch_data *data, u
 		*err = recovery->mounted ? 1 : balloc_is_free(vol, data->addr + at, count);
 		if (*err <= 0)
 			return false;
+		*err = 0;
+		if (data->copied)
+			continue;
 		*err = piece_read(recovery, data->addr + at, count, &last);
 		if (*err > 0)
 			tell_unread(recovery, data->addr + at, count, *err, last);
@@ -257,10 +261,10 @@ static bool batch_read_far(struct recovery *recovery, struct batch_data *data, u
 	return true;
 }
 
-static bool batch_whole_far(struct recovery *recovery, u32 len, u32 count, int *err)
+static bool batch_whole_far(struct recovery *recovery, u32 len, u32 count, bool copied, int *err)
 {
 	struct volume *vol = recovery->vol;
-	struct batch_data data = { .count = count };
+	struct batch_data data = { .count = count, .copied = copied };
 	bool whole = false;
 	u32 *csum;
 
@@ -284,7 +288,7 @@ static int batch_read(struct recovery *recovery, u32 offset)
 	struct intent_place *place = &recovery->place;
 	u32 count = recovery->count, blocks, data_blocks, near, len;
 	const struct disk_intents *head;
-	bool whole, far;
+	bool whole, far, copied;
 	int err = 0;
 
 	if (offset >= place->blocks)
@@ -293,8 +297,9 @@ static int batch_read(struct recovery *recovery, u32 offset)
 	if (!head || !base_is_there(recovery, head))
 		return 0;
 	blocks = le32_to_cpu(head->blocks);
-	data_blocks = le32_to_cpu(head->data_blocks) & ~TUX3_INTENTS_FAR;
+	data_blocks = le32_to_cpu(head->data_blocks) & ~(TUX3_INTENTS_FAR | TUX3_INTENTS_COPY);
 	far = le32_to_cpu(head->data_blocks) & TUX3_INTENTS_FAR;
+	copied = le32_to_cpu(head->data_blocks) & TUX3_INTENTS_COPY;
 	near = far ? 0 : data_blocks;
 	if (!blocks || blocks > place->blocks - offset || near > place->blocks - offset - blocks)
 		return 0;
@@ -302,11 +307,12 @@ static int batch_read(struct recovery *recovery, u32 offset)
 	if (!far) {
 		struct batch_data data = {
 			.addr = place->addr + offset + blocks, .csum = recovery->csum + offset + blocks, .count = near,
+			.copied = copied,
 		};
 
 		whole = len && batch_intents(recovery, 0, len, &data);
 	} else {
-		whole = batch_whole_far(recovery, len, data_blocks, &err);
+		whole = batch_whole_far(recovery, len, data_blocks, copied, &err);
 	}
 	if (!whole) {
 		recovery->count = count;

@@ -2,9 +2,10 @@
 /*
  * tux3 image: a copy of the metadata as a sparse file, for a bug report.
  *
- * Copied block by block, damaged ones too: anchors, free maps, the tree as the anchor has it, and the
- * log.  File data stays behind; so that a replay of the copy does not take the last commit for torn, it is
- * marked there as one whose data was durable.  --scramble is tux3_scramble.c.
+ * Copied block by block, damaged ones too: anchors, free maps, the tree as the anchor has it, the log, and
+ * intents.  File data stays behind; so that a replay of the copy does not take the last commit for torn, it is
+ * marked there as one whose data was durable, and batches of intents as such whose data is not there.
+ * --scramble is tux3_scramble.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@ const char image_help[] =
 "tux3 image IMAGE OUT [--scramble]\n"
 "\n"
 "Copies the metadata of a volume that is not mounted to a sparse file, to go with a bug report:\n"
-"anchors, free maps, tree and log, damaged ones too, but no file data and no large xattr values.\n"
+"anchors, free maps, tree, log and intents, damaged ones too, but no file data and no large xattr values.\n"
 "Small files and names are in the tree, so they are copied as well, unless:\n"
 "\n"
 "  --scramble               replace names, symlink targets, small files and xattr values by other text\n"
@@ -102,13 +103,59 @@ static void copy_fixed(struct image *image)
 			image_copy(image, balloc_slot_addr(vol, group, n), true);
 }
 
+/* ---- intents ---- */
+
+/* A block of the area that was just read: if a batch has, or had, its header there, that is copied, and marked. */
+static void mark_batch(struct image *image, u64 addr, __le64 life)
+{
+	struct disk_intents *head = (void *)image->block;
+	__le32 crc = head->crc;
+	bool whole;
+
+	if (le32_to_cpu(head->magic) != TUX3_INTENT_MAGIC || le64_to_cpu(head->volume_id) != image->vol->id ||
+	    le64_to_cpu(head->addr) != addr || head->life != life)
+		return;
+	head->crc = 0;
+	whole = crc32c(~0u, head, image->vol->block_size) == le32_to_cpu(crc);
+	head->crc = crc;
+	if (whole) {
+		head->data_blocks |= cpu_to_le32(TUX3_INTENTS_COPY);
+		head->crc = 0;
+		head->crc = cpu_to_le32(crc32c(~0u, head, image->vol->block_size));
+	}
+	image_write(image, addr, head);
+}
+
+/* All of the area that has been a header since it is there: which of them count is for a replay to find out. */
+static void copy_intents(struct image *image, const struct disk_intent_place *place)
+{
+	u64 addr = le64_to_cpu(place->addr), total = image->vol->total_blocks, end;
+
+	if (!addr || addr >= total)
+		return;
+	for (end = addr + min_t(u64, le32_to_cpu(place->blocks), total - addr); addr < end && !image->err; addr++) {
+		if (device_read(image->vol->dev, addr, 1, image->block))
+			image->unreadable++;
+		else
+			mark_batch(image, addr, place->life);
+	}
+}
+
 /* ---- the log ---- */
 
-static int note_torn(void *ctx, const struct log_commit *commit)
-{
-	bool *torn = ctx;
+/* What its end, as a replay finds it, says. */
+struct log_says {
+	bool torn;
+	struct disk_intent_place intent;	/* as the newest commit that is not torn has it */
+};
 
-	*torn = commit->torn;
+static int note_commit(void *ctx, const struct log_commit *commit)
+{
+	struct log_says *says = ctx;
+
+	says->torn = commit->torn;
+	if (!commit->torn)
+		says->intent = commit->commit->intent;
 	return 0;
 }
 
@@ -148,9 +195,9 @@ static void copy_log(struct image *image)
 	const struct disk_log *log = (const void *)image->block;
 	u64 next = le64_to_cpu(anchor->log_addr), after = le64_to_cpu(anchor->log_after);
 	u64 seq = le64_to_cpu(anchor->log_seq), last = 0, before = 0, left = image->vol->total_blocks, addr;
-	bool torn = false;
+	struct log_says says = { .intent = anchor->intent };
 
-	log_walk(image->vol, note_torn, &torn);
+	log_walk(image->vol, note_commit, &says);
 	for (; left && !image->err; left--) {
 		addr = copy_log_block(image, next, after, seq);
 		if (!addr)
@@ -166,8 +213,9 @@ static void copy_log(struct image *image)
 	/* Nobody shall look for the data of the newest commit, nor of the one that it confirms. */
 	if (before && !image->err)
 		mark_flushed(image, before);
-	if (last && !torn && !image->err)
+	if (last && !says.torn && !image->err)
 		mark_flushed(image, last);
+	copy_intents(image, &says.intent);
 }
 
 /* ---- the command ---- */
