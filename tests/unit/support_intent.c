@@ -1,13 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Described in support_intent.h. */
+#include <dirent.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 #include "support_intent.h"
+
+#define WAITING_MS	30u	/* so long at a time */
+#define WAITING_MAX_MS	(60u * 1000)
 
 void *fsync_path(void *arg)
 {
 	assert_ok(tux3_fsync(arg, false));
 	return NULL;
+}
+
+/* Does the thread sleep?  Who was woken and has no CPU yet does not. */
+static bool sleeps(const char *tid)
+{
+	char path[64], line[256] = "";
+	const char *state;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/stat", tid);
+	file = fopen(path, "r");
+	if (!file)
+		return true;		/* it is over */
+	if (!fgets(line, sizeof(line), file))
+		*line = 0;
+	fclose(file);
+	state = strrchr(line, ')');
+	return !state || state[2] == 'S';
+}
+
+static bool others_sleep(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	bool all = true;
+
+	assert_non_null(tasks);
+	while (all && (task = readdir(tasks)))
+		all = *task->d_name == '.' || atoi(task->d_name) == gettid() || sleeps(task->d_name);
+	closedir(tasks);
+	return all;
+}
+
+void let_others_wait(void)
+{
+	u32 ms = 0, waiting = 0;
+
+	while (waiting < WAITING_MS) {
+		assert_true(ms++ < WAITING_MAX_MS);
+		usleep(1000);
+		waiting = others_sleep() ? waiting + 1 : 0;
+	}
 }
 
 static struct {

@@ -136,6 +136,8 @@ static inline void begin(struct bed *bed)
 }
 
 void *fsync_path(void *node);		/* a thread */
+/* Until all other threads of the test wait, or are over: on a machine that is busy that may take a while. */
+void let_others_wait(void);
 
 /* ---- a commit under way, that is not durable ---- */
 

@@ -828,7 +828,7 @@ static void test_emptied_before_the_commit_stores_it_inline(void **state)
 		if (i & 2)
 			fill(node, 2 * BLOCK, 10, 11);
 		assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
-		usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+		let_others_wait();			/* it goes ahead, or waits for the commit */
 		let_commit(&bed, thread, &fsync);
 		tux3_node_put(node, 1);
 		bed_crash(&bed);

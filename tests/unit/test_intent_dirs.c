@@ -389,7 +389,7 @@ static void test_changed_beside_the_commit_that_makes_it(void **state)
 	node = bed_find(&bed, "dir/sub");
 	set_mode(node, 0700);
 	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
-	usleep(100 * 1000);			/* it waits for the commit */
+	let_others_wait();			/* it waits for the commit */
 	let_commit(&bed, thread, &fsync);
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
@@ -411,7 +411,7 @@ static void test_changed_and_made_beside_the_commit(void **state)
 	set_mode(node, 0700);
 	new_and_gone(&bed, "dir/sub/x", 10, true);
 	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
-	usleep(100 * 1000);			/* it waits for the commit */
+	let_others_wait();			/* it waits for the commit */
 	let_commit(&bed, thread, &fsync);
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
@@ -437,7 +437,7 @@ static void test_gone_beside_the_commit_that_makes_it(void **state)
 		remove_dir(&bed, "dir/sub");
 		node = bed_find(&bed, "dir/x");
 		assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
-		usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+		let_others_wait();			/* it goes ahead, or waits for the commit */
 		let_commit(&bed, thread, &fsync);
 		tux3_node_put(node, 1);
 		bed_crash(&bed);
@@ -464,7 +464,7 @@ static void test_two_in_one_batch(void **state)
 	mutex_lock(&intent->write);
 	assert_int_equal(pthread_create(&first, NULL, fsync_path, one), 0);
 	assert_int_equal(pthread_create(&second, NULL, fsync_path, two), 0);
-	usleep(100 * 1000);
+	let_others_wait();
 	mutex_unlock(&intent->write);
 	pthread_join(first, NULL);
 	pthread_join(second, NULL);
@@ -494,10 +494,10 @@ static void test_changed_while_it_is_written(void **state)
 	dir = bed_find(&bed, "dir/sub");
 	mutex_lock(&intent->write);
 	assert_int_equal(pthread_create(&first, NULL, fsync_path, dir), 0);
-	usleep(100 * 1000);
+	let_others_wait();
 	set_mode(dir, 0700);
 	assert_int_equal(pthread_create(&second, NULL, fsync_path, dir), 0);
-	usleep(100 * 1000);
+	let_others_wait();
 	mutex_unlock(&intent->write);
 	pthread_join(first, NULL);
 	pthread_join(second, NULL);

@@ -652,7 +652,7 @@ static void test_an_intent_under_way(void **state)
 		}
 		two = new_file(&bed, "dir/x", 51);
 		assert_int_equal(pthread_create(&second, NULL, fsync_path, two), 0);
-		usleep(100 * 1000);			/* it takes a commit, or waits */
+		let_others_wait();			/* it takes a commit, or waits */
 		mutex_unlock(&intent->write);
 		pthread_join(first, NULL);
 		pthread_join(second, NULL);
@@ -763,7 +763,7 @@ static void test_a_new_file_of_the_commit(void **state)
 	new = new_file(&bed, "dir/a", 22);
 	ahead = counted(&bed, TUX3_COUNT_FSYNCS_AHEAD);
 	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, new), 0);
-	usleep(100 * 1000);			/* it waits for the commit */
+	let_others_wait();			/* it waits for the commit */
 	let_commit(&bed, thread, &fsync);
 	assert_int_equal(counted(&bed, TUX3_COUNT_FSYNCS_AHEAD), ahead);
 	tux3_node_put(new, 1);
@@ -788,7 +788,7 @@ static void test_a_directory_that_goes(void **state)
 	hold_commit(&bed, &thread);
 	node = bed_find(&bed, "other/x");
 	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
-	usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+	let_others_wait();			/* it goes ahead, or waits for the commit */
 	let_commit(&bed, thread, &fsync);
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
@@ -827,7 +827,7 @@ static void test_a_name_that_many_had_is_removed(void **state)
 	assert_ok(tux3_path_unlink(bed.volume, NULL, "dir/b"));
 	node = bed_find(&bed, "dir");
 	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, node), 0);
-	usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+	let_others_wait();			/* it goes ahead, or waits for the commit */
 	let_commit(&bed, thread, &fsync);
 	tux3_node_put(node, 1);
 	bed_crash(&bed);
@@ -940,7 +940,7 @@ static void test_links_of_what_goes_beside(void **state)
 	looking.second = &second->inode;
 	bed.volume->vol->host = &looking.host;
 	assert_int_equal(pthread_create(&fsync, NULL, fsync_path, second), 0);
-	usleep(100 * 1000);			/* it goes ahead, or waits for the commit */
+	let_others_wait();			/* it goes ahead, or waits for the commit */
 	let_commit(&bed, thread, &fsync);
 	assert_null(looking.second);
 	bed.volume->vol->host = looking.inner;
