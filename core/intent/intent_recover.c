@@ -27,7 +27,7 @@
 #include "core/intent/intent_internal.h"
 
 #define AREA_BYTES_MAX	(64u << 20)	/* nobody has made a larger one */
-#define FAR_BYTES_MAX	(256u << 20)	/* nor a batch with so much data elsewhere */
+#define FAR_BYTES_MAX	(1u << 30)	/* nor had so much data elsewhere that no commit superseded */
 #define PIECE_BYTES	(1u << 20)	/* that is read at a time */
 
 /* One intent, as found. */
@@ -54,6 +54,7 @@ struct recovery {
 	u8 *piece;			/* what is being read */
 	struct disk_intents **header;	/* for each: its part in use, if it is the header of a batch of the area, and whole */
 	u64 header_bytes;		/* of all of these: more than they have of payload */
+	u64 far_left;			/* so many blocks elsewhere there may be data in: each is read once */
 	u8 *payloads;			/* of all batches, what found[] points into */
 	u64 payload_used;
 	struct intent_found *found;
@@ -268,8 +269,9 @@ static bool batch_whole_far(struct recovery *recovery, u32 len, u32 count, bool 
 	bool whole = false;
 	u32 *csum;
 
-	if (len < sizeof(__le64) || !count || (u64)count << vol->block_shift > FAR_BYTES_MAX)
+	if (len < sizeof(__le64) || !count || count > recovery->far_left)
 		return false;
+	recovery->far_left -= count;
 	data.addr = get_unaligned_le64(recovery->payloads + recovery->payload_used);
 	if (!apply_blocks_valid(vol, data.addr, count))
 		return false;
@@ -358,6 +360,7 @@ static int area_read(struct recovery *recovery)
 		volume_warn(vol, "the log names %u blocks for intents, which is more than there ever are", blocks);
 		return -EIO;
 	}
+	recovery->far_left = min_t(u64, FAR_BYTES_MAX >> vol->block_shift, vol->total_blocks);
 	recovery->csum = kvmalloc(blocks * sizeof(*recovery->csum), GFP_KERNEL);
 	recovery->header = kvcalloc(blocks, sizeof(*recovery->header), GFP_KERNEL);
 	recovery->piece = kvmalloc(max(PIECE_BYTES, vol->block_size), GFP_KERNEL);

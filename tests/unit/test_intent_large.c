@@ -499,6 +499,36 @@ static void test_data_of_two(void **state)
 	bed.dev->ops->close(bed.dev);
 }
 
+/* Nor does a mount read as much as a thousand batches say, all of them of the same data. */
+static void test_data_of_many(void **state)
+{
+	struct bed bed = {};
+	struct damage damage = make_damaged(&bed);
+	struct intent_place *place = &intent_of(&bed)->place;
+	u64 addr = le64_to_cpu(damage.head->addr), seq = le64_to_cpu(damage.head->seq), bytes;
+	u32 count = place->addr + place->blocks - addr, i;
+	u8 one[BLOCK];
+	struct volume *vol;
+	char why[256];
+
+	assert_true(count > 3 * LARGE_VOLUME / MIB);
+	memcpy(one, damage.head, BLOCK);
+	for (i = 1; i < count; i++) {
+		damage.head = (void *)((u8 *)damage.head + BLOCK);
+		memcpy(damage.head, one, BLOCK);
+		damage.head->addr = cpu_to_le64(addr + i);
+		damage.head->seq = cpu_to_le64(seq + i);
+		seal(&damage);
+	}
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	bytes = atomic64_read(&bed.dev->read_bytes);
+	assert_int_equal(volume_open(bed.dev, NULL, &bed.opts, &vol, why, sizeof(why)), -EIO);
+	bytes = atomic64_read(&bed.dev->read_bytes) - bytes;
+	assert_true(bytes < LARGE_VOLUME + 16 * MIB);
+	bed.dev->ops->close(bed.dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -517,6 +547,7 @@ int main(void)
 		cmocka_unit_test(test_data_that_is_not_whole),
 		cmocka_unit_test(test_data_where_none_can_be),
 		cmocka_unit_test(test_data_of_two),
+		cmocka_unit_test(test_data_of_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
