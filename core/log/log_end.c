@@ -26,6 +26,7 @@
 
 #define VERIFY_DAMAGED	1	/* not what the commit wrote, or unreadable */
 #define VERIFY_BLOCKS	8u	/* in one read */
+#define VERIFY_BYTES_MAX (16u << 20)	/* of files: a commit that has a quarter of it flushes it first, and says so */
 
 /* One read under way: what the checksums of its blocks are to be. */
 struct verify_read {
@@ -39,6 +40,7 @@ struct verify {
 	struct device_io *reads;
 	struct verify_read *expect;
 	u32 count;
+	u64 extent_blocks;	/* so many of files so far */
 	u64 files;		/* whose attributes the commit sets or deletes */
 	u64 bad_addr;		/* the first block that is not what it was */
 	int bad_err;		/* why, if it cannot be read */
@@ -114,6 +116,9 @@ static int verify_extent(struct verify *verify, const struct record_extent *reco
 		return 0;
 	if (!apply_blocks_valid(vol, addr, count) || len != sizeof(*record) + count * sizeof(__le32))
 		return verify_bad(verify, addr, 0);
+	verify->extent_blocks += count;
+	if (verify->extent_blocks << vol->block_shift > VERIFY_BYTES_MAX)
+		return verify_bad(verify, addr, 0);
 	for (done = 0; done < count && !err; done += n) {
 		n = min_t(u64, VERIFY_BLOCKS, count - done);
 		err = verify_add(verify, addr + done, n, vol->block_size, &record->csum[done]);
@@ -160,6 +165,8 @@ static int verify_xattr(struct verify *verify, const struct record_xattr *record
 
 	if (!entry->pieces || !xattr_size(entry, len - offsetof(struct record_xattr, entry)))
 		return 0;
+	if (le32_to_cpu(entry->value_len) > TUX3_XATTR_SIZE_MAX)
+		return verify_bad(verify, get_unaligned_le64(&piece->addr), 0);
 	if (le32_to_cpu(entry->value_len) > verify->vol->block_size)
 		return verify_long_xattr(verify, entry);
 	addr = get_unaligned_le64(&piece->addr);

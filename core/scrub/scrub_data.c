@@ -218,11 +218,13 @@ static bool value_good(struct scrub *scrub, const struct disk_xattr *entry, u64 
 
 	*addr = get_unaligned_le64(&piece->addr);
 	*flags = 0;
+	if (left > TUX3_XATTR_SIZE_MAX)		/* fsck.tux3 says so */
+		return true;
 	for (i = 0; i < entry->pieces; i++, piece++) {
 		u64 from = get_unaligned_le64(&piece->addr);
 		u32 count = get_unaligned_le32(&piece->len);
 
-		if (!apply_blocks_valid(scrub->vol, from, count))	/* fsck.tux3 says so */
+		if (!apply_blocks_valid(scrub->vol, from, count))	/* likewise */
 			return true;
 		for (done = 0; done < count && left; done++) {
 			u32 bytes = min(left, size);

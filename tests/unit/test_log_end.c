@@ -469,6 +469,79 @@ static void a_number_that_is_too_high_is_forged(void **state)
 	}
 }
 
+/* ---- what the last commit may have its data compared for ---- */
+
+#define LARGE_VOLUME	(256u << 20)
+#define MIB		(1u << 20)
+
+/* One commit, of a file with so much data, or an xattr.  The first block of its log. */
+static struct disk_log *one_commit(struct bed *bed, u32 bytes, u32 xattr_bytes)
+{
+	struct tux3_node *node;
+	u8 *data = calloc(1, max(bytes, xattr_bytes));
+	u64 addr;
+
+	*bed = (struct bed){ .opts = { .manual = true } };
+	bed_make(bed, LARGE_VOLUME, BLOCK);
+	bed_reopen(bed);
+	node = bed_file(bed, "file");
+	assert_ok(tux3_write(node, data, bytes, 0));
+	if (xattr_bytes)
+		assert_ok(tux3_setxattr(node, NULL, "user.x", data, xattr_bytes, 0));
+	tux3_node_put(node, 1);
+	addr = core_of(bed)->log.next_addr;
+	assert_ok(tux3_sync(bed->volume));
+	free(data);
+	tux3_node_put(bed->root, 1);
+	tux3_abandon(bed->volume);
+	return (struct disk_log *)((u8 *)device_memory_bytes(bed->dev) + addr * BLOCK);
+}
+
+/* It is opened, and so much was read at most. */
+static void assert_bytes_read(struct bed *bed, struct disk_log *log, u32 most)
+{
+	struct disk_commit *commit = (struct disk_commit *)(log + 1);
+	u64 bytes = atomic64_read(&bed->dev->read_bytes);
+
+	if (le32_to_cpu(log->blocks) == 1)
+		commit->crc = cpu_to_le32(crc32c(~0u, commit + 1, le32_to_cpu(commit->bytes)));
+	log->crc = 0;
+	log->crc = cpu_to_le32(crc32c(~0u, log, BLOCK));
+	bed_open(bed);
+	bytes = atomic64_read(&bed->dev->read_bytes) - bytes;
+	assert_true(bytes < most);
+	bed_free(bed);
+}
+
+/* A value of 4 GiB, says the log.  There may be thousands, all of the same blocks. */
+static void a_forged_value_is_not_read(void **state)
+{
+	struct bed bed;
+	struct disk_log *log = one_commit(&bed, 100, 2 * BLOCK);
+	u8 *name = memmem(log, BLOCK, "user.x", 6);
+	struct disk_xattr *entry = (struct disk_xattr *)(name - sizeof(*entry));
+	struct disk_xattr_piece *piece = (struct disk_xattr_piece *)(name + 6);
+
+	assert_non_null(name);
+	assert_int_equal(log->blocks, 1);
+	assert_int_equal(entry->pieces, 1);
+	put_unaligned_le32(U32_MAX, &entry->value_len);
+	put_unaligned_le32(U32_MAX, &piece->len);
+	assert_bytes_read(&bed, log, 16 * MIB);
+}
+
+/* Whoever writes so much says that it was durable before. */
+static void forged_data_is_not_read(void **state)
+{
+	struct bed bed;
+	struct disk_log *log = one_commit(&bed, 48 * MIB, 0);
+	struct disk_commit *commit = (struct disk_commit *)(log + 1);
+
+	assert_true(le32_to_cpu(commit->flags) & TUX3_COMMIT_DATA_FLUSHED);
+	commit->flags = 0;
+	assert_bytes_read(&bed, log, 32 * MIB);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +556,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(data_of_a_confirmed_commit),
 		cmocka_unit_test(the_middle_is_damaged),
 		cmocka_unit_test(the_last_log_block_is_damaged),
+		cmocka_unit_test(a_forged_value_is_not_read),
+		cmocka_unit_test(forged_data_is_not_read),
 	};
 
 	if (argc > 1)
