@@ -37,7 +37,7 @@ int quota_reach(struct tux3_inode *inode, u64 delta, u32 dirty, const struct tux
 
 /*
  * data_place.c: blocks for file blocks from block on, that get dirty data: *run of them, at most count, at *addr.  In ascending
- * order; the places are for all data of an inode in one commit.
+ * order; the places are for all data of an inode in one commit.  -EUCLEAN: *run of them are preallocated where nothing can be.
  */
 struct data_places {
 	struct tux3_inode *inode;

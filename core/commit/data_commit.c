@@ -394,6 +394,11 @@ static int data_write_new(struct data_commit *dc, u64 block, u32 *count)
 	u32 flags = data_csum_flag(dc->vol), run = 0;
 	int err = data_place(&dc->places, block, min_t(u64, *count, max / 2 >> dc->vol->block_shift), &addr, &run);
 
+	if (unlikely(err == -EUCLEAN)) {
+		dc->lost = true;
+		*count = run;
+		return 0;
+	}
 	if (!err)
 		err = dc->vol->host->data_write(dc->inode, dc->delta, block, addr, run,
 						flags ? dc->vol->log.extent->csum : NULL, io_window_wait(dc->io));

@@ -537,6 +537,66 @@ static void test_inline_flag_of_others(void **state)
 	bed_free(&bed);
 }
 
+/* ---- preallocated blocks that are not ---- */
+
+/* All that is free, or is of the log, belongs to a file, so it says.  What others have written there stays theirs. */
+static void test_preallocated_without_the_map(void **state)
+{
+	struct disk_extent extent = { .birth = cpu_to_le64(1), .flags = cpu_to_le32(TUX3_EXTENT_UNWRITTEN) };
+	struct bed bed = { .opts.manual = true };
+	static u8 data[1u << 18], got[1u << 18];
+	struct tux3_node *node, *other;
+	struct disk_attr attr;
+	struct volume *vol;
+	u64 ino, at;
+	u32 turn;
+
+	bed_make(&bed, BYTES, 4096);
+	ino = bed_file_ino(&bed, "/forged");
+	bed_close(&bed);
+	vol = bed_edit(&bed);
+	at = max(vol->log.next_addr, vol->log.after_addr);
+	at = at > vol->total_blocks / 2 ? 100 : at - 1;
+	extent.addr = cpu_to_le64(at);
+	extent.len = cpu_to_le32(vol->total_blocks - 32 - at);
+	set_item(vol, ino, TUX3_ITEM_EXTENT, 0, &extent, sizeof(extent));
+	edit_get_attr(vol, ino, &attr);
+	attr.flags |= cpu_to_le32(TUX3_ATTR_PREALLOC);
+	attr.size = cpu_to_le64(BYTES);
+	edit_set_attr(vol, ino, &attr);
+	assert_ok(image_edit_end(vol));
+	assert_true(problems(&bed));
+	for (turn = 1; turn < 4; turn++) {
+		bed_open(&bed);
+		node = bed_file(&bed, "/forged");
+		other = bed_file(&bed, "/other");
+		if (turn > 1) {
+			assert_int_equal(tux3_read(other, got, sizeof(got), 0), sizeof(got));
+			assert_memory_equal(got, data, sizeof(got));
+		}
+		memset(data, 'f', sizeof(data));
+		assert_int_equal(tux3_write(node, data, sizeof(data), turn * sizeof(data)), sizeof(data));
+		assert_int_equal(tux3_fsync(node, false), -EIO);
+		memset(data, turn, sizeof(data));
+		assert_int_equal(tux3_write(other, data, sizeof(data), 0), sizeof(data));
+		assert_ok(tux3_fsync(other, false));
+		tux3_write(node, got, sizeof(got), 0);
+		tux3_sync(bed.volume);
+		tux3_node_put(node, 1);
+		tux3_node_put(other, 1);
+		tux3_node_put(bed.root, 1);
+		tux3_abandon(bed.volume);
+	}
+	repair(&bed);
+	bed_open(&bed);
+	other = bed_file(&bed, "/other");
+	assert_int_equal(tux3_read(other, got, sizeof(got), 0), sizeof(got));
+	assert_memory_equal(got, data, sizeof(got));
+	tux3_node_put(other, 1);
+	bed_close(&bed);
+	bed.dev->ops->close(bed.dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -553,6 +613,7 @@ int main(void)
 		cmocka_unit_test(test_last_inode),
 		cmocka_unit_test(test_inline_data_that_is_long),
 		cmocka_unit_test(test_inline_flag_of_others),
+		cmocka_unit_test(test_preallocated_without_the_map),
 	};
 
 	return cmocka_run_group_tests_name("forged", tests, NULL, NULL);
