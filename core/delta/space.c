@@ -1089,6 +1089,14 @@ bool space_table_row(struct volume *vol, u32 i, struct space_row *row)
 	return true;
 }
 
+u64 space_needs(struct volume *vol, u64 unwritten, bool all)
+{
+	u32 levels = space_levels(vol, AHEAD_BRANCHES);
+	u64 least = space_prealloc_share(vol, unwritten) + space_slack(vol, levels);
+
+	return all ? least + space_reserve(vol, levels) + space_tight_standing(vol, levels) : least;
+}
+
 void space_get_kept(struct volume *vol, struct space_kept *kept)
 {
 	u32 levels = READ_ONCE(vol->space.full_levels);

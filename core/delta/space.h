@@ -317,6 +317,8 @@ struct space_kept {
 #undef X
 };
 void space_get_kept(struct volume *vol, struct space_kept *kept);
+/* For repair: so many blocks are free where files can be removed; all: and a full volume keeps so many for changes of others. */
+u64 space_needs(struct volume *vol, u64 unwritten, bool all);
 /* For statfs. blocks. */
 void space_stat(struct volume *vol, u64 *total, u64 *free, u64 *available);
 

@@ -447,6 +447,8 @@ static int mend_all(struct repair *repair, u64 *space)
 		before = repair->changes;
 		if (!err && repair->problems.count)
 			err = mend_round(repair);
+		if (!err && repair->changes == before && (before || *space))
+			err = repair_make_room(repair);
 		if (repair->changes == before)
 			break;
 	}
@@ -555,6 +557,7 @@ int volume_repair(struct tux3_device *dev, const struct repair_options *opts, st
 	kvfree(repair.claims.entries);
 	kvfree(repair.seen.entries);
 	kvfree(repair.losses.entries);
+	kvfree(repair.promises.entries);
 	kvfree(repair.made.entries);
 	kvfree(repair.lost_leaves.entries);
 	kvfree(repair.lost_keys.entries);

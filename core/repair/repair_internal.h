@@ -48,6 +48,7 @@ struct repair {
 	u32 round;			/* of the checker, from 0 on */
 	u64 changes;			/* edits so far, and free maps set right */
 	int err;			/* of a look into the tree: nothing is changed after it */
+	struct repair_table promises;	/* repair_space.c: struct promise */
 	struct repair_table made;	/* struct made: inodes that got new attributes */
 	u64 parts;			/* that extents were cut into, where others are in their place */
 	u64 surveyed;			/* the inode that repair_inode() was last called for in this round */
@@ -106,6 +107,8 @@ bool block_set_has(const struct block_set *set, struct volume *vol, u64 addr);
 typedef int (*block_run_fn)(struct repair *repair, const struct tree_key *key, const void *data, u64 addr, u32 len);
 int repair_item_blocks(struct repair *repair, const struct tree_key *key, const void *data, u32 len, block_run_fn fn);
 int repair_count_used(struct repair *repair);			/* anew, from the tree in memory */
+/* Preallocated blocks are given back where a volume is so full of them that nothing could be changed any more, not even removed. */
+int repair_make_room(struct repair *repair);
 int repair_set_maps(struct repair *repair, bool forget, bool tell);
 /* Of the anchor, before replay; cut: part of the tree is gone. */
 void repair_check_totals(struct repair *repair, bool cut);

@@ -18,6 +18,7 @@
 #include "core/log/log.h"
 #include "core/log/log_read.h"
 #include "core/delta/delta.h"
+#include "core/delta/space.h"
 #include "core/data/data.h"
 #include "core/commit/unify.h"
 #include "core/repair/repair_internal.h"
@@ -256,6 +257,88 @@ void repair_check_totals(struct repair *repair, bool cut)
 		tell_shortfall(repair);
 	vol->tree_inodes = repair->inode_total;
 	vol->space.unwritten = repair->unwritten_total;
+}
+
+/* ---- room ---- */
+
+/* A preallocated extent. */
+struct promise {
+	struct tree_key key;
+	u32 len;
+};
+
+static int note_promise(void *ctx, const struct tree_key *key, const void *data, u32 len)
+{
+	struct repair *repair = ctx;
+	struct disk_extent extent;
+	struct promise *promise;
+
+	if (key->type != TUX3_ITEM_EXTENT || len < sizeof(extent))
+		return 0;
+	memcpy(&extent, data, sizeof(extent));
+	if (!(le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN))
+		return 0;
+	promise = repair_add(&repair->promises, sizeof(*promise));
+	if (!promise)
+		return -ENOMEM;
+	*promise = (struct promise){ *key, le32_to_cpu(extent.len) };
+	return 0;
+}
+
+static int promise_order(const void *a, const void *b)
+{
+	const struct promise *x = a, *y = b;
+
+	return x->len != y->len ? (x->len > y->len ? -1 : 1) : tree_key_compare(&x->key, &y->key);
+}
+
+static int promise_break(struct repair *repair, const struct promise *promise)
+{
+	u64 ino = promise->key.ino;
+	struct disk_attr attr;
+	int err = repair_get_attr(repair, ino, &attr);
+
+	if (!err)
+		err = repair_delete(repair, ino, TUX3_ITEM_EXTENT, promise->key.offset);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	repair_note(repair, REPAIR_LOST, ino,
+		    "%u blocks that are preallocated for inode %llu from file block %llu on: there is no room for what a mount needs",
+		    promise->len, (unsigned long long)ino, (unsigned long long)promise->key.offset);
+	attr.blocks = cpu_to_le64(le64_to_cpu(attr.blocks) - min_t(u64, promise->len, le64_to_cpu(attr.blocks)));
+	return repair_set_attr(repair, ino, &attr);
+}
+
+/* So many blocks are missing: for who removes files; all: and for other changes. */
+static s64 room_missing(struct repair *repair, u64 unwritten, u64 given, bool all)
+{
+	const struct check_result *check = &repair->result->check;
+	struct volume *vol = repair->vol;
+
+	return space_needs(vol, unwritten, all) + balloc_fixed_blocks(vol) + check->nodes + check->data_blocks - given -
+	       vol->total_blocks;
+}
+
+int repair_make_room(struct repair *repair)
+{
+	struct tree_key from = tree_key(TUX3_INO_FIRST, 0, 0), to = tree_key(TUX3_INO_MAX, 0xff, U64_MAX);
+	u64 unwritten = repair->result->check.unwritten_blocks, given = 0, i;
+	const struct promise *promise;
+	int err;
+
+	if (!unwritten || room_missing(repair, unwritten, 0, false) <= 0)
+		return 0;
+	repair->promises.count = 0;
+	err = tree_scan(repair->vol, &from, &to, note_promise, repair);
+	promise = repair->promises.entries;
+	if (!err && repair->promises.count)
+		sort(repair->promises.entries, repair->promises.count, sizeof(*promise), promise_order, NULL);
+	for (i = 0; i < repair->promises.count && !err && room_missing(repair, unwritten, given, true) > 0; i++) {
+		err = promise_break(repair, &promise[i]);
+		given += promise[i].len;
+		unwritten -= min_t(u64, promise[i].len, unwritten);
+	}
+	return err;
 }
 
 /* ---- writing ---- */

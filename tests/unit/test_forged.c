@@ -593,7 +593,9 @@ static void test_preallocated_without_the_map(void **state)
 	assert_int_equal(tux3_read(other, got, sizeof(got), 0), sizeof(got));
 	assert_memory_equal(got, data, sizeof(got));
 	tux3_node_put(other, 1);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/forged"));
 	bed_close(&bed);
+	use(&bed);
 	bed.dev->ops->close(bed.dev);
 }
 
