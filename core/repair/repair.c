@@ -326,6 +326,15 @@ static int mend_orphan(struct repair *repair, const struct repair_problem *probl
 	return repair_delete(repair, TUX3_INO_VOLUME, TUX3_ITEM_ORPHAN, ino);
 }
 
+/* Once in a round: one may have many problems. */
+static int mend_inode(struct repair *repair, u64 ino)
+{
+	if (repair->surveyed == ino)
+		return 0;
+	repair->surveyed = ino;
+	return repair_inode(repair, ino);
+}
+
 static int mend_item(struct repair *repair, const struct repair_problem *problem)
 {
 	u64 ino = problem->args[problem->code == CHECK_ITEM_INO];
@@ -335,7 +344,7 @@ static int mend_item(struct repair *repair, const struct repair_problem *problem
 	/* The rest of an inode that exists is looked at there. */
 	if (problem->code == CHECK_ITEM_OFFSET) {
 		if (type != TUX3_ITEM_ATTR || !problem->args[2])
-			return repair_inode(repair, ino);
+			return mend_inode(repair, ino);
 		from = to = problem->args[2];
 	}
 	return repair_drop(repair, ino, type, from, to, "there cannot be such items");
@@ -392,11 +401,8 @@ static int mend(struct repair *repair, const struct repair_problem *problem)
 	case CHECK_DATA_READ:
 	case CHECK_DATA_CSUM:
 		return 0;
-	default:			/* the others have the inode for their first number; one may have many */
-		if (repair->surveyed == problem->args[0])
-			return 0;
-		repair->surveyed = problem->args[0];
-		return repair_inode(repair, problem->args[0]);
+	default:			/* the others have the inode for their first number */
+		return mend_inode(repair, problem->args[0]);
 	}
 }
 

@@ -15,6 +15,7 @@
 
 #define BYTES	(512u << 20)
 #define NAMES	FEWER(10000u, 3000u)
+#define ITEMS	FEWER(30000u, 3000u)
 #define MEMORY_MAX	(32 << 20)
 #define SECONDS_MAX	20	/* a second is much */
 
@@ -135,6 +136,33 @@ static void test_names_of_the_root(void **state)
 	bed_free(&bed);
 }
 
+/* Of a file, many items that cannot be, each of which is told, and as many that can. */
+static void test_items_that_cannot_be(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	struct disk_extent extent = { .birth = cpu_to_le64(1), .len = cpu_to_le32(1), .flags = cpu_to_le32(TUX3_EXTENT_UNWRITTEN) };
+	struct volume *vol;
+	struct tree_key key;
+	u64 ino;
+	u32 i;
+
+	bed_make(&bed, BYTES, 4096);
+	ino = bed_file_ino(&bed, "/file");
+	bed_close(&bed);
+	vol = bed_edit(&bed);
+	for (i = 0; i < ITEMS; i++) {
+		key = tree_key(ino, TUX3_ITEM_INLINE, i + 1);
+		assert_ok(tree_set(vol, &key, "x", 1));
+		key = tree_key(ino, TUX3_ITEM_EXTENT, 2 * i);
+		extent.addr = cpu_to_le64(vol->group_blocks + 10 + (i & ~1u) + !(i & 1));	/* none is joined with another */
+		assert_ok(tree_set(vol, &key, &extent, sizeof(extent)));
+	}
+	assert_ok(image_edit_end(vol));
+	repair(&bed);
+	bed_open(&bed);
+	bed_free(&bed);
+}
+
 static void test_same_blocks(void **state)
 {
 	same_blocks(400, 30000, 0, false);
@@ -150,6 +178,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_blocks),
 		cmocka_unit_test(test_names_of_the_root),
+		cmocka_unit_test(test_items_that_cannot_be),
 	};
 
 	return cmocka_run_group_tests_name("forged, large", tests, NULL, NULL);
