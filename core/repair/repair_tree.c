@@ -37,7 +37,7 @@ struct salvage {
 	struct repair_table lost;	/* struct key_range: what was below, if it may be found */
 	struct repair_table found;	/* struct leaf */
 	struct repair_table covered;	/* struct key_range: of leaves that were put back */
-	struct repair_table newer;	/* the same, of all that were found and are newer than the one at hand */
+	struct repair_table judged;	/* struct judged: the first key of each that was found, in order */
 	u64 items;
 	struct block_set odd;		/* blocks that no map and no node explains: in use, but no node, and not in the tree */
 	struct block_set bad;		/* where the nodes are that cannot be used */
@@ -136,14 +136,6 @@ static bool leaf_wanted(const struct salvage *salvage, const struct disk_node *n
 	u64 at = key_ranges_find(&salvage->lost, &first);
 
 	return at < salvage->lost.count && !node_key_less(&first, &range[at].first) && !node_key_less(&range[at].last, &last);
-}
-
-static bool leaf_is_old(const struct salvage *salvage, const struct leaf *leaf)
-{
-	const struct key_range *range = salvage->newer.entries;
-	u64 at = key_ranges_find(&salvage->newer, &leaf->first);
-
-	return at < salvage->newer.count && !node_key_less(&leaf->last, &range[at].first);
 }
 
 static int scan_block(struct salvage *salvage, u64 addr, const void *data)
@@ -357,20 +349,89 @@ static int leaf_in_order(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
+/*
+ * A cell of a Fenwick tree, by first keys: of the newer ones that belong to it, that which reaches farthest.  There may be as many
+ * leaves as the volume has blocks, in any order.
+ */
+struct judged {
+	struct node_key first;
+	u64 farthest;		/* its number in found, from 1 on; 0: there is none yet */
+};
+
+static int judged_order(const void *a, const void *b)
+{
+	const struct judged *x = a, *y = b;
+
+	return node_key_less(&x->first, &y->first) ? -1 : node_key_less(&y->first, &x->first);
+}
+
+/* How many first keys are not above this one. */
+static u64 judged_count(const struct salvage *salvage, const struct node_key *key)
+{
+	const struct judged *judged = salvage->judged.entries;
+	u64 low = 0, high = salvage->judged.count;
+
+	while (low < high) {
+		u64 middle = low + (high - low) / 2;
+
+		if (node_key_less(key, &judged[middle].first))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+static void judged_add(struct salvage *salvage, u64 n)
+{
+	const struct leaf *leaf = salvage->found.entries;
+	struct judged *judged = salvage->judged.entries;
+	u64 at = judged_count(salvage, &leaf[n].first);
+
+	for (; at <= salvage->judged.count; at += at & -at) {
+		u64 *farthest = &judged[at - 1].farthest;
+
+		if (!*farthest || node_key_less(&leaf[*farthest - 1].last, &leaf[n].last))
+			*farthest = n + 1;
+	}
+}
+
+/* Has one of those that were added something between its keys? */
+static bool judged_have(const struct salvage *salvage, const struct leaf *leaf)
+{
+	const struct leaf *found = salvage->found.entries;
+	const struct judged *judged = salvage->judged.entries;
+	u64 at = judged_count(salvage, &leaf->last), farthest;
+
+	for (; at; at -= at & -at) {
+		farthest = judged[at - 1].farthest;
+		if (farthest && !node_key_less(&found[farthest - 1].last, &leaf->first))
+			return true;
+	}
+	return false;
+}
+
 /* Of which of them are there newer ones? */
 static int judge_leaves(struct salvage *salvage)
 {
 	struct leaf *leaf = salvage->found.entries;
+	struct judged *judged;
 	u64 i, same = 0;
-	int err = 0;
 
 	sort(leaf, salvage->found.count, sizeof(*leaf), leaf_newest, NULL);
-	for (i = 0; i < salvage->found.count && !err; i++) {
-		for (; same < i && leaf[same].birth > leaf[i].birth && !err; same++)
-			err = key_ranges_add(&salvage->newer, &leaf[same].first, &leaf[same].last);
-		leaf[i].old = leaf_is_old(salvage, &leaf[i]);
+	for (i = 0; i < salvage->found.count; i++) {
+		judged = repair_add(&salvage->judged, sizeof(*judged));
+		if (!judged)
+			return -ENOMEM;
+		judged->first = leaf[i].first;
 	}
-	return err;
+	sort(salvage->judged.entries, salvage->judged.count, sizeof(*judged), judged_order, NULL);
+	for (i = 0; i < salvage->found.count; i++) {
+		for (; same < i && leaf[same].birth > leaf[i].birth; same++)
+			judged_add(salvage, same);
+		leaf[i].old = judged_have(salvage, &leaf[i]);
+	}
+	return 0;
 }
 
 /*
@@ -483,6 +544,6 @@ int repair_tree(struct volume_mend *mend, struct volume *vol)
 	kvfree(salvage.lost.entries);
 	kvfree(salvage.found.entries);
 	kvfree(salvage.covered.entries);
-	kvfree(salvage.newer.entries);
+	kvfree(salvage.judged.entries);
 	return err;
 }
