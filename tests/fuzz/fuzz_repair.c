@@ -5,6 +5,8 @@
  * From each seed follow a volume (volumes.c) and damage to it (damage.c).  What is demanded then, each within a limit of CPU time:
  *
  *	check		comes to an end, and writes nothing
+ *	abuse		every other one is mounted as it is, read, changed and committed: with errors at worst; and the mount takes
+ *			little memory, and reads no more than a few times what there is
  *	repair		succeeds; the safe one loses nothing, or else has written nothing
  *	check		finds nothing, but contents of files that are damaged; a second repair has nothing to do
  *	use		it can be mounted; each file has a path, and can be read, or has an error there; files are changed and made,
@@ -35,6 +37,7 @@
 #include "core/open.h"
 #include "core/repair/repair.h"
 #include "user/env/clock.h"
+#include "user/env/fault.h"
 #include "user/env/log.h"
 
 /* A step takes a second or two; it took minutes where one was quadratic. */
@@ -48,6 +51,9 @@
 #define PIECES_MAX	200u		/* of a file that are read */
 #define NEW_FILES	20u
 #define PROBLEMS_SHOWN	20u
+#define ABUSED_MAX	300u		/* names */
+#define MEMORY_MAX	(256l << 20)	/* of a mount */
+#define READS_MAX	4u		/* times the device, likewise */
 
 enum { SEED_PASSED, SEED_FAILED, SEED_GIVEN_UP };	/* exit status of its process */
 
@@ -442,6 +448,111 @@ static void empty(struct trial *trial)
 	       (unsigned long long)check.inodes, (unsigned long long)check.data_blocks);
 }
 
+/* ---- use of what is not repaired ---- */
+
+/* All that users do, with each of up to so many names; whatever comes back. */
+static void abuse_node(struct trial *trial, struct tux3_node *dir, const char *name, struct tux3_node *node)
+{
+	static char bytes[1u << 18], list[65536];
+	struct tux3_parent_cursor cursor = {};
+	u64 size = (u64)trial->block_size * (1 + below(trial, 12)), at = (u64)below(trial, 1000) * 1000;
+	const char *attr;
+	ssize_t len;
+
+	tux3_path_of(trial->bed.volume, tux3_node_ino(node), 0, &cursor, list, sizeof(list));
+	tux3_read(node, bytes, sizeof(bytes), one_in(trial, 2) ? 0 : at);
+	tux3_readlink(node, bytes, sizeof(bytes));
+	len = tux3_listxattr(node, list, sizeof(list));
+	for (attr = list; len > 0 && attr < list + len; attr += strlen(attr) + 1)
+		if (tux3_getxattr(node, attr, bytes, sizeof(bytes)) >= 0 && one_in(trial, 3))
+			tux3_removexattr(node, NULL, attr);
+	switch (below(trial, 9)) {
+	case 0:
+		tux3_write(node, bytes, min_t(u64, size, sizeof(bytes)), one_in(trial, 2) ? 0 : at);
+		break;
+	case 1:
+		tux3_truncate(node, at);
+		break;
+	case 2:
+		tux3_setxattr(node, NULL, "user.abuse", bytes, below(trial, 20000), 0);
+		break;
+	case 3:
+		tux3_fallocate(node, below(trial, 4) & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE), at, size);
+		break;
+	case 4:
+		tux3_rename(dir, name, trial->bed.root, "renamed", 0, NULL);
+		break;
+	case 5:
+		tux3_link(node, NULL, trial->bed.root, "linked");
+		break;
+	case 6:
+		tux3_fsync(node, false);
+		break;
+	default:
+		clear_flags(node);
+		remove_name(dir, name, S_ISDIR(tux3_node_mode(node)));
+	}
+}
+
+static void abuse_below(struct trial *trial, struct tux3_node *dir, u32 depth, u32 *left)
+{
+	struct names names = {};
+	struct tux3_node *node;
+	uint64_t cookie = 0;
+	u32 i;
+
+	tux3_readdir(dir, &cookie, take_name, &names);
+	for (i = 0; i < names.count && *left; i++) {
+		if (tux3_lookup(dir, NULL, names.name[i], &node))
+			continue;
+		--*left;
+		if (S_ISDIR(tux3_node_mode(node)) && depth < DEPTH_MAX)
+			abuse_below(trial, node, depth + 1, left);
+		abuse_node(trial, dir, names.name[i], node);
+		tux3_node_put(node, 1);
+	}
+	free(names.name);
+}
+
+/* Somebody mounts it as it is, and goes on. */
+static void abuse(struct trial *trial)
+{
+	struct volume_options opts = { .manual = true, .fsync = one_in(trial, 2) ? TUX3_FSYNC_AHEAD : TUX3_FSYNC_FULL };
+	u64 bytes = atomic64_read(&trial->bed.dev->read_bytes);
+	u32 left = ABUSED_MAX, turns = 1 + below(trial, 3), i;
+	struct bed *bed = &trial->bed;
+	char why[512];
+	int err;
+
+	step("mount what is damaged");
+	opts.accept_last = one_in(trial, 4);
+	opts.cut_log = one_in(trial, 4);
+	env_memory_count(true);
+	err = tux3_open_device(bed->dev, false, &opts, 4u << 20, &bed->volume, why, sizeof(why));
+	demand(env_memory_peak() < MEMORY_MAX, "it took %ld bytes of memory", env_memory_peak());
+	env_memory_count(false);
+	bytes = atomic64_read(&trial->bed.dev->read_bytes) - bytes;
+	demand(bytes < READS_MAX * trial->bytes, "it read %llu bytes of %llu", (unsigned long long)bytes,
+	       (unsigned long long)trial->bytes);
+	if (err)
+		return;
+	step("use what is damaged");
+	bed->root = tux3_root(bed->volume);
+	for (i = 0; i < turns; i++) {
+		abuse_below(trial, bed->root, 0, &left);
+		tux3_sync(bed->volume);
+		if (one_in(trial, 2))
+			delta_commit_unify(tux3_core(bed->volume));
+	}
+	tux3_node_put(bed->root, 1);
+	if (one_in(trial, 2))
+		tux3_abandon(bed->volume);
+	else
+		tux3_close(bed->volume);
+	step("check after that");
+	check_damaged(trial);
+}
+
 /* ---- a seed ---- */
 
 static int run_seed(u64 seed, bool verbose)
@@ -461,6 +572,8 @@ static int run_seed(u64 seed, bool verbose)
 	for (i = 0; i < STAGES; i++)
 		free(trial.stage[i]);
 	volume = first_check(&trial);
+	if (volume && one_in(&trial, 2))
+		abuse(&trial);
 	if (volume) {
 		if (one_in(&trial, 3))
 			repair_safely(&trial);
