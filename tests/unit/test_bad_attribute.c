@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define EACH_NODE	FEWER(1, 7)
 #define VALUE		200u
 
 static int set_mode(struct tux3_node *node)

@@ -15,8 +15,6 @@
 #include <string.h>
 #include <linux/falloc.h>
 
-#define EACH_NODE	FEWER(1, 7)
-
 /* ---- what is done to it ---- */
 
 typedef int (*node_fn)(struct bed *bed, struct tux3_node *node);

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define EACH_NODE	FEWER(1, 7)
 
 struct nodes {
 	struct tux3_node *big, *dir, *empty, *file, *xattrs, *f100;
