@@ -4,7 +4,6 @@
  * checked; likewise on either base where a commit is under way.
  */
 #include <pthread.h>
-#include <unistd.h>
 #include "support_intent.h"
 #include "user/lib/lib.h"
 
