@@ -236,10 +236,19 @@ static int check_totals(struct check *check)
 	return check->stop;
 }
 
+/* How the log ends was found out when the volume was opened. */
+static int check_log_end(struct check *check)
+{
+	const struct intent *intent = &check->vol->intent;
+
+	return intent->missing ? check_problem(check, COMMIT_MISSING, 0, 0, NULL, intent->missing, intent->base) : 0;
+}
+
 static int check_passes(struct check *check)
 {
 	static int (*const passes[])(struct check *check) = {
-		check_read_maps, check_anchor, check_tree, check_links, check_reachable, check_quotas, check_maps, check_totals,
+		check_read_maps, check_anchor, check_log_end, check_tree, check_links, check_reachable, check_quotas, check_maps,
+		check_totals,
 	};
 	unsigned int i;
 	int err = 0;

@@ -104,7 +104,8 @@ struct volume;
 	X(901, DATA_READ, "data-read", "File block %llu of inode %llu, at block %llu, cannot be read") \
 	X(902, DATA_CSUM, "data-checksum", "File block %llu of inode %llu has checksum 0x%llx instead of 0x%llx") \
 	\
-	X(1001, ANCHOR_COPY, "anchor-copy", "The second copy of the newest anchor, at block %llu, cannot be used: if the other one is damaged as well, the volume is lost")
+	X(1001, ANCHOR_COPY, "anchor-copy", "The second copy of the newest anchor, at block %llu, cannot be used: if the other one is damaged as well, the volume is lost") \
+	X(1002, COMMIT_MISSING, "commit-missing", "Delta %llu was durable, but only delta %llu is there: what was synced on top of it is lost, too")
 
 enum check_code {
 #define X(number, NAME, name, sentence) CHECK_##NAME = number,

@@ -131,6 +131,7 @@ struct intent {
 	struct range_list kept;		/* of the far area: data that the commit being made leaves there */
 	bool closing;			/* no batch comes any more */
 	u64 base;			/* at open: the newest delta of the log */
+	u64 missing;			/* at open: a delta that was durable, as an intent says, but is newer than base; 0: none */
 	u32 recovered;			/* at open: so many intents were carried out on top of it */
 	u32 recovered_beside;		/* so many of them were written for others' names */
 };

@@ -131,12 +131,17 @@ static bool intent_whole(struct recovery *recovery, const struct disk_intent *in
 /* A commit that was durable may be damaged since (log_end.c): what was synced on top of it is then lost with it. */
 static bool base_is_there(struct recovery *recovery, const struct disk_intents *head)
 {
+	unsigned long long base = le64_to_cpu(head->base), newest = recovery->vol->delta.committed;
 	struct volume *vol = recovery->vol;
 
-	if (le64_to_cpu(head->base) <= vol->delta.committed)
+	if (base <= newest)
 		return true;
-	volume_warn(vol, "delta %llu was durable, but only delta %llu is there: what was synced on top of it is lost, too",
-		    (unsigned long long)le64_to_cpu(head->base), (unsigned long long)vol->delta.committed);
+	if (vol->opts.mend)
+		volume_leave_out(vol, -EIO, "Delta %llu was durable, but only delta %llu is there: what was synced on top of it is lost, too",
+				 base, newest);
+	else
+		vol->intent.missing = base;
+	volume_warn(vol, "delta %llu was durable, but only delta %llu is there: what was synced on top of it is lost, too", base, newest);
 	return false;
 }
 
@@ -700,6 +705,7 @@ int intent_recover(struct volume *vol)
 	int err;
 
 	vol->intent.base = vol->delta.committed;
+	vol->intent.missing = 0;
 	vol->intent.recovered = vol->intent.recovered_beside = 0;
 	if (!recovery.place.addr)
 		return 0;

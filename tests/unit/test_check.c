@@ -725,6 +725,26 @@ static void unwritten_total(void)
 	anchor_put(&anchor->unwritten_blocks, le64_to_cpu(anchor->unwritten_blocks) + 1, anchor);
 }
 
+/* What was synced counts on a commit that is not there. */
+static void commit_missing(void)
+{
+	struct disk_anchor *anchor = image_anchor(image);
+	u64 addr = IMAGE_BYTES / 4096 - 64;
+	struct disk_intents *head = (void *)image_block(image, addr);
+
+	anchor->intent = (struct disk_intent_place){
+		.addr = cpu_to_le64(addr), .life = cpu_to_le64(1), .seq = cpu_to_le64(1), .blocks = cpu_to_le32(4),
+	};
+	anchor_seal(anchor);
+	memset(head, 0, 4096);
+	*head = (struct disk_intents){
+		.magic = cpu_to_le32(TUX3_INTENT_MAGIC), .volume_id = anchor->volume_id, .addr = cpu_to_le64(addr),
+		.life = anchor->intent.life, .seq = anchor->intent.seq, .blocks = cpu_to_le32(1),
+		.base = cpu_to_le64(le64_to_cpu(anchor->delta) + 1),
+	};
+	head->crc = cpu_to_le32(crc32c(~0u, head, 4096));
+}
+
 static void log_shared(void)
 {
 	struct disk_anchor *anchor = image_anchor(image);
@@ -861,6 +881,7 @@ static const struct damage {
 	{ CHECK_DATA_READ, data_read, ON_BYTES },
 	{ CHECK_DATA_CSUM, data_csum, ON_BYTES },
 	{ CHECK_ANCHOR_COPY, anchor_copy, ON_BYTES },
+	{ CHECK_COMMIT_MISSING, commit_missing, ON_BYTES },
 };
 
 /* ---- tests ---- */

@@ -341,11 +341,40 @@ static void test_a_delta_without_a_commit_below(void **state)
 	bed_free(&bed);
 }
 
-/* The newest commit is lost, and an intent that was made on top of it holds on no older one. */
+static int see_problem(void *ctx, const struct check_problem *problem)
+{
+	*(unsigned int *)ctx = problem->code;
+	return 0;
+}
+
+/* What the checker finds, as nobody has mounted the volume yet: one problem. */
+static unsigned int check_before_mount(struct bed *bed)
+{
+	struct volume_options open = { .read_only = true, .manual = true };
+	unsigned int code = 0;
+	struct check_options opts = { .problem = see_problem, .ctx = &code };
+	struct check_result result;
+	struct volume *vol;
+	char why[256] = "";
+
+	assert_ok(volume_open(bed->dev, NULL, &open, &vol, why, sizeof(why)));
+	assert_ok(volume_check(vol, &opts, &result));
+	volume_close(vol);
+	assert_int_equal(result.problems, 1);
+	return code;
+}
+
+/*
+ * The newest commit is lost, and an intent that was made on top of it holds on no older one.  Who asks before the next mount is
+ * told; that mount goes on without it, and then it is so.
+ */
 static void test_the_commit_below_is_damaged(void **state)
 {
+	struct repair_options safe = { .safe = true };
+	struct repair_result result;
 	struct bed bed = {};
 	struct tux3_node *node = make(&bed), *other;
+	char why[256] = "";
 	u64 addr;
 
 	write_at(node, BLOCK, "ahead");
@@ -364,6 +393,9 @@ static void test_the_commit_below_is_damaged(void **state)
 	tux3_node_put(bed.root, 1);
 	tux3_abandon(bed.volume);
 	((u8 *)device_memory_bytes(bed.dev))[addr * BLOCK + 200] ^= 1;
+	assert_int_equal(check_before_mount(&bed), CHECK_COMMIT_MISSING);
+	assert_int_equal(volume_repair(bed.dev, &safe, &result, why, sizeof(why)), -ENOTRECOVERABLE);
+	assert_int_equal(result.notes[REPAIR_LOST], 1);
 	bed_open(&bed);
 	assert_null(bed_find(&bed, "other"));
 	node = bed_find(&bed, "file");
