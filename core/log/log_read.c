@@ -11,6 +11,10 @@
 #include "core/log/apply.h"
 #include "core/log/log_read.h"
 
+#define READ_SHARE	16u	/* one of so many blocks that are read is the log's ... */
+#define READ_FREE	4u	/* ... but for so many times what is read ahead; else that is less: */
+#define READ_LEAST	8u
+
 /* ---- blocks ---- */
 
 int log_reader_init(struct log_reader *reader, struct volume *vol)
@@ -70,13 +74,22 @@ static u32 reader_spare(struct log_reader *reader)
 	return reader->ahead[other].data ? other : reader->last;
 }
 
+/* A log may lie in single blocks all over a volume, and then reading ahead would read most of that. */
+static u32 reader_window(const struct log_reader *reader)
+{
+	if (reader->read + reader->ahead_max <= READ_FREE * reader->ahead_max + READ_SHARE * reader->used)
+		return reader->ahead_max;
+	return min(READ_LEAST, reader->ahead_max);
+}
+
 static int reader_fill(struct log_reader *reader, u64 addr)
 {
 	struct volume *vol = reader->vol;
-	u32 which = reader_spare(reader), count = min_t(u64, reader->ahead_max, min(reader->end, vol->total_blocks) - addr);
+	u32 which = reader_spare(reader), count = min_t(u64, reader_window(reader), min(reader->end, vol->total_blocks) - addr);
 	int err;
 
 	reader->ahead[which].count = 0;
+	reader->read += count;
 	err = device_read(vol->dev, addr, count, reader->ahead[which].data);
 	if (err) {		/* a bad block behind this one is not our concern */
 		count = 1;
@@ -99,7 +112,10 @@ const struct disk_log *log_reader_block(struct log_reader *reader, u64 addr, u64
 		*err = reader_fill(reader, addr);
 		block = *err ? NULL : reader_ahead(reader, addr);
 	}
-	return block && log_block_whole(reader->vol, block, addr, seq) ? block : NULL;
+	if (!block || !log_block_whole(reader->vol, block, addr, seq))
+		return NULL;
+	reader->used++;
+	return block;
 }
 
 /*

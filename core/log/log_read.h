@@ -34,6 +34,7 @@ struct log_reader {
 		u32 count;
 	} ahead[2];		/* of LOG_AHEAD_BYTES: the log's stretch of the volume, and another one that after leads to */
 	u32 ahead_max, last;
+	u64 read, used;		/* so many blocks so far, and so many of the log found among them */
 	u64 end;		/* nothing from this block on is read ahead: of no interest */
 };
 

@@ -7,6 +7,7 @@
 #include "user/env/device_slow.h"
 #include <unistd.h>
 #include "core/data/data.h"
+#include "core/log/log_read.h"
 #include "user/lib/lib.h"
 
 #define VOLUME_BYTES	(64ULL << 20)
@@ -542,6 +543,62 @@ static void forged_data_is_not_read(void **state)
 	assert_bytes_read(&bed, log, 32 * MIB);
 }
 
+#define CHAIN	600u
+
+/* A chain of blocks that lie so far from each other: how many bytes are read to follow it. */
+static u64 follow(u32 apart)
+{
+	struct bed bed = {};
+	struct log_reader reader;
+	struct log_place place = { .seq = 100 };
+	struct disk_log *log;
+	u64 addr[CHAIN + 2], at, bytes;
+	struct volume *vol;
+	int err = 0;
+	u32 i;
+
+	bed_make(&bed, (u64)CHAIN * 310 * BLOCK, BLOCK);
+	vol = core_of(&bed);
+	for (i = 0, at = 1000; i < CHAIN + 2; i++, at += i < CHAIN ? apart : 1) {
+		while (balloc_is_fixed(vol, at))
+			at++;
+		addr[i] = at;
+	}
+	for (i = 0; i < CHAIN; i++) {
+		log = (struct disk_log *)((u8 *)device_memory_bytes(bed.dev) + addr[i] * BLOCK);
+		*log = (struct disk_log){
+			.magic = cpu_to_le32(TUX3_LOG_MAGIC), .volume_id = cpu_to_le64(vol->id), .addr = cpu_to_le64(addr[i]),
+			.seq = cpu_to_le64(100 + i), .next = cpu_to_le64(addr[i + 1]), .after = cpu_to_le64(addr[i + 2]),
+			.blocks = cpu_to_le32(1),
+		};
+		log->crc = cpu_to_le32(crc32c(~0u, log, BLOCK));
+	}
+	place.addr = addr[0];
+	place.after = addr[1];
+	bytes = atomic64_read(&bed.dev->read_bytes);
+	assert_ok(log_reader_init(&reader, vol));
+	for (i = 0; i < CHAIN; i++)
+		assert_non_null(log_reader_follow(&reader, &place, &at, &err));
+	log_reader_exit(&reader);
+	bytes = atomic64_read(&bed.dev->read_bytes) - bytes;
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	bed.dev->ops->close(bed.dev);
+	return bytes;
+}
+
+/* In single blocks of a volume that is full or forged it is: what is read ahead of each is of no use. */
+static void a_scattered_log_costs_what_it_is(void **state)
+{
+	u64 together = follow(1), near = follow(10), far = follow(300);
+
+	print_message("  %u blocks: %llu KiB in one piece, %llu and %llu scattered\n", CHAIN, (unsigned long long)together >> 10,
+		      (unsigned long long)near >> 10, (unsigned long long)far >> 10);
+	assert_true(together <= CHAIN * BLOCK + MIB);
+	assert_true(near <= 11 * CHAIN * BLOCK + MIB);
+	assert_true(far <= 17 * CHAIN * BLOCK + 4 * MIB);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -558,6 +615,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_last_log_block_is_damaged),
 		cmocka_unit_test(a_forged_value_is_not_read),
 		cmocka_unit_test(forged_data_is_not_read),
+		cmocka_unit_test(a_scattered_log_costs_what_it_is),
 	};
 
 	if (argc > 1)
