@@ -169,7 +169,7 @@ struct back_index *back_index_new(struct tux3_node *node, unsigned int slot)
 
 	if (count <= FEW_DIRTY)
 		return NULL;
-	back = kvmalloc(struct_size(back, state, count), GFP_NOFS | __GFP_NOWARN | __GFP_NORETRY);
+	back = kvmalloc(struct_size(back, state, count), GFP_NOFS | __GFP_NOWARN);
 	if (!back)
 		return NULL;
 	back->count = back->done = 0;
