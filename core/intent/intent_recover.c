@@ -831,6 +831,7 @@ int intent_commit_recovered(struct volume *vol)
 	struct io_wait wait;
 	int err = 0, io_err;
 
+	vol->intent.missing = 0;	/* that was told, and from now on it is so */
 	if (!vol->intent.returning.addr)
 		return 0;
 	delta_lock(vol);

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <string.h>
 
-
 struct nodes {
 	struct tux3_node *big, *dir, *empty, *file, *xattrs, *f100;
 	struct tux3_node *nameless;	/* made by the operation */

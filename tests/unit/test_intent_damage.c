@@ -7,6 +7,7 @@
 #include "support_lib.h"
 #include "core/intent/intent.h"
 #include "core/open.h"
+#include "core/quota_switch.h"
 #include "core/repair/repair.h"
 
 #define BLOCK 4096u
@@ -374,6 +375,7 @@ static void test_the_commit_below_is_damaged(void **state)
 	struct repair_result result;
 	struct bed bed = {};
 	struct tux3_node *node = make(&bed), *other;
+	struct volume *vol;
 	char why[256] = "";
 	u64 addr;
 
@@ -396,6 +398,10 @@ static void test_the_commit_below_is_damaged(void **state)
 	assert_int_equal(check_before_mount(&bed), CHECK_COMMIT_MISSING);
 	assert_int_equal(volume_repair(bed.dev, &safe, &result, why, sizeof(why)), -ENOTRECOVERABLE);
 	assert_int_equal(result.notes[REPAIR_LOST], 1);
+	/* Nor is anything refused to who opened it for writing, and was told. */
+	assert_ok(volume_open(bed.dev, NULL, &(struct volume_options){ .manual = true }, &vol, why, sizeof(why)));
+	assert_int_equal(volume_switch_quota(vol, &(struct quota_switch){ .on = true }, why, sizeof(why)), 0);
+	volume_abandon(vol);
 	bed_open(&bed);
 	assert_null(bed_find(&bed, "other"));
 	node = bed_find(&bed, "file");
