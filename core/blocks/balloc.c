@@ -514,6 +514,27 @@ static int range_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 
 	return 0;
 }
 
+/* Of [from, to) of a group what is in use: how many blocks that was is added to *used. */
+static int group_defer_used(struct volume *vol, struct balloc_group *group, u32 from, u32 to, struct range_list *list, u64 *used)
+{
+	u32 end;
+	int err = 0;
+
+	lockdep_assert_held(&vol->balloc.lock);
+	for (from = find_next_bit(group->disk, to, from); from < to && !err; from = find_next_bit(group->disk, to, end)) {
+		end = find_next_zero_bit(group->disk, to, from);
+		if (list)
+			err = range_list_add(list, group->start + from, end - from);
+		if (err)
+			break;
+		group_clear_disk(&vol->balloc, group, BALLOC_DATA, from, end - from);
+		group->extra += end - from;
+		*used += end - from;
+	}
+	group_place(&vol->balloc, group);
+	return err;
+}
+
 int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len)
 {
 	int err;
@@ -536,6 +557,32 @@ int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, s
 	return err;
 }
 
+int balloc_defer_data(struct volume *vol, u64 addr, u64 len, struct range_list *list)
+{
+	u64 at = addr, left = len, used = 0;
+	struct balloc_group *group;
+	u32 from, part, head, tail;
+	int err = 0;
+
+	mutex_lock(&vol->balloc.lock);
+	for (; left && !err; at += part, left -= part) {
+		from = at % vol->group_blocks;
+		part = min_t(u64, left, vol->group_blocks - from);
+		group_fixed_bounds(vol, at / vol->group_blocks, &head, &tail);
+		err = group_get(vol, at / vol->group_blocks, &group);
+		if (!err)
+			err = group_defer_used(vol, group, max(from, head), min(from + part, tail), list, &used);
+	}
+	if (unlikely(!err && used != len)) {
+		if (!vol->balloc.foreign)	/* more of them would say nothing new */
+			volume_tell(vol, "of %llu blocks at block %llu, which a file gives back, %llu are in use: fsck.tux3 -y repairs that",
+				    (unsigned long long)len, (unsigned long long)addr, (unsigned long long)used);
+		vol->balloc.foreign = true;
+	}
+	mutex_unlock(&vol->balloc.lock);
+	return err;
+}
+
 /* Of its group it is known that the map cannot be read: that was told, nothing is freed there, and it is not tried again. */
 static bool map_given_up(struct volume *vol, u64 addr)
 {
@@ -544,7 +591,10 @@ static bool map_given_up(struct volume *vol, u64 addr)
 	return info && !info->group && info->given_up;
 }
 
-/* Nobody could look before whether a commit redirects it.  So a map that cannot be read loses a block, and stops no volume. */
+/*
+ * Nobody could look before whether a commit redirects it.  So a map that cannot be read loses a block, and stops no volume; nor
+ * does one that does not have it in use, since a file has given it back that only said that it was its own.
+ */
 int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapshot)
 {
 	int err = 0;
@@ -554,10 +604,8 @@ int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapsh
 	mutex_lock(&vol->balloc.lock);
 	if (likely(!map_given_up(vol, addr)))
 		err = range_defer(vol, BALLOC_NODE, addr, 1, held_list(vol, birth));
-	if (unlikely(err == -EIO) && map_given_up(vol, addr))
-		err = 0;
 	mutex_unlock(&vol->balloc.lock);
-	return err;
+	return err == -EIO ? 0 : err;
 }
 
 /*

@@ -99,6 +99,7 @@ struct balloc {
 	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
 	atomic64_t data_used;		/* of these, data blocks (files and xattr values) */
 	u64 loaded;			/* lock: groups in memory */
+	bool foreign;			/* lock; read by replay: blocks were given back that were not in use: balloc_defer_data() */
 	atomic64_t allocs, extents_allocated, group_loads;	/* counters */
 };
 
@@ -156,6 +157,11 @@ int balloc_free(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len);
  * before the commit is over.
  */
 int balloc_defer(struct volume *vol, enum balloc_kind kind, u64 addr, u64 len, struct range_list *list);
+/*
+ * The same of data that the tree says a file has had.  On a damaged or forged volume some of it may be free, log or fixed: that is
+ * left as it is, told once, and vol->balloc.foreign.  After an error some may be done.
+ */
+int balloc_defer_data(struct volume *vol, u64 addr, u64 len, struct range_list *list);
 /*
  * A node's block: at once if it was never in a snapshot, else via node_frees, or kept for a hold (held.h); where the free map
  * cannot be read it stays in use until that is repaired.

@@ -57,8 +57,7 @@ u32 group_length(struct volume *vol, u64 index)
 	return min_t(u64, vol->group_blocks, vol->total_blocks - balloc_group_start(vol, index));
 }
 
-/* The blocks of a group below *head and from *tail on are fixed; head <= tail <= its length. */
-static void group_fixed_bounds(struct volume *vol, u64 index, u32 *head, u32 *tail)
+void group_fixed_bounds(struct volume *vol, u64 index, u32 *head, u32 *tail)
 {
 	u64 start = balloc_group_start(vol, index);
 	u64 tail_addr = vol->total_blocks - (MAP_TAIL_BYTES >> vol->block_shift);

@@ -96,6 +96,8 @@ void group_place(struct balloc *balloc, struct balloc_group *group);
 void group_mark_changed(struct balloc *balloc, struct balloc_group *group);
 void group_destroy(struct balloc *balloc, struct balloc_group *group);
 void group_evict(struct volume *vol);		/* keep memory within its limit */
+/* The blocks of a group below *head and from *tail on are fixed; head <= tail <= its length. */
+void group_fixed_bounds(struct volume *vol, u64 index, u32 *head, u32 *tail);
 /* How many of these blocks of a group, given by their numbers in it, are fixed? */
 u32 group_fixed_blocks(struct volume *vol, u64 index, u32 from, u32 len);
 

@@ -196,10 +196,13 @@ static int xattr_pieces(struct volume *vol, const struct disk_xattr *entry, bool
 		u64 addr = get_unaligned_le64(&piece->addr);
 		u32 count = get_unaligned_le32(&piece->len);
 
-		if (!apply_blocks_valid(vol, addr, count))
-			return apply_bad(vol, TUX3_RECORD_XATTR_SET, "value blocks");
+		if (!apply_blocks_valid(vol, addr, count)) {
+			if (add)
+				return apply_bad(vol, TUX3_RECORD_XATTR_SET, "value blocks");
+			continue;	/* none of these are given back */
+		}
 		if (!add)
-			err = balloc_defer(vol, BALLOC_DATA, addr, count, &vol->log.freed);
+			err = balloc_defer_data(vol, addr, count, &vol->log.freed);
 		else if (vol->log.replaying)
 			err = balloc_take(vol, addr, count);
 		vol->log.blocks_delta += add ? (s64)count : -(s64)count;
@@ -397,7 +400,7 @@ static int punch_free(struct punch *punch, u64 block, u64 addr, u64 count)
 		punch->kept += count;
 		return 0;
 	}
-	return balloc_defer(vol, BALLOC_DATA, addr, count, vol->log.moving ? NULL : &vol->log.freed);
+	return balloc_defer_data(vol, addr, count, vol->log.moving ? NULL : &vol->log.freed);
 }
 
 static bool apply_extent_flags_valid(u32 flags)
@@ -422,13 +425,23 @@ int extent_check(struct volume *vol, const void *data, u32 len)
 	return 0;
 }
 
+/* What goes is none that can be: it goes, and gives nothing back. */
+static int punch_impossible(struct volume *vol, const struct tree_key *key, const char *what)
+{
+	if (!vol->log.odd)	/* more of them would say nothing new */
+		volume_tell(vol, "inode %llu has had %s, which nothing is given back of: fsck.tux3 -y repairs what that leaves",
+			    (unsigned long long)key->ino, what);
+	vol->log.odd = true;
+	return 0;
+}
+
 static int punch_whole(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
 	struct punch *punch = ctx;
 	struct disk_extent extent;
 
 	if (extent_check(punch->vol, data, len))
-		return apply_bad(punch->vol, TUX3_RECORD_EXTENT_PUNCH, "extent in the tree");
+		return punch_impossible(punch->vol, key, "an extent that is none");
 	memcpy(&extent, data, sizeof(extent));
 	if (le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN)
 		punch->vol->space.unwritten -= le32_to_cpu(extent.len);
@@ -470,7 +483,7 @@ static int extent_split(struct volume *vol, u64 ino, u64 at)
 	if (size < 0)
 		return size;
 	if (extent_check(vol, extent, size))
-		return apply_bad(vol, TUX3_RECORD_EXTENT_PUNCH, "extent in the tree");
+		return 0;	/* it cannot be cut, and whoever reads it is told */
 	len = le32_to_cpu(extent->len);
 	left = at - found.offset;
 	if (left >= len)
@@ -514,7 +527,7 @@ static int extent_join(struct volume *vol, u64 ino, u64 block, u64 addr, u32 cou
 	if (size < 0)
 		return size;
 	if (extent_check(vol, extent, size))
-		return apply_bad(vol, TUX3_RECORD_EXTENT_MAP, "extent in the tree");
+		return -ENOENT;
 	len = le32_to_cpu(extent->len);
 	if (found.offset + len != block || le64_to_cpu(extent->addr) + len != addr ||
 	    le32_to_cpu(extent->flags) != flags || len + count > limit)
@@ -572,7 +585,7 @@ struct map_place {
 	u64 start, len;			/* the extent that has all of them, which is in item[0]; len 0: they are a hole */
 };
 
-/* The extent before the place, if there is one in this leaf: 1.  0: there is none.  Else -EAGAIN, -EIO. */
+/* The extent before the place, if there is one in this leaf: 1.  0: there is none.  Else -EAGAIN. */
 static int map_look_before(struct volume *vol, const struct map_place *place, u64 ino, struct disk_extent *extent, u64 *start)
 {
 	struct tree_key key;
@@ -584,7 +597,7 @@ static int map_look_before(struct volume *vol, const struct map_place *place, u6
 	if (key.ino != ino || key.type != TUX3_ITEM_EXTENT)
 		return 0;
 	if (extent_check(vol, data, len))
-		return apply_bad(vol, TUX3_RECORD_EXTENT_MAP, "extent in the tree");
+		return -EAGAIN;
 	memcpy(extent, data, sizeof(*extent));
 	*start = key.offset;
 	return 1;
@@ -611,7 +624,7 @@ static int map_look(struct volume *vol, u64 ino, struct map_place *place)
 	}
 	if (place->spot.found) {
 		if (extent_check(vol, place->spot.data, place->spot.len))
-			return apply_bad(vol, TUX3_RECORD_EXTENT_MAP, "extent in the tree");
+			return -EAGAIN;
 		memcpy(old, place->spot.data, place->spot.len);
 		start = place->block;
 		len = le32_to_cpu(old->len);
@@ -732,7 +745,7 @@ static int delete_item(void *ctx, const struct tree_key *key, const void *data, 
 		return 0;
 	while (!err && (entry = chain_next_xattr(&chain)))
 		err = xattr_pieces(punch->vol, entry, false);
-	return chain.bad ? apply_bad(punch->vol, TUX3_RECORD_INODE_DELETE, "attribute in the tree") : err;
+	return err || !chain.bad ? err : punch_impossible(punch->vol, key, "an attribute that is none");
 }
 
 static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)

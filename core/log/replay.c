@@ -253,7 +253,8 @@ static int replay_check(struct volume *vol, const struct disk_commit *commit)
 			    (unsigned long long)le64_to_cpu(commit->inodes));
 		return -EIO;
 	}
-	if (atomic64_read(&vol->balloc.data_used) != (s64)le64_to_cpu(commit->used_blocks)) {
+	/* A block that a file gave back may have been another's in the commit, and is nobody's here: so these may differ. */
+	if (atomic64_read(&vol->balloc.data_used) != (s64)le64_to_cpu(commit->used_blocks) && !vol->balloc.foreign) {
 		volume_warn(vol, "after delta %llu there are %lld data blocks, but its commit says %llu",
 			    (unsigned long long)vol->delta.applying, (long long)atomic64_read(&vol->balloc.data_used),
 			    (unsigned long long)le64_to_cpu(commit->used_blocks));

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Forged volumes on which a file says that blocks are its own which are not, or has items that none can have.  That is its own
+ * matter, whatever is done with it: all else is committed, is there after a crash, and repair puts right what is left.
+ */
+#include "support_image.h"
+#include "support_lib.h"
+#include "core/open.h"
+#include "core/repair/repair.h"
+#include "core/tree/tree.h"
+
+#include <errno.h>
+#include <linux/falloc.h>
+#include <string.h>
+
+#define BYTES		(16u << 20)
+#define BLOCK		4096u
+#define FILE_BLOCKS	16u
+
+enum forgery { FREE, LOG, NODE, OTHER, FIXED, ACROSS_END, NO_LENGTH, FLAGS, FORGERIES };
+enum deed { REMOVE, TRUNCATE, EMPTY, PUNCH, OVERWRITE, COLLAPSE, EXCHANGE, DEEDS };
+
+static char data[FILE_BLOCKS * BLOCK], got[sizeof(data)];
+
+static int see_extent(void *ctx, const struct tree_key *key, const void *bytes, u32 len)
+{
+	memcpy(ctx, bytes, sizeof(struct disk_extent));
+	return 1;
+}
+
+/* Where the forged extent is to be. */
+static u64 find_block(struct bed *bed, enum forgery forgery, u64 other)
+{
+	struct tree_key from = tree_key(other, TUX3_ITEM_EXTENT, 0), to = tree_key(other, TUX3_ITEM_EXTENT, U64_MAX);
+	struct volume_options opts = { .read_only = true };
+	struct disk_extent extent = {};
+	struct volume *vol;
+	char why[256];
+	u64 at;
+
+	assert_ok(volume_open(bed->dev, NULL, &opts, &vol, why, sizeof(why)));
+	at = vol->total_blocks / 2;
+	if (forgery == LOG)
+		at = vol->log.next_addr;
+	if (forgery == NODE)
+		at = vol->tree.root_addr;
+	if (forgery == FIXED)
+		at = 3;
+	if (forgery == ACROSS_END)
+		at = vol->total_blocks - 1;
+	if (forgery == OTHER) {
+		assert_int_equal(tree_scan(vol, &from, &to, see_extent, &extent), 1);
+		at = le64_to_cpu(extent.addr);
+	}
+	volume_close(vol);
+	return at;
+}
+
+static void forge(struct bed *bed, enum forgery forgery, enum deed deed, u32 flags)
+{
+	bool first = deed == REMOVE || deed == EMPTY || deed == OVERWRITE || deed == EXCHANGE;
+	struct disk_extent extent = { .birth = cpu_to_le64(1) };
+	struct tree_key key = { .type = TUX3_ITEM_EXTENT, .offset = !first };
+	struct tux3_node *node;
+	struct disk_attr attr;
+	struct volume *vol;
+	u64 other;
+	u32 len = forgery == NO_LENGTH ? 0 : forgery == NODE || forgery == LOG ? 1 : 8;
+
+	bed_make(bed, BYTES, BLOCK);
+	key.ino = bed_file_ino(bed, "/forged");
+	node = bed_file(bed, "/other");
+	other = tux3_node_ino(node);
+	assert_int_equal(tux3_write(node, data, sizeof(data), 0), sizeof(data));
+	tux3_node_put(node, 1);
+	bed_close(bed);
+	extent.addr = cpu_to_le64(find_block(bed, forgery, other));
+	extent.len = cpu_to_le32(len);
+	extent.flags = cpu_to_le32(forgery == FLAGS ? 0x8000 : flags);
+	vol = bed_edit(bed);
+	assert_ok(tree_set(vol, &key, &extent, sizeof(extent)));
+	edit_get_attr(vol, key.ino, &attr);
+	attr.size = cpu_to_le64(sizeof(data));
+	attr.blocks = cpu_to_le64(len);
+	if (flags & TUX3_EXTENT_UNWRITTEN)
+		attr.flags |= cpu_to_le32(TUX3_ATTR_PREALLOC);
+	edit_set_attr(vol, key.ino, &attr);
+	assert_ok(image_edit_end(vol));
+}
+
+/* It may fail: it is the file's own matter. */
+static void do_deed(struct bed *bed, enum deed deed, struct tux3_node *node, struct tux3_node *new)
+{
+	switch (deed) {
+	case REMOVE:
+		assert_ok(tux3_path_unlink(bed->volume, NULL, "/forged"));
+		break;
+	case TRUNCATE:
+		tux3_truncate(node, BLOCK);
+		break;
+	case EMPTY:
+		tux3_truncate(node, 0);
+		break;
+	case PUNCH:
+		tux3_fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, BLOCK, 2 * BLOCK);
+		break;
+	case OVERWRITE:
+		tux3_write(node, data, 3 * BLOCK, BLOCK);
+		break;
+	case COLLAPSE:
+		tux3_fallocate(node, FALLOC_FL_COLLAPSE_RANGE, BLOCK, 2 * BLOCK);
+		break;
+	default:
+		assert_int_equal(tux3_write(new, data, 4 * BLOCK, 0), 4 * BLOCK);
+		tux3_exchange_range(node, 0, new, 0, 4 * BLOCK, 0, NULL);
+	}
+}
+
+static void assert_whole(struct bed *bed, const char *path)
+{
+	struct tux3_node *node = bed_find(bed, path);
+
+	assert_non_null(node);
+	memset(got, 0, sizeof(got));
+	assert_int_equal(tux3_read(node, got, sizeof(got), 0), sizeof(got));
+	assert_memory_equal(got, data, sizeof(got));
+	tux3_node_put(node, 1);
+}
+
+/* It is done twice, after a clean end and after a crash, and others go on. */
+static void do_deeds(struct bed *bed, enum deed deed)
+{
+	struct tux3_node *node, *new;
+	u32 turn;
+	char path[20];
+
+	for (turn = 0; turn < 4; turn++) {
+		bed_open(bed);
+		node = bed_find(bed, "/forged");
+		sprintf(path, "/new%u", turn);
+		new = bed_file(bed, path);
+		if (node) {
+			do_deed(bed, deed, node, new);
+			tux3_node_put(node, 1);
+		}
+		tux3_sync(bed->volume);
+		assert_int_equal(tux3_write(new, data, sizeof(data), 0), sizeof(data));
+		assert_ok(tux3_fsync(new, false));
+		tux3_node_put(new, 1);
+		tux3_node_put(bed->root, 1);
+		if (turn & 1)
+			tux3_abandon(bed->volume);
+		else
+			tux3_close(bed->volume);
+	}
+}
+
+static void repair(struct bed *bed)
+{
+	struct repair_options opts = {};
+	struct repair_result result;
+	char why[300] = "";
+
+	if (volume_repair(bed->dev, &opts, &result, why, sizeof(why)))
+		fail_msg("repair: %s", why);
+	assert_int_equal(result.notes[REPAIR_LEFT], 0);
+	assert_int_equal(result.check.problems, 0);
+}
+
+static void forged_extent(enum forgery forgery, enum deed deed, u32 flags)
+{
+	struct bed bed = { .opts.manual = true };
+	char path[20];
+	u32 turn;
+
+	forge(&bed, forgery, deed, flags);
+	do_deeds(&bed, deed);
+	repair(&bed);
+	bed_open(&bed);
+	for (turn = 0; turn < 4; turn++) {
+		sprintf(path, "/new%u", turn);
+		if (forgery != OTHER)
+			assert_whole(&bed, path);
+	}
+	if (forgery != OTHER)
+		assert_whole(&bed, "/other");
+	tux3_path_unlink(bed.volume, NULL, "/forged");
+	tux3_path_unlink(bed.volume, NULL, "/other");
+	bed_free(&bed);
+}
+
+static void test_forged_extents(void **state)
+{
+	enum forgery forgery;
+	enum deed deed;
+
+	memset(data, 'd', sizeof(data));
+	for (forgery = 0; forgery < FORGERIES; forgery++)
+		for (deed = 0; deed < DEEDS; deed++) {
+			forged_extent(forgery, deed, 0);
+			forged_extent(forgery, deed, TUX3_EXTENT_UNWRITTEN);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_forged_extents),
+	};
+
+	return cmocka_run_group_tests_name("forged_blocks", tests, NULL, NULL);
+}
