@@ -24,6 +24,19 @@ static int apply_bad(struct volume *vol, enum tux3_record_type type, const char 
 	return -EIO;
 }
 
+/*
+ * What is in the tree is none that can be.  Nobody could look before whether it is, and that is no reason to stop: who meets it
+ * goes on as if there were nothing.  Always 0.
+ */
+static int apply_odd(struct volume *vol, u64 ino, const char *what)
+{
+	if (!vol->log.odd)	/* more of them would say nothing new */
+		volume_tell(vol, "inode %llu has %s that is none, and is changed without it: fsck.tux3 -y repairs what that leaves",
+			    (unsigned long long)ino, what);
+	vol->log.odd = true;
+	return 0;
+}
+
 bool apply_blocks_valid(struct volume *vol, u64 addr, u64 count)
 {
 	return count && addr < vol->total_blocks && count <= vol->total_blocks - addr &&
@@ -109,8 +122,12 @@ static int parent_edit(struct volume *vol, u64 ino, u64 dir, const u8 *name, u32
 		return len;
 	chain = chain_of(bytes, len);
 	found = parent_find(&chain, dir, name, name_len);
-	if (chain.bad)
-		return -EIO;
+	if (chain.bad) {
+		apply_odd(vol, ino, "a parent pointer");
+		if (!add)
+			return tree_spot_delete(vol, &spot);
+		len = 0;
+	}
 	if (found == add)
 		return 0;
 	if (!add)
@@ -262,9 +279,11 @@ static int quota_adjust(struct volume *vol, u8 type, u32 id, s64 blocks, s64 ino
 	if (len < 0 && len != -ENOENT)
 		return len;
 	if (len != -ENOENT && len != sizeof(quota)) {
-		volume_warn(vol, "quota item of type %u, id %u has %d bytes instead of %zu", type, id, len,
-			    sizeof(quota));
-		return -EIO;
+		if (!vol->log.odd)	/* it stays as it is */
+			volume_tell(vol, "quota item of type %u, id %u has %d bytes instead of %zu, and does not count: fsck.tux3 -y repairs it",
+				    type, id, len, sizeof(quota));
+		vol->log.odd = true;
+		return 0;
 	}
 	quota.blocks = cpu_to_le64(le64_to_cpu(quota.blocks) + blocks);
 	quota.inodes = cpu_to_le64(le64_to_cpu(quota.inodes) + inodes);
@@ -425,23 +444,13 @@ int extent_check(struct volume *vol, const void *data, u32 len)
 	return 0;
 }
 
-/* What goes is none that can be: it goes, and gives nothing back. */
-static int punch_impossible(struct volume *vol, const struct tree_key *key, const char *what)
-{
-	if (!vol->log.odd)	/* more of them would say nothing new */
-		volume_tell(vol, "inode %llu has had %s, which nothing is given back of: fsck.tux3 -y repairs what that leaves",
-			    (unsigned long long)key->ino, what);
-	vol->log.odd = true;
-	return 0;
-}
-
 static int punch_whole(void *ctx, const struct tree_key *key, const void *data, u32 len)
 {
 	struct punch *punch = ctx;
 	struct disk_extent extent;
 
 	if (extent_check(punch->vol, data, len))
-		return punch_impossible(punch->vol, key, "an extent that is none");
+		return apply_odd(punch->vol, key->ino, "an extent");
 	memcpy(&extent, data, sizeof(extent));
 	if (le32_to_cpu(extent.flags) & TUX3_EXTENT_UNWRITTEN)
 		punch->vol->space.unwritten -= le32_to_cpu(extent.len);
@@ -745,7 +754,7 @@ static int delete_item(void *ctx, const struct tree_key *key, const void *data, 
 		return 0;
 	while (!err && (entry = chain_next_xattr(&chain)))
 		err = xattr_pieces(punch->vol, entry, false);
-	return err || !chain.bad ? err : punch_impossible(punch->vol, key, "an attribute that is none");
+	return err || !chain.bad ? err : apply_odd(punch->vol, key->ino, "an attribute");
 }
 
 static int apply_inode_delete(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len)

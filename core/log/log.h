@@ -41,7 +41,7 @@ struct log {
 	bool after_snapshot;	/* a snapshot was taken since the last commit */
 	struct disk_intent_place intent;	/* for the header of the commit being written; after replay, from the newest one */
 	u64 deleted;		/* the inode that a record deleted last, if it has got no name since; else 0 */
-	bool odd;		/* items went that no volume can have, which was told */
+	bool odd;		/* items were met that no volume can have, which was told */
 	s64 blocks_delta;	/* data blocks that records applied so far gave to (or took from) an inode */
 
 	/* The stream of the commit being built; commit_mutex. */

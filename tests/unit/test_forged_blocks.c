@@ -6,6 +6,7 @@
 #include "support_image.h"
 #include "support_lib.h"
 #include "core/open.h"
+#include "core/format/name_hash.h"
 #include "core/repair/repair.h"
 #include "core/tree/tree.h"
 
@@ -202,10 +203,76 @@ static void test_forged_extents(void **state)
 		}
 }
 
+/* ---- other items ---- */
+
+static void forge_item(struct bed *bed, const struct tree_key *key)
+{
+	struct volume *vol = bed_edit(bed);
+	char junk[40];
+
+	memset(junk, 0xee, sizeof(junk));
+	assert_ok(tree_set(vol, key, junk, sizeof(junk)));
+	assert_ok(image_edit_end(vol));
+}
+
+static void use_it(struct bed *bed)
+{
+	assert_ok(tux3_sync(bed->volume));
+	bed_crash(bed);
+	bed_close(bed);
+	repair(bed);
+	bed_open(bed);
+	bed_free(bed);
+}
+
+/* Nobody reads a parent pointer before the commit that takes it away. */
+static void test_parent_pointers(void **state)
+{
+	static const char *const to[] = { "/there/file", "/name" };
+	struct bed bed = { .opts.manual = true };
+	struct tree_key key = { .type = TUX3_ITEM_PARENT };
+	struct volume *vol;
+	u32 turn;
+
+	for (turn = 0; turn < 3; turn++) {
+		bed_make(&bed, BYTES, BLOCK);
+		assert_ok(tux3_path_mkdir(bed.volume, NULL, "/there", 0755));
+		key.ino = bed_file_ino(&bed, "/file");
+		vol = tux3_core(bed.volume);
+		key.offset = name_hash(vol, TUX3_INO_ROOT, TUX3_ITEM_PARENT, "file", 4);
+		bed_close(&bed);
+		forge_item(&bed, &key);
+		bed_open(&bed);
+		if (turn < 2)
+			assert_ok(tux3_path_rename(bed.volume, NULL, "/file", to[turn], 0));
+		else
+			assert_ok(tux3_path_unlink(bed.volume, NULL, "/file"));
+		use_it(&bed);
+		bed.opts.manual = true;
+	}
+}
+
+/* Who is counted there can give back what he has. */
+static void test_quota_item(void **state)
+{
+	struct tree_key key = tree_key(TUX3_INO_VOLUME, TUX3_ITEM_QUOTA_USER, 0);
+	struct bed bed = { .opts.manual = true, .quota = true };
+
+	bed_make(&bed, BYTES, BLOCK);
+	tux3_node_put(bed_file(&bed, "/file"), 1);
+	bed_close(&bed);
+	forge_item(&bed, &key);
+	bed_open(&bed);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/file"));
+	use_it(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forged_extents),
+		cmocka_unit_test(test_parent_pointers),
+		cmocka_unit_test(test_quota_item),
 	};
 
 	return cmocka_run_group_tests_name("forged_blocks", tests, NULL, NULL);
