@@ -591,10 +591,7 @@ static bool map_given_up(struct volume *vol, u64 addr)
 	return info && !info->group && info->given_up;
 }
 
-/*
- * Nobody could look before whether a commit redirects it.  So a map that cannot be read loses a block, and stops no volume; nor
- * does one that does not have it in use, since a file has given it back that only said that it was its own.
- */
+/* Nobody could look before whether a commit redirects it.  So a map that cannot be read loses a block, and stops no volume. */
 int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapshot)
 {
 	int err = 0;
@@ -604,8 +601,10 @@ int balloc_free_node(struct volume *vol, u64 addr, u64 birth, bool was_in_snapsh
 	mutex_lock(&vol->balloc.lock);
 	if (likely(!map_given_up(vol, addr)))
 		err = range_defer(vol, BALLOC_NODE, addr, 1, held_list(vol, birth));
+	if (unlikely(err == -EIO) && map_given_up(vol, addr))
+		err = 0;
 	mutex_unlock(&vol->balloc.lock);
-	return err == -EIO ? 0 : err;
+	return err;
 }
 
 /*

@@ -18,7 +18,7 @@
 #define BLOCK		4096u
 #define FILE_BLOCKS	16u
 
-enum forgery { FREE, LOG, NODE, OTHER, FIXED, ACROSS_END, NO_LENGTH, FLAGS, FORGERIES };
+enum forgery { FREE, LOG, OTHER, FIXED, ACROSS_END, NO_LENGTH, FLAGS, FORGERIES };
 enum deed { REMOVE, TRUNCATE, EMPTY, PUNCH, OVERWRITE, COLLAPSE, EXCHANGE, DEEDS };
 
 static char data[FILE_BLOCKS * BLOCK], got[sizeof(data)];
@@ -43,8 +43,6 @@ static u64 find_block(struct bed *bed, enum forgery forgery, u64 other)
 	at = vol->total_blocks / 2;
 	if (forgery == LOG)
 		at = vol->log.next_addr;
-	if (forgery == NODE)
-		at = vol->tree.root_addr;
 	if (forgery == FIXED)
 		at = 3;
 	if (forgery == ACROSS_END)
@@ -66,7 +64,7 @@ static void forge(struct bed *bed, enum forgery forgery, enum deed deed, u32 fla
 	struct disk_attr attr;
 	struct volume *vol;
 	u64 other;
-	u32 len = forgery == NO_LENGTH ? 0 : forgery == NODE || forgery == LOG ? 1 : 8;
+	u32 len = forgery == NO_LENGTH ? 0 : forgery == LOG ? 1 : 8;
 
 	bed_make(bed, BYTES, BLOCK);
 	key.ino = bed_file_ino(bed, "/forged");
