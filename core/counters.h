@@ -50,6 +50,7 @@
 	X(COMMIT_NS,	  "commit_ns",	    "ns",	    "time from transition to durable, summed") \
 	X(DRAIN_NS,	  "drain_ns",	    "ns",	    "of that, waiting for operations to leave") \
 	X(DEVICE_NS,	  "device_ns",	    "ns",	    "of that, waiting for the device") \
+	X(SEARCHED_GROUPS, "searched_groups", "groups",	    "looked at, of those known, to find one that has room") \
 	X(SEARCHED_RUNS,  "searched_runs",  "runs",	    "of free blocks that searches for space passed") \
 	X(DISCARDED,	  "discarded",	    "blocks",	    "free blocks that the device was told of (trim)")
 

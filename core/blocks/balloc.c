@@ -695,8 +695,7 @@ static int group_settle(struct volume *vol, struct balloc_group *group)
 	atomic64_add(group->extra, &vol->balloc.free_blocks);
 	group->extra = 0;
 	group->memo_len = group->held_len = 0;
-	info->longest = info->free;
-	group->chunk->longest = max(group->chunk->longest, info->longest);
+	placement_bound(group, info->free);
 	group_evict(vol);
 	return 0;
 }
@@ -761,8 +760,8 @@ static void group_set_bits(struct volume *vol, struct balloc_group *group, const
 		free += BITS_PER_LONG - hweight64(group->busy[i]);
 		extra += hweight64(group->busy[i] & ~disk);
 	}
-	group->info->free = group->info->longest = free;
-	group->chunk->longest = max(group->chunk->longest, free);
+	group->info->free = free;
+	placement_bound(group, free);
 	group->extra = extra;
 	group->memo_len = group->held_len = 0;
 	if (*changed)
@@ -806,6 +805,24 @@ void balloc_recount(struct volume *vol, u64 data)
 
 /* ---- invariants ---- */
 
+/* Does a search find the longest run that is free? */
+static int bounds_verify(const struct balloc_group *group, char *why, size_t why_size)
+{
+	u32 part = group->chunk->part_longest[group->index % CHUNK_GROUPS / PART_GROUPS], longest = 0, from, to;
+	u32 bound = min(group->info->longest, group->info->free);
+
+	for (from = 0; from < group->blocks; from = to) {
+		from = find_next_zero_bit(group->busy, group->blocks, from);
+		to = find_next_bit(group->busy, group->blocks, from);
+		longest = max(longest, to - from);
+	}
+	if (longest <= bound && bound <= part && part <= group->chunk->longest)
+		return 0;
+	snprintf(why, why_size, "group %llu has a run of %u free blocks, and its bound is %u, its part's %u, its chunk's %u",
+		 (unsigned long long)group->index, longest, bound, part, group->chunk->longest);
+	return -EIO;
+}
+
 static int group_verify(struct volume *vol, const struct balloc_group *group, char *why, size_t why_size)
 {
 	u32 free = 0, extra = 0, wrong = 0, i;
@@ -817,7 +834,7 @@ static int group_verify(struct volume *vol, const struct balloc_group *group, ch
 		wrong += hweight64(group->disk[i] & ~group->busy[i]);
 	}
 	if (free == group->info->free && extra == group->extra && !wrong)
-		return 0;
+		return bounds_verify(group, why, why_size);
 	snprintf(why, why_size, "group %llu counts %u blocks as free and %u as busy for another reason than its map, there are %u and %u; %u are in use and not busy",
 		 (unsigned long long)group->index, group->info->free, group->extra, free, extra, wrong);
 	return -EIO;

@@ -640,8 +640,7 @@ static int group_adopt(struct volume *vol, struct balloc_group *group, int slot,
 		info->state = GROUP_KNOWN;
 		info->slot = slot;
 		info->free = free;
-		info->longest = free;
-		group->chunk->longest = max(group->chunk->longest, free);
+		placement_bound(group, free);
 	}
 	info->group = group;
 	return 0;

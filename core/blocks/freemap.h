@@ -24,6 +24,8 @@
 #include "core/blocks/balloc.h"
 
 #define CHUNK_GROUPS	(64 * TOUCHED_WORDS)
+#define CHUNK_PARTS	64u
+#define PART_GROUPS	(CHUNK_GROUPS / CHUNK_PARTS)
 #define CHUNKS_MAX	(1u << 20)	/* 2^32 groups: 512 PiB with blocks of 4096 bytes */
 #define GROUPS_KEPT_BYTES (8u << 20)	/* bitmaps of loaded groups, before they are dropped or packed */
 #define MAPS_AT_ONCE_BYTES (4u << 20)	/* blocks of a snapshot that are in memory at the same time */
@@ -54,6 +56,7 @@ struct balloc_info {
 struct balloc_chunk {
 	u32 longest;			/* no KNOWN group has a higher one */
 	u32 count;
+	u32 part_longest[CHUNK_PARTS];	/* nor one of these PART_GROUPS groups */
 	struct balloc_info info[];
 };
 
@@ -136,6 +139,8 @@ int placement_find(struct volume *vol, enum balloc_kind kind, u64 goal, const st
 int placement_window_open(struct volume *vol, const struct balloc_window *window, u64 hint);
 int placement_window_again(struct volume *vol, const struct balloc_window *window, u64 addr, u64 wanted);
 int placement_in_window(struct volume *vol, u64 ino, u64 block, u32 want, struct placement *place);
+/* No run of free blocks in the group is longer than this. */
+void placement_bound(struct balloc_group *group, u32 longest);
 /* These blocks are not busy any more. */
 void placement_freed(struct balloc_group *group, u32 from, u32 len);
 

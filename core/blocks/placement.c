@@ -17,13 +17,13 @@
  * Stretches live in memory only, the least recently used goes, and all go when space is short: they never
  * cause -ENOSPC.  None are made when they would hold a notable part of what is free.
  *
- * Searching.  An upper bound of the longest free run is kept for each group and for each chunk of
- * groups.  It is raised when blocks are freed, and made exact by a search that fails.  A group is
- * searched for a length only if its bound allows it, so the searches that fail are paid for by frees: each
- * lowers the bound below the length asked for, and lengths are halved from one attempt to the next.  Within a
- * group, a search that had to pass many short runs leaves a memo of where it need not look again.  Where all runs that
- * are long enough are held by stretches the bound cannot be lowered: that is noted beside it (held_len), until a stretch
- * gives back what it held.
+ * Searching.  An upper bound of the longest free run is kept for each group, for each chunk of groups, and for
+ * each part of a chunk: so where nearly all is full a search looks at few groups, however many there are.  It is
+ * raised when blocks are freed, and made exact by a search that fails.  A group is searched for a length only if
+ * its bound allows it, so the searches that fail are paid for by frees: each lowers the bound below the length
+ * asked for, and lengths are halved from one attempt to the next.  Within a group, a search that had to pass many
+ * short runs leaves a memo of where it need not look again.  Where all runs that are long enough are held by
+ * stretches the bound cannot be lowered: that is noted beside it (held_len), until a stretch gives back what it held.
  *
  * Groups never loaded are tried sparingly as long as there is space in others: a few neighbours of the goal,
  * then a few in an order that spreads over the volume.  Only when no known group has a run of min blocks
@@ -280,15 +280,46 @@ static int search_group(struct search *search, u64 index, u32 begin, u32 len, bo
 
 /* ---- searching the volume ---- */
 
-/* Make the bound of a chunk exact, as far as those of its groups are. */
-static void chunk_count(struct balloc_chunk *chunk)
+/* Groups of one part of a chunk, from number i of the chunk on.  If nothing is found the part's bound is made exact. */
+static int search_part(struct search *search, u64 chunk_at, u32 i, u32 len)
 {
-	u32 longest = 0, i;
+	struct balloc_chunk *chunk = search->balloc->chunks[chunk_at];
+	u32 first = i - i % PART_GROUPS, end = min(first + PART_GROUPS, chunk->count), longest = 0;
+	int found;
 
-	for (i = 0; i < chunk->count; i++)
+	count_add(search->vol, TUX3_COUNT_SEARCHED_GROUPS, end - i);
+	for (; i < end; i++) {
+		if (chunk->info[i].state != GROUP_KNOWN || chunk->info[i].longest < len)
+			continue;
+		found = search_group(search, chunk_at * CHUNK_GROUPS + i, 0, len, true);
+		if (found)
+			return found;
+	}
+	for (i = first; i < end; i++)
 		if (chunk->info[i].state == GROUP_KNOWN)
 			longest = max(longest, min(chunk->info[i].longest, chunk->info[i].free));
+	chunk->part_longest[first / PART_GROUPS] = longest;
+	return 0;
+}
+
+/* Those of a chunk, likewise. */
+static int search_chunk(struct search *search, u64 chunk_at, u32 i, u32 len)
+{
+	struct balloc_chunk *chunk = search->balloc->chunks[chunk_at];
+	u32 longest = 0, part;
+	int found;
+
+	for (part = i / PART_GROUPS; part < CHUNK_PARTS; part++, i = part * PART_GROUPS) {
+		if (chunk->part_longest[part] < len)
+			continue;
+		found = search_part(search, chunk_at, i, len);
+		if (found)
+			return found;
+	}
+	for (part = 0; part < CHUNK_PARTS; part++)
+		longest = max(longest, chunk->part_longest[part]);
 	chunk->longest = longest;
+	return 0;
 }
 
 /* Groups that were loaded before, in order from this one on and then from the first. */
@@ -298,24 +329,15 @@ static int search_known(struct search *search, u64 index, u32 len)
 	u64 chunks = DIV_ROUND_UP(balloc->group_count, CHUNK_GROUPS);
 	u64 turn, at = index / CHUNK_GROUPS;
 	u32 i = index % CHUNK_GROUPS;
-	int found;
+	int found = 0;
 
-	for (turn = 0; turn <= chunks; turn++) {
-		struct balloc_chunk *chunk = balloc->chunks[at];
-
-		for (; chunk && chunk->longest >= len && i < chunk->count; i++) {
-			if (chunk->info[i].state != GROUP_KNOWN || chunk->info[i].longest < len)
-				continue;
-			found = search_group(search, at * CHUNK_GROUPS + i, 0, len, true);
-			if (found)
-				return found;
-		}
-		if (chunk && chunk->longest >= len)
-			chunk_count(chunk);
+	for (turn = 0; turn <= chunks && !found; turn++) {
+		if (balloc->chunks[at] && balloc->chunks[at]->longest >= len)
+			found = search_chunk(search, at, i, len);
 		at = at + 1 < chunks ? at + 1 : 0;
 		i = 0;
 	}
-	return 0;
+	return found;
 }
 
 /* Load up to max groups not loaded so far.  In each, a run of want blocks, or of len. */
@@ -783,14 +805,22 @@ static u32 run_begin(const unsigned long *busy, u32 bit)
 	return 0;
 }
 
+void placement_bound(struct balloc_group *group, u32 longest)
+{
+	struct balloc_chunk *chunk = group->chunk;
+	u32 *part = &chunk->part_longest[group->index % CHUNK_GROUPS / PART_GROUPS];
+
+	group->info->longest = longest;
+	*part = max(*part, longest);
+	chunk->longest = max(chunk->longest, longest);
+}
+
 void placement_freed(struct balloc_group *group, u32 from, u32 len)
 {
-	struct balloc_info *info = group->info;
 	u32 end = find_next_bit(group->busy, group->blocks, from + len);
 
 	from = run_begin(group->busy, from);
-	info->longest = max(info->longest, end - from);
-	group->chunk->longest = max(group->chunk->longest, info->longest);
+	placement_bound(group, max(group->info->longest, end - from));
 	if (group->held_len && end - from >= group->held_len)
 		group->held_len = end - from + 1;
 	if (group->memo_len && end - from >= group->memo_len) {
