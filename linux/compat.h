@@ -139,6 +139,11 @@ static inline bool compat_drops_behind(struct folio *folio)
 }
 #endif
 
+/* Programs that fill files when somebody comes for what is in them (FAN_PRE_ACCESS) came with 6.14. */
+#ifndef SB_I_ALLOW_HSM
+#define SB_I_ALLOW_HSM 0
+#endif
+
 /* ---- functions and types ---- */
 
 /* WQ_PERCPU, which newer kernels insist on.  It came with stable updates too; where it has no name the bit means nothing. */

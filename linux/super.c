@@ -282,6 +282,7 @@ static void super_set_fields(struct tux3_sb *sbi)
 	super_set_uuid(sb, vol->uuid, sizeof(vol->uuid));
 	super_set_sysfs_name_id(sb);
 	sb->s_iflags |= SB_I_CGROUPWB;	/* dirty pages are counted, and writers held up, for each memory cgroup */
+	sb->s_iflags |= SB_I_ALLOW_HSM;	/* the VFS asks who fills files on demand before it calls us, and filemap_fault() does */
 }
 
 static int super_make_root(struct super_block *sb)

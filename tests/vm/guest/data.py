@@ -14,6 +14,7 @@ import fcntl
 import mmap
 import os
 import random
+import select
 import signal
 import struct
 import subprocess
@@ -830,6 +831,63 @@ def slow_memory(folder):
     os.close(fd)
 
 
+def use_on_demand(path, block, blocks):
+    """Whoever comes first finds what belongs there: reads, writes into a block, loads and stores through a mapping, a new size."""
+    fd = os.open(path, os.O_RDWR)
+    data = mmap.mmap(fd, block * blocks)
+    assert os.pread(fd, block, 0) == b"f" * block
+    assert os.pwrite(fd, b"w", block) == 1
+    assert data[2 * block] == ord("f")
+    data[3 * block] = ord("s")
+    os.ftruncate(fd, (blocks - 1) * block - 10)
+    assert os.pread(fd, 100, (blocks - 1) * block - 100) == b"f" * 90
+    os.fsync(fd)
+
+
+def on_demand(folder):
+    """
+    A program that fills a file when somebody wants to know what is in it (fanotify, FAN_PRE_ACCESS: Linux 6.14) is asked before
+    that, and whoever wants it waits for what it fills in.
+    """
+    path, block, blocks = f"{folder}/on-demand", 65536, 6
+    with open(path, "wb") as file:
+        file.truncate(block * blocks)
+    libc.fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
+    listener = libc.fanotify_init(0x8 | 0x2, os.O_RDWR)		# FAN_CLASS_PRE_CONTENT | FAN_NONBLOCK
+    assert listener >= 0, os.strerror(ctypes.get_errno())
+    if libc.fanotify_mark(listener, 1, 0x100000, -100, path.encode()):		# FAN_PRE_ACCESS
+        known = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 14)
+        assert not known and ctypes.get_errno() == errno.EINVAL, os.strerror(ctypes.get_errno())
+        return
+    child = os.fork()
+    if not child:
+        os.close(listener)
+        signal.alarm(60)
+        use_on_demand(path, block, blocks)
+        os._exit(0)
+    filled, ended = set(), 0
+    while not ended:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if not select.select([listener], [], [], 0.1)[0]:
+            continue
+        event = os.read(listener, 4096)
+        fd, (offset, count) = struct.unpack_from("i", event, 16)[0], struct.unpack_from("QQ", event, 32)
+        for at in range(offset // block, (offset + max(count, 1) - 1) // block + 1):
+            if at < blocks and at not in filled:
+                filled.add(at)
+                os.pwrite(fd, b"f" * block, at * block)
+        os.write(listener, struct.pack("iI", fd, 1))		# FAN_ALLOW
+        os.close(fd)
+    os.close(listener)
+    assert status == 0, status
+    assert len(filled) >= 5, filled
+    with open(path, "rb") as file:
+        got = file.read()
+    assert got[:block] == b"f" * block and got[block:2 * block] == b"w" + b"f" * (block - 1)
+    assert got[3 * block:4 * block] == b"s" + b"f" * (block - 1)
+    os.unlink(path)
+
+
 def modes(folder):
     """What is and what is not supported, and what it does to size and blocks."""
     fd = os.open(f"{folder}/modes", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -1167,7 +1225,7 @@ CHECKS = {"far": far, "seek": seek, "seek-race": seek_race, "seek-punched": seek
           "scattered-stores": scattered_stores, "locked-stores": locked_stores, "failed-memory": failed_memory,
           "failed-memory-cut": failed_memory_cut, "failed-memory-beside": failed_memory_beside, "neighbours": neighbours,
           "modes": modes, "direct": direct, "pieces": pieces, "self": self_write, "race": race, "full": full,
-          "damaged": damaged, "huge": huge, "slow-memory": slow_memory}
+          "damaged": damaged, "huge": huge, "slow-memory": slow_memory, "on-demand": on_demand}
 
 
 def main():

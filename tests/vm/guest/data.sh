@@ -69,7 +69,7 @@ while_syncing() {
 fresh || exit 2
 check dd-sizes dd_sizes
 for name in far seek seek-race seek-punched seek-steps truncate-steps setid fiemap first-store scattered-stores locked-stores \
-	failed-memory failed-memory-cut neighbours modes direct pieces self damaged; do
+	failed-memory failed-memory-cut neighbours modes on-demand direct pieces self damaged; do
 	single $name
 done
 ahead() {
