@@ -81,7 +81,7 @@
 
 /*
  * For the back end: a commit that cannot get a little memory would end the volume's life, so it waits for it.  At most
- * two pages from kmalloc; kvmalloc takes any size.  In user space it may fail as any other.
+ * two pages from kmalloc; kvmalloc takes any size.  In user space it waits for seconds, then it may fail as any other.
  */
 #define GFP_COMMIT (GFP_NOFS | __GFP_NOFAIL)
 

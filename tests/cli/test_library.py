@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""libtux3 as others see it: its header in their dialects, and what is passed wrongly."""
+"""libtux3 as others see it: its header in their dialects, what is passed wrongly, and what a process may lack."""
 import ctypes
 import errno
 import shutil
@@ -198,3 +198,62 @@ def test_symlink_without_target(build, run, mkfs):
     assert volume.lib.tux3_readlink(node, target, ctypes.c_size_t(100)) == -errno.EIO
     volume.lib.tux3_node_put(node, 1)
     volume.close()
+
+
+MEMORY_FAILS = r"""
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include "tux3.h"
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+static long fails_in;		/* allocations from now, 0: none does */
+static int fails(void) { return fails_in > 0 && !--fails_in; }	/* manual: there is one thread */
+void *malloc(size_t size) { return fails() ? NULL : __libc_malloc(size); }
+void *calloc(size_t n, size_t size) { return fails() ? NULL : __libc_calloc(n, size); }
+void *aligned_alloc(size_t align, size_t size) { return fails() ? NULL : __libc_memalign(align, size); }
+
+int main(int argc, char **argv)
+{
+	static char data[70000];
+	struct tux3_options options = { .manual = true };
+	struct tux3_node *root, *file;
+	struct tux3 *volume;
+	char name[20], why[256];
+	int err, nth;
+
+	if (tux3_open(argv[1], &options, &volume, why, sizeof(why)))
+		return 2;
+	root = tux3_root(volume);
+	for (nth = 1; ; nth++) {
+		snprintf(name, sizeof(name), "file%d", nth);
+		if (tux3_mknod(root, NULL, name, S_IFREG | 0644, 0, 0, &file) || tux3_setxattr(file, NULL, "user.x", data, 9, 0) ||
+		    tux3_write(file, data, sizeof(data), 0) != sizeof(data))
+			return 3;
+		tux3_node_put(file, 1);
+		fails_in = nth;
+		err = tux3_sync(volume);
+		if (err)
+			return printf("%d when allocation %d fails\n", err, nth), 1;
+		if (fails_in)
+			break;
+	}
+	fails_in = 0;
+	tux3_node_put(root, 1);
+	return nth < 3 ? 4 : -tux3_close(volume);
+}
+"""
+
+
+def test_memory_that_is_short_for_a_moment(build, run, mkfs, tmp_path):
+    """A commit waits for it: else the volume would stop, and what was not synced be lost."""
+    source, program, path = tmp_path / "short.c", tmp_path / "short", mkfs("64M")
+    source.write_text(MEMORY_FAILS)
+    subprocess.run(["cc", "-fno-builtin", "-I", ROOT / "user/lib", source, "-o", program, "-L", build, "-ltux3", f"-Wl,-rpath,{build}"],
+                   check=True)
+    result = subprocess.run([program, path], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    run("fsck.tux3", "-n", "--data", path)

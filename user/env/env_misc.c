@@ -8,12 +8,16 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 #include "core/env.h"
 #include "clock.h"
 #include "fault.h"
 #include "log.h"
 
 /* Memory. */
+
+#define NOFAIL_TRIES	1000
+#define NOFAIL_TRY_US	10000
 
 static bool alloc_counting;
 static long alloc_count;
@@ -99,11 +103,29 @@ static inline void *memory_given(const void *ptr)
 	return (void *)(uintptr_t)ptr;
 }
 
+/*
+ * Is malloc() to be asked again?  Whoever must not fail waits until others give memory back, as in the kernel; but not for
+ * ever, since nobody is ended for it here.
+ */
+static bool memory_wait(gfp_t flags, unsigned int *tries)
+{
+	if (!(flags & __GFP_NOFAIL) || ++*tries > NOFAIL_TRIES)
+		return false;
+	usleep(NOFAIL_TRY_US);
+	return true;
+}
+
 void *kmalloc(size_t bytes, gfp_t flags)
 {
+	unsigned int tries = 0;
+	void *ptr;
+
 	if (alloc_fails())
 		return NULL;
-	return memory_got(flags & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes));
+	do {
+		ptr = flags & __GFP_ZERO ? calloc(1, bytes) : malloc(bytes);
+	} while (unlikely(!ptr) && memory_wait(flags, &tries));
+	return memory_got(ptr);
 }
 
 void *kmalloc_array(size_t n, size_t bytes, gfp_t flags)
@@ -120,7 +142,16 @@ void *kcalloc(size_t n, size_t bytes, gfp_t flags)
 
 void *krealloc(const void *ptr, size_t bytes, gfp_t flags)
 {
-	return alloc_fails() ? NULL : memory_got(realloc(memory_given(ptr), bytes));
+	unsigned int tries = 0;
+	void *more;
+
+	if (alloc_fails())
+		return NULL;
+	memory_given(ptr);
+	do {
+		more = realloc((void *)(uintptr_t)ptr, bytes);
+	} while (unlikely(!more) && memory_wait(flags, &tries));
+	return memory_got(more);
 }
 
 void *kmemdup(const void *src, size_t bytes, gfp_t flags)
@@ -156,13 +187,16 @@ struct kmem_cache *kmem_cache_create(const char *name, unsigned int bytes, unsig
 
 void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
 {
-	void *object;
+	unsigned int tries = 0;
+	void *object = NULL;
 
 	if (cache->align <= 16) {
 		object = kmalloc(cache->bytes, flags);
-	} else {
-		object = alloc_fails() ? NULL :
-			memory_got(aligned_alloc(cache->align, roundup(cache->bytes, cache->align)));
+	} else if (!alloc_fails()) {
+		do {
+			object = aligned_alloc(cache->align, roundup(cache->bytes, cache->align));
+		} while (unlikely(!object) && memory_wait(flags, &tries));
+		memory_got(object);
 		if (object && flags & __GFP_ZERO)
 			memset(object, 0, cache->bytes);
 	}

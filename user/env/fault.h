@@ -10,7 +10,7 @@
 
 /*
  * The nth allocation from now (1: the next one), and only that one, returns NULL.  -n: so does every
- * one from the nth on.  0: no more of this.  __GFP_NOFAIL means nothing here: what is
+ * one from the nth on.  0: no more of this.  __GFP_NOFAIL means nothing here, and nobody waits: what is
  * done when there is no memory after all is to be tested too.
  */
 void env_fail_alloc_at(long nth);
