@@ -863,7 +863,9 @@ static int host_data_put_off(struct tux3_inode *inode, u64 delta, u32 max)
 	struct folio_state *state, *next;
 	int count = -EAGAIN;
 
-	spin_lock(&node->data_lock);
+	/* The caller has inode->lock, which others take inside of this one: so it is not waited for. */
+	if (!spin_trylock(&node->data_lock))
+		return -EAGAIN;
 	if (node->sorted || !list_empty(&node->dirty[!from]) || node->dirty_blocks[from] > max)
 		goto out;
 	count = 0;
