@@ -218,7 +218,9 @@ static void test_leaves_of_many_deltas(void **state)
 	repair(&bed, true);
 	assert_true(seconds() - since < LEAVES_SECONDS);
 	bed_open(&bed);
-	bed_free(&bed);
+	bed_close(&bed);
+	/* Its data is not checked: an inode whose items were in the lost leaf and in the next one may have lost a block. */
+	bed.dev->ops->close(bed.dev);
 }
 
 static void test_same_blocks(void **state)
