@@ -13,6 +13,7 @@
 	X(ENTER_WAITS,	  "enter_waits",    "operations",   "of these, had to wait for space or for the back end") \
 	X(ENOSPC,	  "enospc",	    "operations",   "refused for want of space") \
 	X(EDQUOT,	  "edquot",	    "operations",   "refused for a quota") \
+	X(ODD_ITEMS,	  "odd_items",	    "items",	    "that cannot be were met by commits, or blocks given back that were free: should be 0") \
 	X(OVERDRAFTS,	  "overdrafts",	    "deltas",	    "took more blocks than they were charged for: should be 0") \
 	X(DELTAS,	  "deltas",	    "deltas",	    "committed") \
 	X(DELTAS_EMPTY,	  "deltas_empty",   "deltas",	    "had no net change and cost no write") \

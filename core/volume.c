@@ -42,9 +42,10 @@ int volume_leave_out(struct volume *vol, int err, const char *format, ...)
 
 void volume_abort(struct volume *vol, int err, const char *what)
 {
-	if (atomic_cmpxchg(&vol->error, 0, err) == 0)
+	if (atomic_cmpxchg(&vol->error, 0, err) == 0) {
 		pr_err("%s: %s (%s): nothing more is written, the volume is read-only now; what was acknowledged before is safe\n",
 		       vol->dev->name ? vol->dev->name : "volume", what, error_text(err));
+	}
 	wake_up_all(&vol->delta.commit_queue);
 	wake_up_all(&vol->delta.gate_queue);
 }
@@ -60,4 +61,19 @@ int volume_inconsistent(struct volume *vol, const char *format, ...)
 	volume_warn(vol, "internal inconsistency: %s", text);
 	volume_abort(vol, -EIO, "the state in memory cannot be right");
 	return -EIO;
+}
+
+void volume_odd(struct volume *vol, bool *told, const char *format, ...)
+{
+	char text[300];
+	va_list args;
+
+	count_add(vol, TUX3_COUNT_ODD_ITEMS, 1);
+	if (*told)
+		return;		/* more of them would say nothing new */
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	*told = true;
+	volume_tell(vol, "%s: fsck.tux3 -y repairs that", text);
 }

@@ -161,6 +161,11 @@ __printf(3, 4) int volume_leave_out(struct volume *vol, int err, const char *for
 void volume_abort(struct volume *vol, int err, const char *what);
 /* With volume_options.verify: the state in memory cannot be right, and what of it.  Stops the volume, returns -EIO. */
 __printf(2, 3) int volume_inconsistent(struct volume *vol, const char *format, ...);
+/*
+ * What the tree says cannot be.  That is so on damaged or forged volumes, and no reason to stop: it is counted, and told once,
+ * *told.
+ */
+__printf(3, 4) void volume_odd(struct volume *vol, bool *told, const char *format, ...);
 static inline int volume_error(struct volume *vol)
 {
 	return atomic_read(&vol->error);

@@ -391,7 +391,7 @@ void run_close(struct sim_run *run)
 	run_beside_end(run);
 	registers_closing(run);
 	run_put_slots(run);
-	reach_check_overdrafts(run);
+	reach_check_counters(run);
 	old = tux3_committed(run->volume);
 	err = registers_tell(run, tux3_close(run->volume));
 	if (err && !run->faulty)
@@ -418,7 +418,7 @@ void run_abandon(struct sim_run *run)
 	run_beside_end(run);
 	if (run->state)
 		run_put_slots(run);
-	reach_check_overdrafts(run);
+	reach_check_counters(run);
 	tux3_abandon(run->volume);
 	run_after_close(run);
 }

@@ -310,7 +310,7 @@ void run_op(struct sim_run *run, const struct sim_op *op);
 /* reach.c: note how far the open volume has got; the same of the mount just made. */
 void reach_note(struct sim_run *run);
 void reach_note_mount(struct sim_run *run);
-void reach_check_overdrafts(struct sim_run *run);	/* before the volume is closed */
+void reach_check_counters(struct sim_run *run);	/* before the volume is closed */
 void reach_merge(struct sim_reach *to, const struct sim_reach *from);
 /* Fails the run if it is not where its goal is. */
 void reach_check(struct sim_run *run, const struct sim_goal *goal);

@@ -573,13 +573,10 @@ int balloc_defer_data(struct volume *vol, u64 addr, u64 len, struct range_list *
 		if (!err)
 			err = group_defer_used(vol, group, max(from, head), min(from + part, tail), list, &used);
 	}
-	if (unlikely(!err && used != len)) {
-		if (!vol->balloc.foreign)	/* more of them would say nothing new */
-			volume_tell(vol, "of %llu blocks at block %llu, which a file gives back, %llu are in use: fsck.tux3 -y repairs that",
-				    (unsigned long long)len, (unsigned long long)addr, (unsigned long long)used);
-		vol->balloc.foreign = true;
-	}
 	mutex_unlock(&vol->balloc.lock);
+	if (unlikely(!err && used != len))
+		volume_odd(vol, &vol->balloc.foreign, "of %llu blocks at block %llu, which a file gives back, %llu are in use",
+			   (unsigned long long)len, (unsigned long long)addr, (unsigned long long)used);
 	return err;
 }
 

@@ -30,10 +30,7 @@ static int apply_bad(struct volume *vol, enum tux3_record_type type, const char 
  */
 static int apply_odd(struct volume *vol, u64 ino, const char *what)
 {
-	if (!vol->log.odd)	/* more of them would say nothing new */
-		volume_tell(vol, "inode %llu has %s that is none, and is changed without it: fsck.tux3 -y repairs what that leaves",
-			    (unsigned long long)ino, what);
-	vol->log.odd = true;
+	volume_odd(vol, &vol->log.odd, "inode %llu has %s that is none, and is changed without it", (unsigned long long)ino, what);
 	return 0;
 }
 
@@ -278,11 +275,9 @@ static int quota_adjust(struct volume *vol, u8 type, u32 id, s64 blocks, s64 ino
 
 	if (len < 0 && len != -ENOENT)
 		return len;
-	if (len != -ENOENT && len != sizeof(quota)) {
-		if (!vol->log.odd)	/* it stays as it is */
-			volume_tell(vol, "quota item of type %u, id %u has %d bytes instead of %zu, and does not count: fsck.tux3 -y repairs it",
-				    type, id, len, sizeof(quota));
-		vol->log.odd = true;
+	if (len != -ENOENT && len != sizeof(quota)) {	/* it stays as it is */
+		volume_odd(vol, &vol->log.odd, "quota item of type %u, id %u has %d bytes instead of %zu, and does not count", type, id,
+			   len, sizeof(quota));
 		return 0;
 	}
 	quota.blocks = cpu_to_le64(le64_to_cpu(quota.blocks) + blocks);

@@ -201,6 +201,19 @@ static void test_forged_extents(void **state)
 		}
 }
 
+/* Where nothing is forged that is a fault of ours: the simulator looks whether it was. */
+static void test_it_is_counted(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+
+	forge(&bed, FREE, REMOVE, 0);
+	bed_open(&bed);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/forged"));
+	assert_ok(tux3_sync(bed.volume));
+	assert_int_equal(atomic64_read(&tux3_core(bed.volume)->counters[TUX3_COUNT_ODD_ITEMS]), 1);
+	bed_free(&bed);
+}
+
 /* ---- other items ---- */
 
 static void forge_item(struct bed *bed, const struct tree_key *key)
@@ -269,6 +282,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forged_extents),
+		cmocka_unit_test(test_it_is_counted),
 		cmocka_unit_test(test_parent_pointers),
 		cmocka_unit_test(test_quota_item),
 	};
