@@ -131,6 +131,9 @@ struct tux3_host_ops {
 	/* Who has this quota, and others, may want to know; of inodes or of blocks.  May be NULL. */
 	void (*quota_told)(struct volume *vol, u32 type, u32 id, bool inodes, enum quota_event event);
 
+	/* Nothing is written any more, after this error, the first one.  Once for a volume; must not sleep.  May be NULL. */
+	void (*stopped)(struct volume *vol, int err);
+
 	/* The clock of inode_now(), if it is another than the coarse one.  May be NULL. */
 	void (*now)(struct volume *vol, struct timespec64 *now);
 };

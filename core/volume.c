@@ -45,6 +45,8 @@ void volume_abort(struct volume *vol, int err, const char *what)
 	if (atomic_cmpxchg(&vol->error, 0, err) == 0) {
 		pr_err("%s: %s (%s): nothing more is written, the volume is read-only now; what was acknowledged before is safe\n",
 		       vol->dev->name ? vol->dev->name : "volume", what, error_text(err));
+		if (vol->host && vol->host->stopped)
+			vol->host->stopped(vol, err);
 	}
 	wake_up_all(&vol->delta.commit_queue);
 	wake_up_all(&vol->delta.gate_queue);

@@ -13,6 +13,11 @@
 #include <linux/pagemap.h>
 #include <linux/posix_acl_xattr.h>
 #include <linux/version.h>
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#include <linux/fserror.h>
+#else
+#include <linux/fsnotify.h>
+#endif
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 #error "tux3 needs Linux 6.12 or newer"
@@ -137,6 +142,13 @@ static inline bool compat_drops_behind(struct folio *folio)
 	folio_end_dropbehind(folio);
 	return false;
 }
+#endif
+
+/* Who listens for errors of file systems is told of one by this; it may sleep. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#define compat_tell_error(sb, err) fserror_report_metadata(sb, err, GFP_KERNEL)
+#else
+#define compat_tell_error(sb, err) fsnotify_sb_error(sb, NULL, -(err))
 #endif
 
 /* Programs that fill files when somebody comes for what is in them (FAN_PRE_ACCESS) came with 6.14. */

@@ -114,6 +114,23 @@ static void super_close(struct super_block *sb)
 	kfree(sbi);
 }
 
+/* Monitors that listen for errors of file systems (fanotify, FAN_FS_ERROR) hear of it. */
+static void stopped_work_run(struct work_struct *work)
+{
+	struct tux3_sb *sbi = container_of(work, struct tux3_sb, stopped_work);
+
+	compat_tell_error(sbi->sb, volume_error(sbi->vol));
+}
+
+/* Nobody listens before it is mounted. */
+void host_stopped(struct volume *vol, int err)
+{
+	struct tux3_sb *sbi = sb_of(bdev_device_of(vol->dev)->sb);
+
+	if (sbi->mounted && sbi->workqueue)
+		queue_work(sbi->workqueue, &sbi->stopped_work);
+}
+
 /* The device was pulled out. */
 static void super_device_gone(struct super_block *sb)
 {
@@ -341,6 +358,7 @@ static int super_fill(struct super_block *sb, struct fs_context *fc)
 	sbi->sb = sb;
 	sbi->options = *(struct tux3_options *)fc->fs_private;
 	init_completion(&sbi->kobj_gone);
+	INIT_WORK(&sbi->stopped_work, stopped_work_run);
 	sb->s_fs_info = sbi;
 	err = node_grab_init(sbi);
 	if (!err)

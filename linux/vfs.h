@@ -217,6 +217,8 @@ struct tux3_sb {
 	unsigned int reap_count;		/* reap_lock */
 	struct delayed_work reap_work;
 
+	struct work_struct stopped_work;	/* super.c; in workqueue */
+
 	struct rw_semaphore xattr_locks[16];	/* xattr.c */
 };
 
@@ -242,6 +244,7 @@ extern struct kmem_cache *tux3_node_cache, *tux3_folio_state_cache;
 /* super.c, options.c, sysfs.c */
 extern struct file_system_type tux3_fs_type;
 bool host_lacks_time(struct volume *vol);
+void host_stopped(struct volume *vol, int err);
 extern const struct fs_parameter_spec options_spec[];
 int options_parse(struct fs_context *fc, struct fs_parameter *param);	/* fc->fs_private: struct tux3_options */
 int options_show(struct seq_file *seq, struct dentry *root);

@@ -1026,6 +1026,7 @@ const struct tux3_host_ops vfs_host_ops = {
 	.lacks_time = host_lacks_time,
 	.quota_exempt = host_quota_exempt,
 	.quota_told = host_quota_told,
+	.stopped = host_stopped,
 	.data_next = host_data_next,
 	.data_write = host_data_write,
 	.data_copy = host_data_copy,

@@ -551,10 +551,10 @@ group_shutdown() {
 		rm "$MNT/file7"
 		refused "shutdown $how: only root may" "not permitted" su user1 -c "xfs_io -r -x -c shutdown $MNT"
 		case $how in
-		freeze) check "shutdown $how" python3 -c \
+		freeze) check "shutdown $how, and monitors hear of it" tests/vm/guest/monitor.py "$MNT" python3 -c \
 			"import fcntl, os; fcntl.ioctl(os.open('$MNT', 0), 0x8004587d, bytes(4))" ;;
 		commit) check "shutdown $how" xfs_io -r -x -c "shutdown -f" "$MNT" ;;
-		*) check "shutdown $how" xfs_io -r -x -c shutdown "$MNT" ;;
+		*) check "shutdown $how, and monitors hear of it" tests/vm/guest/monitor.py "$MNT" xfs_io -r -x -c shutdown "$MNT" ;;
 		esac
 		refused "shutdown $how: no new file" "Read-only file system" touch "$MNT/new"
 		check "shutdown $how: shown read-only" grep -q ",emergency_ro" <<<"$(options)"
