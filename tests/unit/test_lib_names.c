@@ -854,6 +854,34 @@ static void test_unknown_flags(void **state)
 	bed_free(&bed);
 }
 
+/* The kernel takes an id of all ones for none: nobody gets it here either. */
+static void test_ids_that_nobody_has(void **state)
+{
+	const struct tux3_cred creds[] = { { .uid = UINT32_MAX, .capable = true }, { .gid = UINT32_MAX, .capable = true } };
+	const struct tux3_stat none = { .uid = UINT32_MAX, .gid = UINT32_MAX, .projid = UINT32_MAX };
+	const uint32_t each[] = { TUX3_SET_UID, TUX3_SET_GID, TUX3_SET_PROJID };
+	struct tux3_node *file, *other;
+	struct tux3_stat stat;
+	struct bed bed = {};
+	uint32_t i;
+
+	bed_make(&bed, 16 << 20, 4096);
+	file = bed_file(&bed, "/f");
+	for (i = 0; i < ARRAY_SIZE(each); i++)
+		assert_int_equal(tux3_setattr(file, NULL, &none, each[i]), -EINVAL);
+	assert_ok(tux3_stat_node(file, &stat));
+	assert_int_equal(stat.uid | stat.gid | stat.projid, 0);
+	for (i = 0; i < ARRAY_SIZE(creds); i++) {
+		assert_int_equal(tux3_path(bed.volume, &creds[i], "/g", TUX3_CREATE, 0644, &other), -EINVAL);
+		assert_int_equal(tux3_path_mkdir(bed.volume, &creds[i], "/g", 0755), -EINVAL);
+		assert_int_equal(tux3_symlink(bed.root, &creds[i], "g", "f", &other), -EINVAL);
+		assert_int_equal(tux3_tmpfile(bed.root, &creds[i], 0644, &other), -EINVAL);
+	}
+	assert_int_equal(ino_of(&bed, "/g"), 0);
+	tux3_node_put(file, 1);
+	bed_free(&bed);
+}
+
 /* A node of one volume is none of another's. */
 static void test_other_volume(void **state)
 {
@@ -894,6 +922,7 @@ int main(void)
 		cmocka_unit_test(test_busy_close),
 		cmocka_unit_test(test_change_count),
 		cmocka_unit_test(test_unknown_flags),
+		cmocka_unit_test(test_ids_that_nobody_has),
 		cmocka_unit_test(test_other_volume),
 		cmocka_unit_test(test_new_files_fill_leaves),
 	};

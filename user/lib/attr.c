@@ -303,6 +303,9 @@ int tux3_setattr(struct tux3_node *node, const struct tux3_cred *cred, const str
 	if ((set & TUX3_SET_ATIME && !time_valid(&stat->atime)) || (set & TUX3_SET_MTIME && !time_valid(&stat->mtime)) ||
 	    (set & TUX3_SET_CTIME && !time_valid(&stat->ctime)))
 		return -EINVAL;
+	if ((set & TUX3_SET_UID && stat->uid == ID_NONE) || (set & TUX3_SET_GID && stat->gid == ID_NONE) ||
+	    (set & TUX3_SET_PROJID && stat->projid == ID_NONE))
+		return -EINVAL;
 	down_write(&node->lock);
 	err = setattr_locked(node, cred, stat, set);
 	up_write(&node->lock);

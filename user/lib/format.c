@@ -44,6 +44,10 @@ static int core_options(struct format *format, struct format_options *core)
 
 	if (opts->label && label_check(opts->label, strlen(opts->label), format->why, format->why_size))
 		return -EINVAL;
+	if (opts->root_uid == ID_NONE || opts->root_gid == ID_NONE) {
+		snprintf(format->why, format->why_size, "nobody can have the id %u: it means none", ID_NONE);
+		return -EINVAL;
+	}
 	core->size_bytes = opts->size_bytes;
 	core->block_size = opts->block_size;
 	core->no_data_csum = opts->no_data_csum;

@@ -8,6 +8,9 @@
 #include "core/volume.h"
 #include "tux3.h"
 
+/* What chown(2) takes for "as it is": nobody has it, and the kernel lets nobody write to a file that does. */
+#define ID_NONE U32_MAX
+
 /* Open on any device, e.g. a modelled one.  The device is closed by tux3_close only if own is set. */
 int tux3_open_device(struct tux3_device *dev, bool own, const struct volume_options *opts,
 		     u64 data_cache_bytes, struct tux3 **volume, char *why, size_t why_size);

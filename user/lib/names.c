@@ -209,8 +209,11 @@ int names_make(struct tux3_node *dir, const struct tux3_cred *cred, u32 mode, u3
 {
 	struct acl *acl = NULL;
 	struct tux3_node *node;
-	int err = new_node(dir, mode, &node);
+	int err;
 
+	if (cred && (cred->uid == ID_NONE || cred->gid == ID_NONE))
+		return -EINVAL;
+	err = new_node(dir, mode, &node);
 	if (err)
 		return err;
 	init_owner(dir, cred, &node->inode.attr);

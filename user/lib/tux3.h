@@ -121,7 +121,7 @@ TUX3_API uint64_t tux3_committed(struct tux3 *volume);
  * trusted), and new files belong to 0:0.
  */
 struct tux3_cred {
-	uint32_t uid, gid;
+	uint32_t uid, gid;		/* UINT32_MAX is nobody's, here and below: -EINVAL for a new file, and for setattr */
 	const uint32_t *groups;		/* supplementary */
 	uint32_t group_count;
 	uint32_t umask;			/* applied to modes of new files unless the directory has a default ACL */
