@@ -527,8 +527,7 @@ bool delta_would_wait(struct volume *vol, u64 cost)
 	u64 front = READ_ONCE(vol->delta.front);
 	s64 price = space_price(vol, front, cost) * 4;
 
-	return (atomic64_read(&vol->space.balance) < price && space_balance(vol) < price) ||
-	       delta_dirty_bytes(&vol->delta, front & 1) >= (s64)READ_ONCE(vol->pace.commit_bytes) ||
+	return (atomic64_read(&vol->space.balance) < price && space_balance(vol) < price) || delta_slot_due(vol, front & 1) ||
 	       !delta_may_go_on(vol);
 }
 

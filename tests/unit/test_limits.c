@@ -20,6 +20,7 @@
 #include "core/data/delete.h"
 
 #define BLOCK 4096u
+#define READ_FILES 64u	/* more than what a task may add to a delta that is full: DELTA_PASSES */
 
 static struct volume *core(struct bed *bed)
 {
@@ -251,6 +252,15 @@ static void gate_set(bool closed)
 	pthread_mutex_unlock(&gate.mutex);
 }
 
+static void gate_begin(struct bed *bed)
+{
+	gate.ops = bed->dev->ops;
+	gate.gated = *gate.ops;
+	gate.gated.write = gate_write;
+	bed->dev->ops = &gate.gated;
+	gate_set(true);
+}
+
 static void *stream(void *ctx)
 {
 	struct bed *bed = ctx;
@@ -300,11 +310,7 @@ static void test_small_changes_pass_a_full_delta(void **state)
 	u8 data[4096] = { 1 };
 
 	bed_make(&bed, 64 << 20, BLOCK);
-	gate.ops = bed.dev->ops;
-	gate.gated = *gate.ops;
-	gate.gated.write = gate_write;
-	bed.dev->ops = &gate.gated;
-	gate_set(true);
+	gate_begin(&bed);
 	alarm(100);		/* who waits here waits for ever */
 	assert_int_equal(pthread_create(&streaming, NULL, stream, &bed), 0);
 	while (!is_stuck(&core(&bed)->delta))
@@ -322,6 +328,48 @@ static void test_small_changes_pass_a_full_delta(void **state)
 	pthread_join(streaming, NULL);
 	pthread_join(greedy, NULL);
 	bed_free(&bed);		/* through the gate: the volume's thread may be writing */
+}
+
+/* Without data: the delta behind the one that cannot be written is full of changes. */
+static bool is_stuck_by_changes(struct volume *vol)
+{
+	u64 front = READ_ONCE(vol->delta.front);
+
+	return READ_ONCE(vol->delta.committed) + 2 == front &&
+	       delta_changes_sum(&vol->delta, front & 1) >= (s64)vol->opts.overlay_entries * 8;
+}
+
+/* Nor does who reads, however many files: that they were read can be left out, whatever it is that the delta is full of. */
+static void test_reads_do_not_wait_for_a_full_delta(void **state)
+{
+	struct bed bed = { .opts = { .overlay_entries = 10, .age_ms = 60000 } };
+	struct tux3_node *nodes[READ_FILES];
+	pthread_t greedy;
+	u8 data[10] = { 1 };
+	char name[32];
+	u32 i;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	for (i = 0; i < READ_FILES; i++) {
+		snprintf(name, sizeof(name), "/read%u", i);
+		nodes[i] = bed_file(&bed, name);
+		assert_int_equal(tux3_write(nodes[i], data, sizeof(data), 0), sizeof(data));
+	}
+	assert_ok(tux3_sync(bed.volume));
+	gate_begin(&bed);
+	alarm(100);		/* who waits here waits for ever */
+	atomic_set(&greedy_made, 0);
+	assert_int_equal(pthread_create(&greedy, NULL, make_many, &bed), 0);
+	while (!is_stuck_by_changes(core(&bed)))
+		usleep(1000);
+	for (i = 0; i < READ_FILES; i++)
+		assert_int_equal(tux3_read(nodes[i], data, sizeof(data), 0), sizeof(data));
+	alarm(0);
+	gate_set(false);
+	pthread_join(greedy, NULL);
+	for (i = 0; i < READ_FILES; i++)
+		tux3_node_put(nodes[i], 1);
+	bed_free(&bed);
 }
 
 static int count_name(void *ctx, const char *name, unsigned int len)
@@ -689,6 +737,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest beside[] = {
 		cmocka_unit_test(test_xattr_values_wait_for_the_device),
 		cmocka_unit_test(test_small_changes_pass_a_full_delta),
+		cmocka_unit_test(test_reads_do_not_wait_for_a_full_delta),
 	};
 
 	if (argc > 1)
