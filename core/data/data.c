@@ -19,6 +19,8 @@
 #include "core/data/delete.h"
 #include "core/data/remap.h"
 
+#define CUT_TURN_MS 5000u	/* so often a wait shows the kernel that it is not stuck */
+
 /* ---- the newest state: removed ranges, then the tree ---- */
 
 static bool data_removed(struct tux3_inode *inode, u64 block, u64 *count)
@@ -394,13 +396,28 @@ int data_remove(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 co
 	return 0;
 }
 
+/* It is being made read-only (by sysrq, say) while we cut: then it is he who does that who makes the commits. */
+static int cut_wait_read_only(struct tux3_inode *inode)
+{
+	struct volume *vol = inode->vol;
+
+	wait_event_timeout(vol->delta.commit_queue, !smp_load_acquire(&inode->cutting) || volume_error(vol),
+			   msecs_to_jiffies(CUT_TURN_MS));
+	return volume_error(vol);
+}
+
 int data_cut_wait(struct tux3_inode *inode)
 {
+	struct volume *vol = inode->vol;
 	int err = 0;
 
-	while (unlikely(smp_load_acquire(&inode->cutting)) && !err)
-		err = READ_ONCE(inode->vol->delta.paused) ? -EBUSY : delta_commit_surely(inode->vol);
-	return !err && unlikely(delete_cut_failed(inode->vol, inode->ino)) ? -EIO : err;
+	while (unlikely(smp_load_acquire(&inode->cutting)) && !err) {
+		if (unlikely(READ_ONCE(vol->read_only)))
+			err = cut_wait_read_only(inode);
+		else
+			err = READ_ONCE(vol->delta.paused) ? -EBUSY : delta_commit_surely(vol);
+	}
+	return !err && unlikely(delete_cut_failed(vol, inode->ino)) ? -EIO : err;
 }
 
 int data_prealloc(struct delta_op *op, struct tux3_inode *inode, u64 block, u64 count, u64 holes)

@@ -18,6 +18,7 @@
 #include "core/inode/xattr.h"
 #include "core/format/name_hash.h"
 #include "core/data/delete.h"
+#include "core/open.h"
 
 #define BLOCK 4096u
 #define READ_FILES 64u	/* more than what a task may add to a delta that is full: DELTA_PASSES */
@@ -192,6 +193,14 @@ static void slow_write(struct tux3_device *dev, u64 addr, const struct kvec *vec
 	slowed_ops->write(dev, addr, vec, vecs, flags, wait);
 }
 
+static void slow_begin(struct bed *bed)
+{
+	slowed_ops = bed->dev->ops;
+	slow_ops = *slowed_ops;
+	slow_ops.write = slow_write;
+	bed->dev->ops = &slow_ops;
+}
+
 /* While the back end writes, who sets values does not fill memory with more of them than it was given. */
 static void test_xattr_values_wait_for_the_device(void **state)
 {
@@ -204,10 +213,7 @@ static void test_xattr_values_wait_for_the_device(void **state)
 	u32 i, size;
 
 	bed_make(&bed, 64 << 20, BLOCK);
-	slowed_ops = bed.dev->ops;
-	slow_ops = *slowed_ops;
-	slow_ops.write = slow_write;
-	bed.dev->ops = &slow_ops;
+	slow_begin(&bed);
 	delta = &core(&bed)->delta;
 	node = bed_file(&bed, "/f");
 	for (i = 0; i < 600; i++, total += size) {
@@ -495,15 +501,64 @@ static void test_many_xattrs_are_removed_in_slices(void **state)
 #define LONG_FILES 120u
 #define LONG_EXTENTS 20u	/* each a block; more than 16 slices of one extent: it goes in slices */
 
-static void make_comb(struct bed *bed, const char *path)
+static void make_comb(struct bed *bed, const char *path, u32 extents)
 {
 	struct tux3_node *node = bed_file(bed, path);
 	u8 data[BLOCK] = { 1 };
 	u32 i;
 
-	for (i = 0; i < LONG_EXTENTS; i++)
+	for (i = 0; i < extents; i++)
 		assert_int_equal(tux3_write(node, data, BLOCK, 2ull * i * BLOCK), BLOCK);
 	tux3_node_put(node, 1);
+}
+
+/* ---- a truncate while the volume becomes read-only ---- */
+
+#define CUT_EXTENTS 600u
+
+static u64 thread_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static void *cut_all(void *ctx)
+{
+	u64 before = thread_cpu_ns();
+
+	assert_ok(tux3_truncate(ctx, 0));
+	return (void *)(thread_cpu_ns() - before);
+}
+
+/* Who waits for the end of it takes no CPU from those who make the commits; there may be but one. */
+static void test_cut_waits_for_who_makes_it_read_only(void **state)
+{
+	struct bed bed = { .opts = { .slice_extents = 1, .age_ms = 60000 } };
+	struct tux3_node *node;
+	pthread_t cutting;
+	char why[200];
+	void *cpu_ns;
+	u64 start;
+
+	bed_make(&bed, 64 << 20, BLOCK);
+	make_comb(&bed, "/cut", CUT_EXTENTS);
+	node = bed_file(&bed, "/cut");
+	assert_ok(tux3_sync(bed.volume));
+	slow_begin(&bed);
+	assert_int_equal(pthread_create(&cutting, NULL, cut_all, node), 0);
+	while (!delete_cuts_left(core(&bed)))
+		usleep(1000);
+	start = ktime_get_ns();
+	assert_ok(volume_set_read_only(core(&bed), true, why, sizeof(why)));
+	start = ktime_get_ns() - start;
+	pthread_join(cutting, &cpu_ns);
+	assert_false(READ_ONCE(tux3_node_core(node)->cutting));
+	assert_true((u64)cpu_ns < start / 8);
+	tux3_node_put(node, 1);
+	bed.dev->ops = slowed_ops;
+	bed_free(&bed);
 }
 
 static void test_long_deletes_take_turns(void **state)
@@ -516,10 +571,10 @@ static void test_long_deletes_take_turns(void **state)
 	u32 i;
 
 	bed_make(&bed, 64 << 20, BLOCK);
-	make_comb(&bed, "/cut");
+	make_comb(&bed, "/cut", LONG_EXTENTS);
 	for (i = 0; i < LONG_FILES; i++) {
 		snprintf(path, sizeof(path), "/f%u", i);
-		make_comb(&bed, path);
+		make_comb(&bed, path, LONG_EXTENTS);
 	}
 	assert_ok(tux3_sync(bed.volume));
 	for (i = 0; i < LONG_FILES; i++) {
@@ -738,6 +793,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_xattr_values_wait_for_the_device),
 		cmocka_unit_test(test_small_changes_pass_a_full_delta),
 		cmocka_unit_test(test_reads_do_not_wait_for_a_full_delta),
+		cmocka_unit_test(test_cut_waits_for_who_makes_it_read_only),
 	};
 
 	if (argc > 1)
