@@ -834,12 +834,12 @@ void node_dirty(struct inode *inode, int flags)
 	struct tux3_node *node = node_of(inode);
 	struct volume *vol = node->core.vol;
 	u64 cost = space_cost_uncounted(space_cost_items(vol, 1));
+	bool frees = current->flags & PF_MEMALLOC;
 	struct delta_op op;
 
-	if (!(flags & I_DIRTY_TIME) || (current->flags & PF_MEMALLOC && delta_would_wait(vol, cost)) ||
-	    !node_grab_living(node))
+	if (!(flags & I_DIRTY_TIME) || (frees && delta_would_wait(vol, cost)) || !node_grab_living(node))
 		return;
-	if (!delta_enter(vol, &op, cost, 0)) {
+	if (!delta_enter(vol, &op, cost, frees ? DELTA_NOWAIT : 0)) {
 		inode_atime_begin(&op, &node->core);
 		inode_change_end(&node->core);
 		delta_leave(&op);
@@ -864,7 +864,7 @@ static int node_update_time(struct inode *inode, enum fs_update_time type, unsig
 	}
 	if ((only_atime || flags & IOCB_NOWAIT) && delta_would_wait(vol, cost))
 		return only_atime ? 0 : -EAGAIN;
-	err = delta_enter(vol, &op, cost, 0);
+	err = delta_enter(vol, &op, cost, flags & IOCB_NOWAIT ? DELTA_NOWAIT : 0);
 	if (err)
 		return only_atime ? 0 : err;
 	/* Of a regular file it is a fault that asks: who writes sets the times with the data. */

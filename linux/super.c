@@ -110,6 +110,7 @@ static void super_close(struct super_block *sb)
 		sbi->dev->ops->close(sbi->dev);
 	/* Others may have the block device open and its blocks, as they were, in its page cache. */
 	invalidate_bdev(sb->s_bdev);
+	flush_work(&sbi->stopped_work);
 	sb->s_fs_info = NULL;
 	kfree(sbi);
 }
@@ -119,7 +120,7 @@ static void stopped_work_run(struct work_struct *work)
 {
 	struct tux3_sb *sbi = container_of(work, struct tux3_sb, stopped_work);
 
-	compat_tell_error(sbi->sb, volume_error(sbi->vol));
+	compat_tell_error(sbi->sb, sbi->stopped_err);
 }
 
 /* Nobody listens before it is mounted. */
@@ -127,8 +128,9 @@ void host_stopped(struct volume *vol, int err)
 {
 	struct tux3_sb *sbi = sb_of(bdev_device_of(vol->dev)->sb);
 
-	if (sbi->mounted && sbi->workqueue)
-		queue_work(sbi->workqueue, &sbi->stopped_work);
+	sbi->stopped_err = err;
+	if (sbi->mounted)
+		schedule_work(&sbi->stopped_work);
 }
 
 /* The device was pulled out. */

@@ -81,8 +81,8 @@
  * Lock order, outermost first:
  *	sb_start_write, s_vfs_rename_mutex
  *	i_rwsem (parents before children, as the VFS says)
- *	mapping->invalidate_lock.  Inside it sb_start_intwrite is only tried (strays; a frozen volume is waited for without)
  *	mmap_lock, where a page fault comes in (its own side: sb_start_pagefault)
+ *	mapping->invalidate_lock.  Inside it sb_start_intwrite is only tried (strays; a frozen volume is waited for without)
  *	folio lock of a folio that is being filled for the first time: nobody else waits for it inside a delta
  *	>>> delta_enter .. delta_leave: nothing is waited for here: folio locks are only tried <<<
  *	delta.commit_mutex; below it the back end takes folio locks
@@ -217,7 +217,8 @@ struct tux3_sb {
 	unsigned int reap_count;		/* reap_lock */
 	struct delayed_work reap_work;
 
-	struct work_struct stopped_work;	/* super.c; in workqueue */
+	struct work_struct stopped_work;	/* super.c */
+	int stopped_err;
 
 	struct rw_semaphore xattr_locks[16];	/* xattr.c */
 };
