@@ -706,6 +706,13 @@ static int capture_part(struct intent_part *part, u64 delta, struct intent_reque
 	return part->beside ? capture_new_dir(part, delta, request) : capture_listing(part, delta, request);
 }
 
+bool intent_dirs_have_moved(struct volume *vol)
+{
+	u64 durable = READ_ONCE(vol->delta.committed);
+
+	return READ_ONCE(vol->delta.dirs_moved[0]) > durable || READ_ONCE(vol->delta.dirs_moved[1]) > durable;
+}
+
 /* Inside the delta: what is beside comes first, since names of the last one are to lead to it. */
 static int capture_parts(struct intent_request *request, u64 delta)
 {
@@ -716,6 +723,9 @@ static int capture_parts(struct intent_request *request, u64 delta)
 		err = capture_part(&request->parts.part[i], delta, request);
 	/* Its names were changed since it was found to be needed, or a commit has made them durable. */
 	if (!err && !closure_has_beside(&request->closure))
+		err = -EAGAIN;
+	/* Since fsync has looked: what was captured may be what was changed after that. */
+	if (!err && intent_dirs_have_moved(request->vol))
 		err = -EAGAIN;
 	request->delta = delta;
 	return err;

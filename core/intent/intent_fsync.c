@@ -218,14 +218,6 @@ static void names_are_durable(struct volume *vol, const struct intent_request *r
 	mutex_unlock(&intent->capture);
 }
 
-/* Since before the call, and not durable: paths may lead elsewhere after a crash. */
-static bool dirs_have_moved(struct volume *vol)
-{
-	u64 durable = READ_ONCE(vol->delta.committed);
-
-	return READ_ONCE(vol->delta.dirs_moved[0]) > durable || READ_ONCE(vol->delta.dirs_moved[1]) > durable;
-}
-
 /*
  * Is nothing left to do for an fsync of a directory?  That is so if what has changed of it are names in it, all of which went
  * ahead.
@@ -233,7 +225,7 @@ static bool dirs_have_moved(struct volume *vol)
 static bool dir_is_ahead(struct tux3_inode *inode)
 {
 	return S_ISDIR(READ_ONCE(inode->attr.mode)) && READ_ONCE(inode->vol->opts.fsync) != TUX3_FSYNC_FULL &&
-	       intent_dir_fits(inode) && name_all_ahead(inode) && !dirs_have_moved(inode->vol);
+	       intent_dir_fits(inode) && name_all_ahead(inode) && !intent_dirs_have_moved(inode->vol);
 }
 
 /* So much data is not synced all the time without waiting for room in the delta, or in the area: both are to come soon. */
@@ -253,7 +245,7 @@ static int fsync_try_ahead(struct tux3_inode *inode, bool wait)
 
 	if (!READ_ONCE(intent->ready) && !READ_ONCE(intent->wanted))
 		WRITE_ONCE(intent->wanted, true);
-	if (!READ_ONCE(intent->ready) || !fsync_may_go_ahead(vol) || dirs_have_moved(vol))
+	if (!READ_ONCE(intent->ready) || !fsync_may_go_ahead(vol) || intent_dirs_have_moved(vol))
 		return -EAGAIN;
 	err = intent_capture(inode, wait, &request);
 	if (err)

@@ -88,6 +88,11 @@ void intent_request_free(struct intent_request *request);
  * there then, by its name.
  */
 bool intent_dir_fits(struct tux3_inode *inode);
+/*
+ * Was a directory moved, and is that not durable?  Then paths may lead elsewhere after a crash.  Who sees a change that was made
+ * after a move sees that.
+ */
+bool intent_dirs_have_moved(struct volume *vol);
 
 /* ---- intent_batch.c ---- */
 

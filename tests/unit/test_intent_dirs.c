@@ -555,7 +555,8 @@ static void test_its_parent_has_moved(void **state)
 	bed_free(&bed);
 }
 
-/* A commit comes between its ACL and its name. */
+/* ---- what others do between two steps ---- */
+
 static struct {
 	const struct tux3_host_ops *inner;
 	struct tux3_host_ops host;
@@ -563,6 +564,58 @@ static struct {
 	u32 calls;
 } between;
 
+static void begin_between(struct bed *bed)
+{
+	between.bed = bed;
+	between.inner = bed->volume->vol->host;
+	between.host = *between.inner;
+	between.calls = 0;
+	bed->volume->vol->host = &between.host;
+}
+
+static void end_between(struct bed *bed)
+{
+	bed->volume->vol->host = between.inner;
+}
+
+/*
+ * Who syncs a file waits for its lock, or for what has to be read.  Meanwhile the directory is moved, and then the file in that: by
+ * the old path of one and the new name of the other nobody has ever found it.
+ */
+static void moves_meanwhile(struct bed *bed)
+{
+	rename_path(bed, "dir", "moved", 0);
+	rename_path(bed, "moved/a", "moved/new", 0);
+}
+
+static bool hold_after_moves(struct tux3_inode *inode, bool wait)
+{
+	if (!between.calls++)
+		moves_meanwhile(between.bed);
+	return between.inner->data_hold(inode, wait);
+}
+
+static void test_its_directory_moves_meanwhile(void **state)
+{
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	begin(&bed);
+	node = bed_find(&bed, "dir/a");
+	fill(node, 0, 5000, 10);
+	begin_between(&bed);
+	between.host.data_hold = hold_after_moves;
+	assert_false(synced_ahead(&bed, node));
+	assert_true(between.calls);
+	end_between(&bed);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_file(&bed, "moved/new", 10, 1);
+	assert_no(&bed, "dir");
+	bed_free(&bed);
+}
+
+/* A commit comes between its ACL and its name. */
 static void now_commit(struct volume *vol, struct timespec64 *now)
 {
 	if (++between.calls == 2)
@@ -573,17 +626,13 @@ static void now_commit(struct volume *vol, struct timespec64 *now)
 /* So the tree has it, without a name. */
 static void make_between(struct bed *bed, const char *path, bool is_dir)
 {
-	between.bed = bed;
-	between.inner = bed->volume->vol->host;
-	between.host = *between.inner;
+	begin_between(bed);
 	between.host.now = now_commit;
-	between.calls = 0;
-	bed->volume->vol->host = &between.host;
 	if (is_dir)
 		make_dir(bed, path);
 	else
 		tux3_node_put(bed_file(bed, path), 1);
-	bed->volume->vol->host = between.inner;
+	end_between(bed);
 	assert_true(between.calls >= 2);
 }
 
@@ -629,6 +678,7 @@ int main(void)
 		cmocka_unit_test(test_changed_while_it_is_written),
 		cmocka_unit_test(test_times_set_back),
 		cmocka_unit_test(test_its_parent_has_moved),
+		cmocka_unit_test(test_its_directory_moves_meanwhile),
 		cmocka_unit_test(test_made_after_a_commit_has_it),
 	};
 
