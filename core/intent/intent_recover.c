@@ -610,15 +610,17 @@ static int recover_file(struct recovery *recovery, const struct intent_found *fo
 static int recover_new_dir(struct recovery *recovery, const struct disk_intent *intent, bool there, struct disk_attr *old)
 {
 	struct disk_attr attr = intent->attr;
+	struct volume *vol = recovery->vol;
 	int err = recover_named(recovery, intent, there, false, old);
 
 	attr.flags = (attr.flags & cpu_to_le32(TUX3_ATTR_SETTABLE)) | (old->flags & cpu_to_le32(TUX3_ATTR_STORED));
+	vol->log.blocks_delta = 0;
 	if (!err)
 		err = recover_records(recovery, intent, intent_records(intent), &attr);
 	attr.size = 0;
-	attr.blocks = old->blocks;
+	attr.blocks = cpu_to_le64(attr_blocks_after(vol, le64_to_cpu(old->blocks), vol->log.blocks_delta));
 	attr.nlink = cpu_to_le32(2);
-	return err ? err : intent_log_attr(recovery->vol, intent->ino, &attr);
+	return err ? err : intent_log_attr(vol, intent->ino, &attr);
 }
 
 /* Either it is made, if it is not there, or names in it are said. */

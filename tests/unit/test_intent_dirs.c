@@ -660,6 +660,48 @@ static void test_made_after_a_commit_has_it(void **state)
 	bed_free(&bed);
 }
 
+/* So long that it has a block of its own. */
+static void inherit_long_acl(struct bed *bed, const char *path)
+{
+	__le32 acl[100] = { cpu_to_le32(2), cpu_to_le32(0x70001), cpu_to_le32(~0u) };
+	struct tux3_node *node = bed_find(bed, path);
+	u32 at = 3, i;
+
+	for (i = 1; i <= 40; i++) {
+		acl[at++] = cpu_to_le32(0x70002);
+		acl[at++] = cpu_to_le32(i);
+	}
+	for (i = 0x50004; i <= 0x50020; i = i == 0x50004 ? 0x50010 : i + 0x10) {
+		acl[at++] = cpu_to_le32(i);
+		acl[at++] = cpu_to_le32(~0u);
+	}
+	assert_ok(tux3_setxattr(node, NULL, "system.posix_acl_default", acl, at * sizeof(*acl), 0));
+	tux3_node_put(node, 1);
+}
+
+/* What the tree has of it has a block, and then the intent takes that away. */
+static void test_its_acl_goes_after_a_commit_has_it(void **state)
+{
+	struct tux3_stat stat;
+	struct tux3_node *node;
+	struct bed bed = {};
+
+	begin(&bed);
+	inherit_long_acl(&bed, "dir");
+	make_between(&bed, "dir/sub", true);
+	node = bed_find(&bed, "dir/sub");
+	assert_ok(tux3_removexattr(node, NULL, "system.posix_acl_access"));
+	assert_ok(tux3_removexattr(node, NULL, "system.posix_acl_default"));
+	tux3_node_put(node, 1);
+	new_and_gone(&bed, "dir/sub/x", 10, true);
+	bed_crash(&bed);
+	assert_int_equal(tux3_core(bed.volume)->intent.recovered, 2);
+	assert_file(&bed, "dir/sub/x", 10, 1);
+	stat_path(&bed, "dir/sub", &stat);
+	assert_int_equal(stat.blocks_512, 0);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -680,6 +722,7 @@ int main(void)
 		cmocka_unit_test(test_its_parent_has_moved),
 		cmocka_unit_test(test_its_directory_moves_meanwhile),
 		cmocka_unit_test(test_made_after_a_commit_has_it),
+		cmocka_unit_test(test_its_acl_goes_after_a_commit_has_it),
 	};
 
 	return cmocka_run_group_tests_name("intent dirs", tests, NULL, NULL);
