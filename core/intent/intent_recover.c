@@ -854,6 +854,8 @@ int intent_commit_recovered(struct volume *vol)
 		err = area_give_back(vol);
 	if (!err)
 		space_init(vol);
+	else		/* the records are gone: it cannot be tried again before the volume is opened anew */
+		volume_abort(vol, err, "what was synced last could not be committed");
 	delta_unlock(vol);
 	return err;
 }

@@ -472,6 +472,45 @@ static void test_a_damaged_batch_is_repaired(void **state)
 	bed_free(&bed);
 }
 
+/* None can be written. */
+static void failing_write(struct tux3_device *dev, u64 addr, const struct kvec *vec, u32 vecs, unsigned int flags,
+			  struct io_wait *wait)
+{
+	io_wait_begin(wait);
+	io_wait_end(wait, -EIO);
+}
+
+/* What was carried out cannot be written at first: who tries again is told what to do, and nothing is lost. */
+static void test_recovery_cannot_be_written(void **state)
+{
+	struct bed bed = {};
+	struct tux3_node *node = make(&bed);
+	const struct tux3_device_ops *ops = bed.dev->ops;
+	struct tux3_device_ops failing = *ops;
+	char why[256];
+
+	write_at(node, 0, "synced");
+	sync_ahead(&bed, node);
+	tux3_node_put(node, 1);
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	bed.opts.read_only = true;
+	bed_open(&bed);
+	failing.write = failing_write;
+	bed.dev->ops = &failing;
+	assert_int_equal(volume_set_read_only(tux3_core(bed.volume), false, why, sizeof(why)), -EIO);
+	bed.dev->ops = ops;
+	assert_int_equal(volume_set_read_only(tux3_core(bed.volume), false, why, sizeof(why)), -EIO);
+	assert_non_null(strstr(why, "opened anew"));
+	bed.opts.read_only = false;
+	bed_crash(&bed);
+	assert_int_equal(intent_of(&bed)->recovered, 1);
+	node = bed_find(&bed, "file");
+	assert_has(node, 0, "synced");
+	tux3_node_put(node, 1);
+	bed_free(&bed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -484,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_the_commit_below_is_damaged),
 		cmocka_unit_test(test_a_batch_in_the_middle_is_damaged),
 		cmocka_unit_test(test_a_damaged_batch_is_repaired),
+		cmocka_unit_test(test_recovery_cannot_be_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
