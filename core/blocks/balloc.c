@@ -910,3 +910,13 @@ int balloc_is_free(struct volume *vol, u64 addr, u64 len)
 
 	return set == -ERANGE ? 0 : set < 0 ? set : !set;
 }
+
+int balloc_may_be_data(struct volume *vol, u64 addr, u64 len)
+{
+	int used = balloc_test(vol, addr, len);
+	u64 fixed;
+
+	if (used == -ERANGE || (used > 0 && balloc_first_fixed(vol, addr, len, &fixed)))
+		return 0;
+	return used;
+}

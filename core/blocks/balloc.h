@@ -221,6 +221,8 @@ int balloc_verify(struct volume *vol, char *why, size_t why_size);
 int balloc_test(struct volume *vol, u64 addr, u64 len);
 /* Is none of these blocks in use, nor busy for another reason?  1, 0, or -EIO as above: for recovery. */
 int balloc_is_free(struct volume *vol, u64 addr, u64 len);
+/* Are all in use, and none fixed?  Of what a file has it is so, unless the volume is damaged or forged.  1, 0, -EIO, -ENOMEM. */
+int balloc_may_be_data(struct volume *vol, u64 addr, u64 len);
 /* Copy the disk bits of one group as (block_size - 64) bytes: for check and show. */
 int balloc_copy_group(struct volume *vol, u64 group, u8 *bits);
 

@@ -127,18 +127,6 @@ static int place_new(struct data_places *places, u64 block, u64 count, u64 *addr
 	return err;
 }
 
-/*
- * What was promised is written in place: so it had better be the file's own.  Of blocks that are free, of the log or of free maps
- * it never is; a forged volume says so.  All of the extent is looked at: others may get what is free of it.
- */
-static bool place_possible(struct volume *vol, const struct data_extent *extent)
-{
-	int used = balloc_test(vol, extent->addr, extent->count);
-	u64 fixed;
-
-	return used && used != -ERANGE && !balloc_first_fixed(vol, extent->addr, extent->count, &fixed);
-}
-
 int data_place(struct data_places *places, u64 block, u64 count, u64 *addr, u32 *run)
 {
 	struct data_extent extent = { .block = block, .count = count };
@@ -151,7 +139,11 @@ int data_place(struct data_places *places, u64 block, u64 count, u64 *addr, u32 
 		if (extent.kind == DATA_UNWRITTEN) {
 			*addr = extent.addr;
 			*run = min_t(u64, extent.count, LOG_EXTENT_BLOCKS);
-			return place_possible(places->inode->vol, &extent) ? 0 : -EUCLEAN;
+			/*
+			 * It had better be the file's own, which a forged volume may only say.  All of the extent is looked at:
+			 * a part of it may be in use by others, or be so soon.
+			 */
+			return balloc_may_be_data(places->inode->vol, extent.whole_addr, extent.whole) ? 0 : -EUCLEAN;
 		}
 		if (extent.kind == DATA_HOLE || extent.kind == DATA_MAPPED)
 			count = min(count, extent.count);

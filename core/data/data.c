@@ -113,6 +113,8 @@ static void map_fill(struct data_extent *out, const struct disk_extent *extent, 
 	out->kind = flags & TUX3_EXTENT_UNWRITTEN ? DATA_UNWRITTEN : DATA_MAPPED;
 	out->addr = le64_to_cpu(extent->addr) + skip;
 	out->count = min(out->count, left);
+	out->whole_addr = le64_to_cpu(extent->addr);
+	out->whole = le32_to_cpu(extent->len);
 	out->has_csum = flags & TUX3_EXTENT_CSUM;
 	out->birth = le64_to_cpu(extent->birth);
 	if (out->has_csum && csum_max)

@@ -29,6 +29,7 @@ struct data_extent {
 	u64 addr;		/* MAPPED, UNWRITTEN: disk block of block */
 	bool has_csum;		/* MAPPED: csum[] filled for the first min(count, csum_max) blocks */
 	u64 birth;		/* MAPPED: no block of it was written later than in this delta, whose commit may be under way */
+	u64 whole_addr, whole;	/* MAPPED, UNWRITTEN: all of the extent, so many blocks, whatever was asked for */
 };
 
 /*

@@ -18,7 +18,7 @@
 #define BLOCK		4096u
 #define FILE_BLOCKS	16u
 
-enum forgery { FREE, LOG, OTHER, FIXED, ACROSS_END, NO_LENGTH, FLAGS, FORGERIES };
+enum forgery { FREE, LOG, OTHER, FIXED, ACROSS_END, NO_LENGTH, FLAGS, FORGERIES, OTHERS_END };
 enum deed { REMOVE, TRUNCATE, EMPTY, PUNCH, OVERWRITE, COLLAPSE, EXCHANGE, DEEDS };
 
 static char data[FILE_BLOCKS * BLOCK], got[sizeof(data)];
@@ -47,9 +47,9 @@ static u64 find_block(struct bed *bed, enum forgery forgery, u64 other)
 		at = 3;
 	if (forgery == ACROSS_END)
 		at = vol->total_blocks - 1;
-	if (forgery == OTHER) {
+	if (forgery == OTHER || forgery == OTHERS_END) {
 		assert_int_equal(tree_scan(vol, &from, &to, see_extent, &extent), 1);
-		at = le64_to_cpu(extent.addr);
+		at = le64_to_cpu(extent.addr) + (forgery == OTHERS_END ? FILE_BLOCKS - 4 : 0);
 	}
 	volume_close(vol);
 	return at;
@@ -214,6 +214,29 @@ static void test_it_is_counted(void **state)
 	bed_free(&bed);
 }
 
+/* What begins with blocks of another file, and goes on with free ones, is not its own to be written in place, in no part. */
+static void test_preallocated_in_part(void **state)
+{
+	struct bed bed = { .opts.manual = true };
+	static char others[4 * BLOCK];
+	struct tux3_node *node;
+
+	memset(others, 'f', sizeof(others));
+	forge(&bed, OTHERS_END, OVERWRITE, TUX3_EXTENT_UNWRITTEN);
+	bed_open(&bed);
+	node = bed_find(&bed, "/forged");
+	assert_int_equal(tux3_write(node, others, sizeof(others), 0), sizeof(others));
+	assert_int_equal(tux3_fsync(node, false), -EIO);
+	tux3_node_put(node, 1);
+	bed_crash(&bed);
+	assert_whole(&bed, "/other");
+	bed_close(&bed);
+	repair(&bed);
+	bed_open(&bed);
+	assert_ok(tux3_path_unlink(bed.volume, NULL, "/forged"));
+	bed_free(&bed);
+}
+
 /* ---- other items ---- */
 
 static void forge_item(struct bed *bed, const struct tree_key *key)
@@ -283,6 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forged_extents),
 		cmocka_unit_test(test_it_is_counted),
+		cmocka_unit_test(test_preallocated_in_part),
 		cmocka_unit_test(test_parent_pointers),
 		cmocka_unit_test(test_quota_item),
 	};
