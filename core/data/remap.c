@@ -3,12 +3,13 @@
  * Remaps: how they are put together, and given to a delta.  Described in remap.h; what the commit does with them: data_commit.c.
  */
 #include "core/volume.h"
+#include "core/blocks/balloc.h"
 #include "core/delta/delta.h"
 #include "core/delta/space.h"
 #include "core/inode/inode.h"
 #include "core/inode/inode_quota.h"
+#include "core/inode/path.h"
 #include "core/data/data.h"
-#include "core/data/delete.h"
 #include "core/data/reach.h"
 #include "core/data/remap.h"
 
@@ -164,6 +165,22 @@ static u32 extent_flags(struct volume *vol, const struct data_extent *extent)
 	return vol->feature_incompat & TUX3_FEATURE_INCOMPAT_DATA_CSUM ? TUX3_EXTENT_UNCHECKED : 0;
 }
 
+/* The file is damaged or forged, and stays as it is: the commit could not go on, and leave out the rest of a remap. */
+static int remap_refuse(const struct tux3_inode *inode, u64 block, const char *what)
+{
+	inode_warn(inode->vol, "file", inode->ino, ": the extent at block %llu has blocks that %s: fsck.tux3 -y repairs that",
+		   (unsigned long long)block, what);
+	return -EIO;
+}
+
+/* Its blocks leave the file for a moment, and come back: so they had better be its own. */
+static int run_look(const struct tux3_inode *inode, u64 block, const struct remap_run *run)
+{
+	int own = balloc_may_be_data(inode->vol, run->addr, run->count);
+
+	return own > 0 ? 0 : own ? own : remap_refuse(inode, block, "are not in use");
+}
+
 static int remap_read(struct data_remap *remap, struct remap_side *side, const struct remap_source *source)
 {
 	__le32 *csums = kvmalloc(LOG_EXTENT_BLOCKS * sizeof(*csums), GFP_NOFS);
@@ -186,7 +203,7 @@ static int remap_read(struct data_remap *remap, struct remap_side *side, const s
 			run.count = extent.count;
 			/* What was preallocated behind the end of the file moves, too. */
 			err = run.block + run.count - 1 > TUX3_SIZE_MAX >> vol->block_shift ? -EFBIG :
-			      delete_look_blocks(vol, run.addr, run.count);
+			      run_look(source->inode, block, &run);
 			if (!err)
 				err = side_add_run(side, &run, csums);
 		}
@@ -198,6 +215,66 @@ static int remap_read(struct data_remap *remap, struct remap_side *side, const s
 		cond_resched();
 	}
 	kvfree(csums);
+	return err;
+}
+
+static bool ranges_meet(const struct block_range *ranges, u64 count, u64 addr, u64 len)
+{
+	u64 low = 0, high = count;
+
+	while (low < high) {
+		u64 middle = low + (high - low) / 2;
+
+		if (ranges[middle].addr + ranges[middle].len <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count && ranges[low].addr < addr + len;
+}
+
+/* Of what goes, none is also what moves. */
+static int drop_look(const struct remap_side *side, const struct block_range *ranges, u64 count)
+{
+	struct data_extent extent = { .block = side->drop.block };
+	u64 end = side->drop.block + side->drop.count;
+	int err = 0;
+
+	for (; !err && extent.block < end; extent.block += extent.count) {
+		extent.count = end - extent.block;
+		err = data_map_tree(side->inode, &extent, NULL, 0);
+		if (!err && extent.kind != DATA_HOLE && ranges_meet(ranges, count, extent.addr, extent.count))
+			err = remap_refuse(side->inode, extent.block, "others of the file have, too");
+		if (!err && fatal_signal_pending(current))
+			err = -EINTR;
+		cond_resched();
+	}
+	return err;
+}
+
+/* No block moves twice. */
+static int remap_look(const struct data_remap *remap)
+{
+	const struct remap_side *side = remap->side;
+	u64 count = (u64)side[0].run_count + side[1].run_count, blocks = side[0].blocks + side[1].blocks, n;
+	struct block_range *ranges = kvmalloc(max(count, 1ULL) * sizeof(*ranges), GFP_NOFS | __GFP_NOWARN);
+	int err = 0;
+
+	if (!ranges)
+		return -ENOMEM;
+	for (n = 0; n < count; n++) {
+		const struct remap_run *run = n < side[0].run_count ? &side[0].runs[n] : &side[1].runs[n - side[0].run_count];
+
+		ranges[n] = (struct block_range){ run->addr, run->count };
+	}
+	count = block_ranges_unite(ranges, count);
+	for (n = 0; n < count; n++)
+		blocks -= ranges[n].len;
+	if (blocks)
+		err = remap_refuse(side[0].inode, side[0].ranges[0].block, "others of the file have, too");
+	if (!err)
+		err = drop_look(&side[0], ranges, count);
+	kvfree(ranges);
 	return err;
 }
 
@@ -505,6 +582,8 @@ static int exchange_run(const struct data_exchange *exchange, const struct excha
 		err = exchange_written(remap, plan);
 	else
 		err = exchange_part(remap, plan, 0, plan->count);
+	if (!err && remap->side[0].range_count)
+		err = remap_look(remap);
 	if (!err && remap->side[0].range_count && exchange->begins)
 		err = exchange->begins(exchange);
 	if (!err && remap->side[0].range_count)
@@ -546,6 +625,8 @@ static int tail_run(struct tux3_inode *inode, const struct data_remap_ops *ops, 
 	err = side_add_range(&remap->side[0], first, DATA_END - first);
 	if (!err)
 		err = remap_read(remap, &remap->side[0], &source);
+	if (!err)
+		err = remap_look(remap);
 	if (!err)
 		return remap_run(remap, ops);
 	remap_free(remap);

@@ -10,7 +10,8 @@
  *	2. What is dirty of them is committed, what is inline gets a block (apart), and what is cached of the ranges goes (drop).
  *	   So the tree has all there is of the ranges, and nothing can move it.
  *	3. The new mapping is put together in memory.  What its commit takes is known then, and charged: -ENOSPC, -EDQUOT, or
- *	   -EFBIG if that is more log than volume_options.remap_bytes; and nothing was done.
+ *	   -EFBIG if that is more log than volume_options.remap_bytes; or -EIO if blocks are not the file's alone, as on a damaged
+ *	   volume, for the commit could not leave them out; and nothing was done.
  *	4. Inside a delta it goes to the inodes and to the delta, with the new sizes and times.
  *	5. That delta's commit is waited for, with the locks held.  It logs holes for all ranges, then the new mapping
  *	   (data_commit_remaps()); log.moving keeps what is a hole in between from being freed.

@@ -29,6 +29,16 @@ static int see_extent(void *ctx, const struct tree_key *key, const void *bytes, 
 	return 1;
 }
 
+/* The first block that the file has. */
+static u64 first_block(struct bed *bed, u64 ino)
+{
+	struct tree_key from = tree_key(ino, TUX3_ITEM_EXTENT, 0), to = tree_key(ino, TUX3_ITEM_EXTENT, U64_MAX);
+	struct disk_extent extent;
+
+	assert_int_equal(tree_scan(tux3_core(bed->volume), &from, &to, see_extent, &extent), 1);
+	return le64_to_cpu(extent.addr);
+}
+
 /* Where the forged extent is to be. */
 static u64 find_block(struct bed *bed, enum forgery forgery, u64 other)
 {
@@ -201,6 +211,53 @@ static void test_forged_extents(void **state)
 		}
 }
 
+/* Blocks that a file has twice, or of the log, are not moved, and that stops nothing. */
+static void test_moved(void **state)
+{
+	static const enum forgery forgeries[] = { FREE, OTHER, LOG };
+	struct disk_extent extent = { .birth = cpu_to_le64(1), .len = cpu_to_le32(7) };
+	struct tree_key key = { .type = TUX3_ITEM_EXTENT, .offset = 9 };
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node, *new;
+	struct volume *vol;
+	u32 turn;
+
+	for (turn = 0; turn < 3 * ARRAY_SIZE(forgeries); turn++) {
+		enum deed deed = turn % 3 ? EXCHANGE : COLLAPSE;
+
+		forge(&bed, forgeries[turn / 3], deed, 0);
+		bed_open(&bed);
+		key.ino = bed_file_ino(&bed, "/forged");
+		extent.addr = cpu_to_le64(first_block(&bed, key.ino));
+		bed_close(&bed);
+		vol = bed_edit(&bed);
+		assert_ok(tree_set(vol, &key, &extent, sizeof(extent)));
+		assert_ok(image_edit_end(vol));
+		bed_open(&bed);
+		node = bed_find(&bed, "/forged");
+		new = bed_file(&bed, "/new");
+		assert_int_equal(tux3_write(new, data, sizeof(data), 0), sizeof(data));
+		if (deed == COLLAPSE)
+			assert_int_equal(tux3_fallocate(node, FALLOC_FL_COLLAPSE_RANGE, 0, BLOCK), -EIO);
+		else if (turn % 3 == 1)
+			assert_int_equal(tux3_exchange_range(node, 0, new, 0, sizeof(data), 0, NULL), -EIO);
+		else
+			assert_int_equal(tux3_exchange_range(node, 0, node, 9 * BLOCK, 7 * BLOCK, 0, NULL), -EIO);
+		tux3_node_put(node, 1);
+		tux3_node_put(new, 1);
+		assert_ok(tux3_sync(bed.volume));
+		bed_crash(&bed);
+		assert_whole(&bed, "/new");
+		bed_close(&bed);
+		repair(&bed);
+		bed_open(&bed);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, "/forged"));
+		assert_ok(tux3_path_unlink(bed.volume, NULL, "/other"));
+		bed_free(&bed);
+		bed.opts.manual = true;
+	}
+}
+
 /* Where nothing is forged that is a fault of ours: the simulator looks whether it was. */
 static void test_it_is_counted(void **state)
 {
@@ -305,6 +362,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forged_extents),
+		cmocka_unit_test(test_moved),
 		cmocka_unit_test(test_it_is_counted),
 		cmocka_unit_test(test_preallocated_in_part),
 		cmocka_unit_test(test_parent_pointers),
