@@ -26,7 +26,7 @@
 
 #define VERIFY_DAMAGED	1	/* not what the commit wrote, or unreadable */
 #define VERIFY_BLOCKS	8u	/* in one read */
-#define VERIFY_BYTES_MAX (16u << 20)	/* of files: a commit that has a quarter of it flushes it first, and says so */
+#define VERIFY_BYTES_MAX (16u << 20)	/* a commit with a quarter of it flushes its data first, and says so */
 
 /* One read under way: what the checksums of its blocks are to be. */
 struct verify_read {
@@ -40,7 +40,7 @@ struct verify {
 	struct device_io *reads;
 	struct verify_read *expect;
 	u32 count;
-	u64 extent_blocks;	/* so many of files so far */
+	u64 blocks;		/* so many so far, of files and of values */
 	u64 files;		/* whose attributes the commit sets or deletes */
 	u64 bad_addr;		/* the first block that is not what it was */
 	int bad_err;		/* why, if it cannot be read */
@@ -106,6 +106,13 @@ static int verify_add(struct verify *verify, u64 addr, u32 count, u32 bytes, con
 	return verify->count == DEVICE_READS_MAX ? verify_flush(verify) : 0;
 }
 
+/* Is it more than a commit can leave to be compared? */
+static bool verify_is_much(struct verify *verify, u64 blocks)
+{
+	verify->blocks += blocks;
+	return verify->blocks << verify->vol->block_shift > VERIFY_BYTES_MAX;
+}
+
 static int verify_extent(struct verify *verify, const struct record_extent *record, u32 len)
 {
 	struct volume *vol = verify->vol;
@@ -114,10 +121,8 @@ static int verify_extent(struct verify *verify, const struct record_extent *reco
 
 	if (!(le32_to_cpu(record->flags) & TUX3_EXTENT_CSUM))
 		return 0;
-	if (!apply_blocks_valid(vol, addr, count) || len != sizeof(*record) + count * sizeof(__le32))
-		return verify_bad(verify, addr, 0);
-	verify->extent_blocks += count;
-	if (verify->extent_blocks << vol->block_shift > VERIFY_BYTES_MAX)
+	if (!apply_blocks_valid(vol, addr, count) || len != sizeof(*record) + count * sizeof(__le32) ||
+	    verify_is_much(verify, count))
 		return verify_bad(verify, addr, 0);
 	for (done = 0; done < count && !err; done += n) {
 		n = min_t(u64, VERIFY_BLOCKS, count - done);
@@ -165,7 +170,8 @@ static int verify_xattr(struct verify *verify, const struct record_xattr *record
 
 	if (!entry->pieces || !xattr_size(entry, len - offsetof(struct record_xattr, entry)))
 		return 0;
-	if (le32_to_cpu(entry->value_len) > TUX3_XATTR_SIZE_MAX)
+	if (le32_to_cpu(entry->value_len) > TUX3_XATTR_SIZE_MAX ||
+	    verify_is_much(verify, DIV_ROUND_UP(le32_to_cpu(entry->value_len), verify->vol->block_size)))
 		return verify_bad(verify, get_unaligned_le64(&piece->addr), 0);
 	if (le32_to_cpu(entry->value_len) > verify->vol->block_size)
 		return verify_long_xattr(verify, entry);

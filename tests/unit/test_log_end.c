@@ -599,6 +599,34 @@ static void a_scattered_log_costs_what_it_is(void **state)
 	assert_true(far <= 17 * CHAIN * BLOCK + 4 * MIB);
 }
 
+/* Nor are values, each of which is as long as it may be. */
+static void forged_values_are_not_read(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .dirty_bytes = LARGE_VOLUME } };
+	static char value[TUX3_XATTR_SIZE_MAX];
+	struct tux3_node *node;
+	struct disk_log *log;
+	char name[20];
+	u64 addr;
+	u32 i;
+
+	bed_make(&bed, LARGE_VOLUME, BLOCK);
+	bed_reopen(&bed);
+	node = bed_file(&bed, "file");
+	for (i = 0; i < 48 * MIB / sizeof(value); i++) {
+		sprintf(name, "user.%u", i);
+		assert_ok(tux3_setxattr(node, NULL, name, value, sizeof(value), 0));
+	}
+	tux3_node_put(node, 1);
+	addr = core_of(&bed)->log.next_addr;
+	assert_ok(tux3_sync(bed.volume));
+	tux3_node_put(bed.root, 1);
+	tux3_abandon(bed.volume);
+	log = (struct disk_log *)((u8 *)device_memory_bytes(bed.dev) + addr * BLOCK);
+	((struct disk_commit *)(log + 1))->flags = 0;
+	assert_bytes_read(&bed, log, 32 * MIB);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -615,6 +643,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_last_log_block_is_damaged),
 		cmocka_unit_test(a_forged_value_is_not_read),
 		cmocka_unit_test(forged_data_is_not_read),
+		cmocka_unit_test(forged_values_are_not_read),
 		cmocka_unit_test(a_scattered_log_costs_what_it_is),
 	};
 
