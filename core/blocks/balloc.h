@@ -99,7 +99,7 @@ struct balloc {
 	atomic64_t disk_used;		/* bits set in disk, of all groups, loaded or not */
 	atomic64_t data_used;		/* of these, data blocks (files and xattr values) */
 	u64 loaded;			/* lock: groups in memory */
-	bool foreign;			/* back end: blocks were given back that were not in use: balloc_defer_data() */
+	bool foreign;			/* back end: what was counted is not what is in use: balloc_defer_data() ... */
 	atomic64_t allocs, extents_allocated, group_loads;	/* counters */
 };
 

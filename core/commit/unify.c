@@ -72,24 +72,6 @@ bool unify_wanted(struct volume *vol)
 	       delta_groups_are_many(vol, 2);
 }
 
-/*
- * On a damaged or forged volume files may give back more than was counted: blocks of the tree that they said were data, data that
- * they said was never written.  The volume does not stop for that; repair counts anew.
- */
-static void unify_settle_counts(struct volume *vol)
-{
-	s64 counted = atomic64_read(&vol->balloc.data_used);
-	s64 data = clamp(counted, (s64)0, (s64)atomic64_read(&vol->balloc.disk_used));
-	s64 unwritten = clamp(vol->space.unwritten, (s64)0, data);
-
-	if (likely(data == counted && unwritten == vol->space.unwritten))
-		return;
-	volume_warn(vol, "of %lld blocks in use %lld cannot be data, and %lld of these not written: fsck.tux3 -y counts them anew",
-		    (s64)atomic64_read(&vol->balloc.disk_used), counted, vol->space.unwritten);
-	atomic64_add(data - counted, &vol->balloc.data_used);
-	vol->space.unwritten = unwritten;
-}
-
 static void unify_fill_anchor(struct volume *vol)
 {
 	struct unify *unify = &vol->unify;
@@ -223,7 +205,7 @@ int unify_start(struct volume *vol)
 	tree_edit_begin(vol);
 	tree_snapshot(vol, &unify->nodes, &unify->node_count);
 	atomic64_set(&unify->pending, unify->node_count);
-	unify_settle_counts(vol);
+	apply_settle_counts(vol);
 	unify_fill_anchor(vol);
 	vol->log.after_snapshot = true;
 	tree_edit_end(vol);

@@ -895,6 +895,22 @@ static const struct {
 	[TUX3_RECORD_XATTR_PUNCH] = { sizeof(struct record_hashes), apply_xattr_punch },
 };
 
+/* Above all that is in use replay finds other counts than the commit did, for nodes have no place there yet: so that is noted. */
+void apply_settle_counts(struct volume *vol)
+{
+	s64 counted = atomic64_read(&vol->balloc.data_used);
+	s64 data = clamp(counted, (s64)0, (s64)atomic64_read(&vol->balloc.disk_used));
+	s64 unwritten = clamp(vol->space.unwritten, (s64)0, data);
+
+	if (likely(data == counted && unwritten == vol->space.unwritten))
+		return;
+	volume_warn(vol, "of %lld blocks in use %lld cannot be data, and %lld of these not written: fsck.tux3 -y counts them anew",
+		    (s64)atomic64_read(&vol->balloc.disk_used), counted, vol->space.unwritten);
+	atomic64_add(data - counted, &vol->balloc.data_used);
+	vol->space.unwritten = unwritten;
+	vol->balloc.foreign |= data != counted;
+}
+
 bool apply_record_possible(u32 type, u32 len)
 {
 	return type < ARRAY_SIZE(apply_table) && apply_table[type].apply && len >= apply_table[type].min_len;

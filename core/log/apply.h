@@ -17,6 +17,12 @@ struct volume;
  */
 int apply_record(struct volume *vol, enum tux3_record_type type, const void *payload, u32 len);
 
+/*
+ * At a unify's snapshot, and there in replay.  On a damaged or forged volume files may give back more than was counted: blocks of
+ * the tree that they said were data, data that they said was never written.  The volume does not stop for that; repair counts anew.
+ */
+void apply_settle_counts(struct volume *vol);
+
 /* Call fn for each group that a GROUP_TOUCHED record names, until it returns an error. */
 int log_for_groups(const void *payload, u32 len, int (*fn)(void *ctx, u64 group), void *ctx);
 

@@ -278,6 +278,7 @@ static int replay_commit(struct replay *replay, const struct log_found *commit)
 	if (le32_to_cpu(commit->head.flags) & TUX3_COMMIT_SNAPSHOT) {
 		tree_edit_begin(vol);
 		tree_forget_appends(vol);
+		apply_settle_counts(vol);
 		tree_edit_end(vol);
 	}
 	err = volume_leave_out(vol, replay_records(replay, commit), "What the log has of delta %llu could not be read to its end",
