@@ -619,6 +619,12 @@ int balloc_need(struct volume *vol, u64 addr, u64 len, u64 delta)
 	return err;
 }
 
+/* Is one that is KNOWN, and whose map could not be read again, among the bad_groups?  A full one misses nothing. */
+static bool group_is_missed(const struct balloc_info *info)
+{
+	return info->given_up && info->free;
+}
+
 /* Bits are read: take the group into the books. */
 static int group_adopt(struct volume *vol, struct balloc_group *group, int slot, char *why, size_t why_size)
 {
@@ -641,6 +647,9 @@ static int group_adopt(struct volume *vol, struct balloc_group *group, int slot,
 		info->slot = slot;
 		info->free = free;
 		placement_bound(group, free);
+	} else if (unlikely(group_is_missed(info))) {
+		vol->balloc.bad_groups--;
+		placement_bound(group, free);
 	}
 	info->group = group;
 	return 0;
@@ -656,8 +665,8 @@ static void group_give_up(struct volume *vol, u64 index, struct balloc_info *inf
 		balloc->unknown_groups--;
 		balloc->bad_groups++;
 		info->state = GROUP_BAD;
-	} else if (info->longest) {
-		balloc->bad_groups++;
+	} else if (!info->given_up) {
+		balloc->bad_groups += !!info->free;
 		info->longest = 0;
 	}
 	info->given_up = true;
@@ -733,7 +742,7 @@ int group_renew(struct volume *vol, u64 index, struct balloc_group **group)
 	if (!*group)
 		return -ENOMEM;
 	group_fill_fixed(vol, *group);
-	if (info->state == GROUP_KNOWN)		/* it was, and cannot be read again */
+	if (info->state == GROUP_KNOWN && !group_is_missed(info))	/* it was, and cannot be read again */
 		balloc->bad_groups++;
 	info->state = GROUP_BAD;
 	info->given_up = false;

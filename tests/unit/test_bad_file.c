@@ -751,6 +751,41 @@ static void test_map_stays(void **state)
 	env_set_log(NULL);
 }
 
+/* One that could not be read for a moment: the group's free blocks are found as before. */
+static void test_map_comes_back(void **state)
+{
+	struct bed bed = { .opts = { .manual = true, .groups_kept = 4 } };
+	struct tux3_node *node;
+	struct volume *vol;
+	char why[300];
+	u64 addr;
+
+	bed_make(&bed, 3 * (u64)GROUPS_BYTES, BLOCK);
+	node = bed_file(&bed, "/large");
+	assert_ok(tux3_fallocate(node, 0, 0, 300u << 20));
+	tux3_node_put(node, 1);
+	bad_make_pieces(&bed, "/pieces", 50);
+	bed_close(&bed);
+	bad_wrap(&bed);
+	env_set_log(bad_message);
+	assert_true(bad_open(&bed));
+	vol = tux3_core(bed.volume);
+	node = bed_find(&bed, "/pieces");
+	addr = place_of(node);
+	tux3_node_put(node, 1);
+	assert_int_equal(balloc_test(vol, addr, 1), 1);
+	map_gets_bad(&bed, addr);
+	assert_int_equal(balloc_test(vol, addr, 1), -EIO);
+	assert_int_equal(vol->balloc.bad_groups, 1);
+	be_bad(&bed, 0);
+	assert_int_equal(balloc_test(vol, addr, 1), 1);
+	assert_int_equal(vol->balloc.bad_groups, 0);
+	if (balloc_verify(vol, why, sizeof(why)))
+		fail_msg("%s", why);
+	bed_free(&bed);
+	env_set_log(NULL);
+}
+
 /* The free map of a group with nodes, which a commit puts elsewhere: their blocks are lost until it is repaired, and no more. */
 static void map_of_nodes_is_bad(bool unifies)
 {
@@ -1117,6 +1152,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_growth_is_lost_before_a_cut),
 		cmocka_unit_test(test_bad_map),
 		cmocka_unit_test(test_map_stays),
+		cmocka_unit_test(test_map_comes_back),
 		cmocka_unit_test(test_map_of_nodes_is_bad),
 		cmocka_unit_test(test_nameless_is_written),
 		cmocka_unit_test(test_bad_leaf_is_read_once),
