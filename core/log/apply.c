@@ -902,7 +902,8 @@ void apply_settle_counts(struct volume *vol)
 	s64 data = clamp(counted, (s64)0, (s64)atomic64_read(&vol->balloc.disk_used));
 	s64 unwritten = clamp(vol->space.unwritten, (s64)0, data);
 
-	if (likely(data == counted && unwritten == vol->space.unwritten))
+	/* With verify it is a fault, and stops the volume. */
+	if (likely(data == counted && unwritten == vol->space.unwritten) || vol->opts.verify)
 		return;
 	volume_warn(vol, "of %lld blocks in use %lld cannot be data, and %lld of these not written: fsck.tux3 -y counts them anew",
 		    (s64)atomic64_read(&vol->balloc.disk_used), counted, vol->space.unwritten);
