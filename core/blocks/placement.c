@@ -6,13 +6,15 @@
  * Policy.  Each kind has its place.  Tree nodes and log blocks take their blocks one after another from a
  * stretch of free blocks that nobody else uses, so that the nodes of one unify, or the log, are written in
  * one sweep.  The first blocks of small files are packed behind each other (data_goal), those of large
- * files elsewhere (large_goal).  A file that goes on gets the blocks behind its last ones.  If they are taken,
- * it is one of several that grow at the same time: it gets a stretch of its own, several times what it
- * asks for, twice as long each time; so do the others, and from then on they do not cut each other up.  Where no free
- * run is that long, one that grows by much at once gets most of the longest.  Files written at once never get a stretch,
- * and leave no gaps; a run is looked for in which all of such a file has room, though its mappings are logged in parts.  A
- * file that is filled out of order gets windows: stretches that are taken from anywhere, so that each block has its
- * neighbours-to-be beside it.
+ * files elsewhere (large_goal).  Where there is no room, and what is free is in pieces, they go on in the group
+ * nearby whose longest free run is the shortest that will do, in the shortest run: so long runs stay for what needs them.
+ *
+ * A file that goes on gets the blocks behind its last ones.  If they are taken, it is one of several that grow at
+ * the same time: it gets a stretch of its own, several times what it asks for, twice as long each time; so do the
+ * others, and from then on they do not cut each other up.  Where no free run is that long, one that grows by much
+ * at once gets most of the longest.  Files written at once never get a stretch, and leave no gaps; a run is looked
+ * for in which all of such a file has room, though its mappings are logged in parts.  A file that is filled out of
+ * order gets windows: stretches that are taken from anywhere, so that each block has its neighbours-to-be beside it.
  *
  * Stretches live in memory only, the least recently used goes, and all go when space is short: they never
  * cause -ENOSPC.  None are made when they would hold a notable part of what is free.
@@ -47,6 +49,7 @@
 #define RUN_MAX		8192u	/* the longest run that a file is looked for, however large it is */
 #define WINDOW_MAX	8192u
 #define WINDOW_OTHERS	16u	/* at most this part of what is seen of it may have gone to others */
+#define FIT_RUNS	512u	/* of which the shortest is sought that will do */
 #define MEMO_RUNS	64u	/* a search that looked at more runs leaves a memo */
 
 struct search {
@@ -461,14 +464,83 @@ static bool search_at(struct search *search, u64 goal, const struct balloc_stret
 
 /* ---- policy ---- */
 
+/* The bound of a known group; 0: nothing is known of it. */
+static u32 group_bound(struct search *search, u64 index)
+{
+	struct balloc_info *info = group_info(search->vol, index);
+
+	return info && info->state == GROUP_KNOWN ? min(info->longest, info->free) : 0;
+}
+
+/* Of the first runs of a group the shortest that has room for all that is wanted, else as search_group(). */
+static int search_fit(struct search *search, u64 index)
+{
+	u32 len = search->want, shortest = U32_MAX, runs, from, to;
+	struct balloc_group *group;
+	u64 low, high;
+	int err = group_get(search->vol, index, &group);
+
+	if (err)
+		return err == -ENOMEM ? err : 0;
+	to = group->memo_len && len >= group->memo_len ? group->memo_from : 0;
+	for (runs = 0; runs < FIT_RUNS && to < group->blocks && shortest > len; runs++) {
+		from = find_next_zero_bit(group->busy, group->blocks, to);
+		to = find_next_bit(group->busy, group->blocks, from);
+		low = group->start + from;
+		high = group->start + to;
+		if (to - from < len || to - from >= shortest || !stretch_clip(search->balloc, NULL, &low, &high, len))
+			continue;
+		shortest = high - low;
+		search->place->group = group;
+		search->place->from = low - group->start;
+	}
+	count_add(search->vol, TUX3_COUNT_SEARCHED_RUNS, runs);
+	if (shortest == U32_MAX)
+		return search_group(search, index, 0, len, true);
+	search->place->len = min(shortest, search->most);
+	search->place->run = shortest;
+	return 1;
+}
+
+/*
+ * Of the goal's group and its neighbours, as far as they are known, the one that has the least to spoil.  0: none has room, or
+ * most of the goal's is free in one piece.
+ */
+static int search_tight(struct search *search, u64 goal)
+{
+	u64 groups = search->balloc->group_count, index = goal / search->vol->group_blocks;
+	u32 tried = 0, i, best, tightest, bound = group_bound(search, index);
+	int found = 0;
+
+	if (!bound || bound >= search->vol->group_blocks / 2)
+		return 0;
+	do {
+		tightest = U32_MAX;
+		for (i = 0; i <= NEIGHBOURS && i < groups; i++) {
+			bound = group_bound(search, (index + i) % groups);
+			if (bound >= search->want && bound < tightest && !(tried & 1u << i)) {
+				tightest = bound;
+				best = i;
+			}
+		}
+		if (tightest == U32_MAX)
+			break;
+		tried |= 1u << best;
+		found = search_fit(search, (index + best) % groups);
+	} while (!found);
+	return found;
+}
+
 static int place_new_file(struct search *search)
 {
 	struct balloc *balloc = search->balloc;
 	u64 *goal = search->want > LARGE_BLOCKS ? &balloc->large_goal : &balloc->data_goal;
 	int err = 0;
 
-	if (!search_at(search, *goal, NULL, search->want))
-		err = search_best(search, *goal);
+	if (!search_at(search, *goal, NULL, search->want)) {
+		err = search_tight(search, *goal);
+		err = err ? min(err, 0) : search_best(search, *goal);
+	}
 	if (!err)
 		*goal = min(place_end(search->place), search->vol->total_blocks - 1);
 	return err;
