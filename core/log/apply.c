@@ -470,12 +470,29 @@ static int extent_store_part(struct volume *vol, u64 ino, u64 block, u32 skip, u
 	return tree_set(vol, &key, part, len);
 }
 
+/*
+ * Of an extent that has been read, what is behind so many of its blocks goes, for another begins there; but not its blocks, which
+ * may be that one's, too.
+ */
+static int extent_shorten(struct volume *vol, u64 ino, u64 block, u32 left)
+{
+	const struct disk_extent *extent = vol->log.item[0];
+	u32 gone = le32_to_cpu(extent->len) - left;
+
+	apply_odd(vol, ino, "an extent");
+	vol->log.blocks_delta -= gone;
+	if (le32_to_cpu(extent->flags) & TUX3_EXTENT_UNWRITTEN)
+		vol->space.unwritten -= gone;
+	return extent_store_part(vol, ino, block, 0, left);
+}
+
 /* If an extent covers both sides of `at`, or lies across it: cut it there into two items. */
 static int extent_split(struct volume *vol, u64 ino, u64 at)
 {
 	struct tree_key from = tree_key(ino, TUX3_ITEM_EXTENT, 0), found;
 	struct tree_key key = tree_key(ino, TUX3_ITEM_EXTENT, at - 1);
 	struct disk_extent *extent = vol->log.item[0];
+	struct tree_spot spot;
 	u64 left, len;
 	int size, err;
 
@@ -492,7 +509,12 @@ static int extent_split(struct volume *vol, u64 ino, u64 at)
 	left = at - found.offset;
 	if (left >= len)
 		return 0;
-	err = extent_store_part(vol, ino, found.offset, left, len - left);
+	key.offset = at;
+	err = tree_edit_find(vol, &key, &spot);
+	if (unlikely(!err && spot.found))
+		return extent_shorten(vol, ino, found.offset, left);
+	if (!err)
+		err = extent_store_part(vol, ino, found.offset, left, len - left);
 	return err ? err : extent_store_part(vol, ino, found.offset, 0, left);
 }
 
@@ -712,9 +734,9 @@ static int apply_map(struct volume *vol, enum tux3_record_type type, const void 
 	if (err)
 		return err;
 	if ((vol->log.replaying || vol->log.moving) && punch.kept != count) {
-		if (punch.kept)
+		if (punch.kept && punch.kept < count)
 			return apply_bad(vol, type, "some of its blocks are there already");
-		err = balloc_take(vol, addr, count);
+		err = punch.kept ? apply_odd(vol, ino, "an extent") : balloc_take(vol, addr, count);
 		if (err)
 			return err;
 	}

@@ -328,6 +328,44 @@ static void test_counted_too_few(void **state)
 	bed_free(&bed);
 }
 
+/* Preallocated extents one over the other, of the same blocks or of others.  Replay finds what the commit did. */
+static void test_overlap(void **state)
+{
+	struct disk_extent extent = { .birth = cpu_to_le64(1), .flags = cpu_to_le32(TUX3_EXTENT_UNWRITTEN) };
+	static const struct { u32 addr, len, block, count; } cases[] = { { 9, 6, 3, 6 }, { 3, 2, 0, 8 } };
+	struct tree_key key = { .type = TUX3_ITEM_EXTENT, .offset = 3 };
+	struct bed bed = { .opts.manual = true };
+	struct tux3_node *node;
+	struct volume *vol;
+	u32 turn, bytes;
+
+	for (turn = 0; turn < ARRAY_SIZE(cases); turn++) {
+		forge(&bed, OTHER, OVERWRITE, TUX3_EXTENT_UNWRITTEN);
+		bed_open(&bed);
+		key.ino = bed_file_ino(&bed, "/forged");
+		extent.addr = cpu_to_le64(first_block(&bed, key.ino) + cases[turn].addr);
+		extent.len = cpu_to_le32(cases[turn].len);
+		bed_close(&bed);
+		vol = bed_edit(&bed);
+		assert_ok(tree_set(vol, &key, &extent, sizeof(extent)));
+		assert_ok(image_edit_end(vol));
+		bed_open(&bed);
+		node = bed_find(&bed, "/forged");
+		bytes = cases[turn].count * BLOCK;
+		assert_int_equal(tux3_write(node, data, bytes, cases[turn].block * BLOCK), bytes);
+		tux3_node_put(node, 1);
+		assert_ok(tux3_sync(bed.volume));
+		bed_crash(&bed);
+		bed_close(&bed);
+		repair(&bed);
+		bed_open(&bed);
+		assert_ok(tux3_path_unlink(bed.volume, NULL, "/forged"));
+		assert_ok(tux3_path_unlink(bed.volume, NULL, "/other"));
+		bed_free(&bed);
+		bed.opts.manual = true;
+	}
+}
+
 /* ---- other items ---- */
 
 static void forge_item(struct bed *bed, const struct tree_key *key)
@@ -400,6 +438,7 @@ int main(void)
 		cmocka_unit_test(test_it_is_counted),
 		cmocka_unit_test(test_preallocated_in_part),
 		cmocka_unit_test(test_counted_too_few),
+		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_parent_pointers),
 		cmocka_unit_test(test_quota_item),
 	};
