@@ -295,6 +295,13 @@ static void test_preallocated_in_part(void **state)
 	bed_free(&bed);
 }
 
+/* Builds with sanitizers open all volumes so, and take a count that cannot be for a fault of ours: see test_verify.c. */
+static void skip_with_verify(void)
+{
+	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
+		skip();
+}
+
 /* Fewer blocks are counted as data than a file then gives back: the next unify sets that right, and so does replay. */
 static void test_counted_too_few(void **state)
 {
@@ -303,6 +310,7 @@ static void test_counted_too_few(void **state)
 	struct tux3_node *new;
 	struct image image;
 
+	skip_with_verify();
 	forge(&bed, FREE, REMOVE, 0);
 	image.dev = bed.dev;
 	anchor = image_anchor(&image);
@@ -339,6 +347,7 @@ static void test_overlap(void **state)
 	struct volume *vol;
 	u32 turn, bytes;
 
+	skip_with_verify();
 	for (turn = 0; turn < ARRAY_SIZE(cases); turn++) {
 		forge(&bed, OTHER, OVERWRITE, TUX3_EXTENT_UNWRITTEN);
 		bed_open(&bed);
