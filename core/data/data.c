@@ -19,8 +19,6 @@
 #include "core/data/delete.h"
 #include "core/data/remap.h"
 
-#define CUT_TURN_MS 5000u	/* so often a wait shows the kernel that it is not stuck */
-
 /* ---- the newest state: removed ranges, then the tree ---- */
 
 static bool data_removed(struct tux3_inode *inode, u64 block, u64 *count)
@@ -403,8 +401,8 @@ static int cut_wait_read_only(struct tux3_inode *inode)
 {
 	struct volume *vol = inode->vol;
 
-	wait_event_timeout(vol->delta.commit_queue, !smp_load_acquire(&inode->cutting) || volume_error(vol),
-			   msecs_to_jiffies(CUT_TURN_MS));
+	delta_wait(vol->delta.commit_queue, !smp_load_acquire(&inode->cutting) || volume_error(vol) || !READ_ONCE(vol->read_only),
+		   true);
 	return volume_error(vol);
 }
 

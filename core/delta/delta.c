@@ -197,19 +197,6 @@ static bool delta_slot_full(struct volume *vol, unsigned int slot)
 	       delta_slot_bytes(vol, slot, changes) >= (s64)READ_ONCE(vol->pace.limit_bytes);
 }
 
-#define SURELY_TURN_MS	5000u	/* so often a wait that nothing ends shows the kernel that it is not stuck */
-
-/* Wait for a condition, which may also be that an error makes waiting senseless.  -EINTR: the caller was killed. */
-#define delta_wait(queue, condition, surely) __extension__ ({						\
-	int wait_err = 0;										\
-													\
-	if (surely)											\
-		while (!wait_event_timeout(queue, condition, msecs_to_jiffies(SURELY_TURN_MS)))		\
-			;										\
-	else												\
-		wait_err = wait_event_killable(queue, condition) ? -EINTR : 0;				\
-	wait_err; })
-
 #define COMMIT_SURELY	1u	/* nothing ends the wait */
 #define COMMIT_PUT_OFF	2u	/* if we commit it, stores through mappings may stay for the one after it */
 #define COMMIT_EMPTY	4u	/* also if nothing was changed yet: operations may be under way */

@@ -212,6 +212,19 @@ void delta_add_dirty_bytes(struct delta_op *op, s64 bytes);
 /* The same, and it means a record more for the commit. */
 void delta_add_change(struct delta_op *op, s64 bytes);
 
+#define SURELY_TURN_MS	5000u	/* so often a wait that nothing ends shows the kernel that it is not stuck */
+
+/* Wait on a queue for a condition, which may also be that an error makes waiting senseless.  -EINTR: the caller was killed. */
+#define delta_wait(queue, condition, surely) __extension__ ({						\
+	int wait_err = 0;										\
+													\
+	if (surely)											\
+		while (!wait_event_timeout(queue, condition, msecs_to_jiffies(SURELY_TURN_MS)))		\
+			;										\
+	else												\
+		wait_err = wait_event_killable(queue, condition) ? -EINTR : 0;				\
+	wait_err; })
+
 /*
  * Everything changed before the call is durable on return 0.  Not inside a delta.  -EINTR: the caller was killed; it will
  * be committed all the same.
